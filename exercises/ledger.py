@@ -50,9 +50,10 @@ def gather(exercises, figures=None, log=None):
             drawn += draw(module, figures)
             claims += found
             solutions += solved
+            seconds = time.perf_counter() - start
             if log is not None:
                 print(f"[{number}/{len(exercises)}] {name_of(module)}: {len(found)} claims, "
-                      f"{len(solved)} solutions, {time.perf_counter() - start:.1f} s", file=log,
+                      f"{len(solved)} solutions, {seconds:.1f} s", file=log,
                       flush=True)
     return sorted(claims, key=place), solutions, drawn
 

@@ -57,7 +57,8 @@ def find(text):
         raise InputError(f"no question has a number or a title like {text!r}; --list shows all")
     if len(found) > 1:
         names = ", ".join(number for number, *_ in found[:SHOWN])
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        hidden = len(found) - SHOWN
+        more = f" and {hidden} more" if hidden > 0 else ""
         raise InputError(f"{text!r} fits {len(found)} questions: {names}{more}; give a number, or "
                          "more words")
     return found

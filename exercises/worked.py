@@ -120,7 +120,8 @@ def listing(values, spec=".2f", around="[]"):
 def share(successes, trials):
     """A share with its standard error, as a percentage: 41.2 % +- 0.5 %."""
     p = successes / trials
-    return f"{100 * p:.1f} % +- {100 * math.sqrt(p * (1 - p) / trials):.1f} %"
+    percent, error = 100 * p, 100 * math.sqrt(p * (1 - p) / trials)
+    return f"{percent:.1f} % +- {error:.1f} %"
 
 
 def sub(text):

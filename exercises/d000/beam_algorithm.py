@@ -155,12 +155,13 @@ def rank_claim():
 def time_claims(N=1000, width=8, steps=5):
     _, counts = algorithm_1(random_model(40), width, steps)
     scanned = counts["comparisons"] == steps * width * (width * 40)
+    scores_per_step = counts["scores"] // steps
     work = {method: comparisons_to_select(width * N, width, method)
             for method in ("scan", "heap", "quickselect")}
     per_score = {method: work[method] / (width * N) for method in work}
     return [
         claim("Each step computes B N scores.", "B N",
-              f"B = {width}, N = 40: {counts['scores'] // steps} a step as written",
+              f"B = {width}, N = 40: {scores_per_step} a step as written",
               judge(counts["scores"] == steps * width * 40, provided=scanned),
               "counted; a search that starts from one beam needs only N of them at t = 1"),
         claim("The time is O(T B N).", "O(T B N)",
@@ -177,19 +178,20 @@ def time_claims(N=1000, width=8, steps=5):
 def memory_claims(N=10_000, width=5, steps=10):
     _, counts = algorithm_1(random_model(40), width, steps)
     held = counts["numbers"]
-    sequences = width * (steps + 1)
+    sequences, scores = width * (steps + 1), width * N
+    stored_bytes = (scores + sequences) * 4
+    megabytes = stored_bytes / 1e6
     return [
         claim("The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
               f"O(B (T + N)): at N = 40, B = {width}, T = {steps} up to {held} numbers at once, "
               f"against {sequences} for the sequences",
               judge(held <= sequences + width, provided=held == width * 40 + width * steps),
               f"all s_b(j) exist before the first is selected; at N = {N:,} that is "
-              f"{width * N:,} numbers beside {sequences}. Selecting while scoring needs O(N): "
+              f"{scores:,} numbers beside {sequences}. Selecting while scoring needs O(N): "
               "the model hands out N probabilities at once", weight="answer"),
         claim("The memory does not matter for reasonable B and T.", "O(B T) is manageable",
-              f"{(width * N + sequences) * 4 / 1e6:.1f} MB of scores at N = {N:,}, B = {width}",
-              judge((width * N + sequences) * 4 < 1e9,
-                    provided=held == width * 40 + width * steps),
+              f"{megabytes:.1f} MB of scores at N = {N:,}, B = {width}",
+              judge(stored_bytes < 1e9, provided=held == width * 40 + width * steps),
               "manageable even with the B N that was left out; a model's own states, one set for "
               "each beam, are usually larger"),
     ]
@@ -225,6 +227,13 @@ WORDS = ("x", "y", "z")
 MODEL = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.5, 0.3, 0.2]])
 
 
+def mean_comparisons(scores, width, draws):
+    """{method: comparisons for each of so many scores}, the mean of some draws."""
+    return {method: sum(comparisons_to_select(scores, width, method, seed)
+                        for seed in range(draws)) / draws / scores
+            for method in ("scan", "heap", "quickselect")}
+
+
 def solutions(width=2, steps=3):
     N, table = len(WORDS), np.log(MODEL)
     beams, rows = [((), 0.0)], []
@@ -236,12 +245,13 @@ def solutions(width=2, steps=3):
         beams = [(tokens, scores[tokens]) for tokens in best]
     found = beam_search(CountingScorer(table), width, steps).finished
     literal, counts = algorithm_1(table, width, steps)
+    written, different = steps * width * N, {tokens for tokens, _ in literal}
+    first_then_second = MODEL[N, 0] * MODEL[0, 1]
     big_N, big_B, big_T = 10_000, 5, 10
+    scored, zeros_of_all = big_T * big_B * big_N, 4 * big_T    # N^T is 10^(4 T)
     held = {"scores": big_B * big_N, "sequences": big_B * (big_T + 1)}
     held_scores, draws = width * 1000, 30
-    per_score = {method: sum(comparisons_to_select(held_scores, width, method, seed)
-                             for seed in range(draws)) / draws / held_scores
-                 for method in ("scan", "heap", "quickselect")}
+    per_score = mean_comparisons(held_scores, width, draws)
     work = Solution("2.3",
                     f"B = {width}, T = {steps}, the words {', '.join(WORDS)}, and a model that "
                     "looks at one word back.")
@@ -254,11 +264,11 @@ def solutions(width=2, steps=3):
               "greedy sequence, because at t = 1 every score then occurs B times.",
               f"s{sub('b')}(j) = l_b + log p(j | beam b)",
               f"p(xy) = p(x | <BOS>) · p(y | x) = {num(MODEL[N, 0])} · {num(MODEL[0, 1])} = "
-              f"{num(MODEL[N, 0] * MODEL[0, 1])}; the log of it is the score",
+              f"{num(first_then_second)}; the log of it is the score",
               table=Table(("t", "beams", "scores", "candidates by probability", "kept"),
                           tuple(rows)))
     work.step("Time: in each of T steps every beam meets every word once.", "scores = T · B · N",
-              f"{steps} · {width} · {N} = {steps * width * N} as written "
+              f"{steps} · {width} · {N} = {written} as written "
               f"({sum(row[2] for row in rows)} from one beam)")
     work.step("The B largest of B N scores must be found. Going through all of them B times, as "
               "the algorithm is written, costs a factor B; selection in linear time does not.",
@@ -271,7 +281,7 @@ def solutions(width=2, steps=3):
               f"N = {big_N:,}, B = {big_B}, T = {big_T}: {held['sequences']} numbers of the "
               f"sequences, {held['scores']:,} scores")
     work.step("Practical? Compare with scoring every sequence.", "T B N against N^T",
-              f"{big_T * big_B * big_N:.0e} against 1e+{4 * big_T}: linear in N, but without a "
+              f"{scored:.0e} against 1e+{zeros_of_all}: linear in N, but without a "
               "guarantee that the best sequence is found")
     work.answer = ("Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + "
                    "N)); practical for large N, as both are linear in N.")
@@ -279,9 +289,8 @@ def solutions(width=2, steps=3):
                [h.tokens for h in found] == [tokens for tokens, _ in beams]
                and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
     work.check(f"Algorithm 1 to the letter computes {counts['scores']} scores, and ends in "
-               f"{len({tokens for tokens, _ in literal})} different sequence.",
-               counts["scores"] == steps * width * N
-               and len({tokens for tokens, _ in literal}) == 1)
+               f"{len(different)} different sequence.",
+               counts["scores"] == written and len(different) == 1)
     work.check("On another model of 40 words its scores are T · B · N as well.",
                algorithm_1(random_model(40), 5, 4)[1]["scores"] == 4 * 5 * 40)
     yield work

@@ -58,6 +58,7 @@ def recursion_claims(net):
     wrong_way = deviation(
         g["local", "b", 1] + jacobian(net.weights, "b", forward(net)[1][2]).T @ g["total", "b", 2],
         state_slopes(net, "b", 1))
+    wrong_percent = 100 * wrong_way
     ours = sound(net)
     yield claim("2",
                 "The gradient in f_t is that of L_t plus the Jacobian's transpose times the "
@@ -72,7 +73,7 @@ def recursion_claims(net):
     yield claim("2", "Both recursions express the gradients at t by those at t + 1.",
                 "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
                 judge(wrong_way < LIMIT, if_false="slip", provided=errors["b"] < LIMIT),
-                f"with t + 1 for b the gradient in b_1 is off by {100 * wrong_way:.0f} %")
+                f"with t + 1 for b the gradient in b_1 is off by {wrong_percent:.0f} %")
     yield claim("2", "The recursions determine all gradients.", "no start is given",
                 "they start from the gradient of L_T in f_T and that of L_1 in b_1",
                 judge(max(errors.values()) < LIMIT, "under-specified"),
@@ -104,13 +105,14 @@ def local_claims(net):
                        forward(net)[0][t])
     row = deviation(2 * e @ net.weights["V_f"], truth)
     wrong = deviation(net.weights["V_f"] @ (2 * e), truth)
+    wrong_percent = 100 * wrong
     found.append(claim(
         "2a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
         "2 (y_t - z_t) times V, then V^T in front in the result",
         "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
         judge(row < LIMIT < wrong, "convention"),
         f"the row agrees with differences to {below(row)}; V times the column (no transpose) is "
-        f"off by {100 * wrong:.0f} %"))
+        f"off by {wrong_percent:.0f} %"))
     return found
 
 
@@ -130,12 +132,12 @@ def jacobian_claims(net):
                            f"differences: {below(error)}"))
         matrix = jacobian(W, side, after)
         error = deviation(matrix, slope)
-        other = deviation(W["U_" + side] @ np.diag(1 - after ** 2), slope)
+        other_percent = 100 * deviation(W["U_" + side] @ np.diag(1 - after ** 2), slope)
         found.append(claim("2b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
                            "derived in (a) already", "as claimed",
                            proved(ours and error < LIMIT),
                            f"differences: {below(error)}; the other order, U diag, is off by "
-                           f"{100 * other:.0f} %"))
+                           f"{other_percent:.0f} %"))
     return found
 
 
@@ -198,6 +200,7 @@ def partial_claim(net):
     once = sum(np.einsum("i,ikl->kl", g["local", "b", t], total[T + 1 - t])
                for t in range(1, T + 1))
     right = deviation(g["W_b"], truth) < LIMIT and deviation(once, truth) < LIMIT
+    twice_percent = 100 * deviation(twice, truth)
     return claim(
         "3", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
         "chain rule, without saying which derivative of b_t",
@@ -205,7 +208,7 @@ def partial_claim(net):
         "of L_t alone",
         judge(right, "under-specified"),
         "both readings agree with differences; total times total counts later effects twice and "
-        f"is off by {100 * deviation(twice, truth):.0f} %")
+        f"is off by {twice_percent:.0f} %")
 
 
 def solutions():
@@ -220,11 +223,12 @@ def state_solution(net):
     J_f, J_b = jacobian(W, "f", f[2]), jacobian(W, "b", b[1])
     right = max(deviation(g["total", side, t], state_slopes(net, side, t))
                 for side in "fb" for t in range(1, T + 1))
+    inputs_of_first = [*W["W_f"][0] * net.x[0], *W["U_f"][0] * f[0]]
     work = Solution("3.2", EXAMPLE, given(net))
     work.step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
               "their errors.",
               "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
-              f"(h₁⁽ᶠ⁾)₁ = tanh({terms([*W['W_f'][0] * net.x[0], *W['U_f'][0] * f[0]], 2)}) = "
+              f"(h₁⁽ᶠ⁾)₁ = tanh({terms(inputs_of_first, 2)}) = "
               f"{num(f[1][0])}",
               {"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1], "y₁ − z₁": e[0],
                "y₂ − z₂": e[1]})
@@ -267,6 +271,7 @@ def weight_solution(net):
     g, (library, _) = document_gradients(net), library_gradients(net)
     a_b = [(1 - b[t] ** 2) * g["total", "b", t] for t in (1, 2)]
     a_f = [(1 - f[t] ** 2) * g["total", "f", t] for t in (1, 2)]
+    entry = a_b[0][0] * net.x[0, 0]
     work = Solution("3.3", EXAMPLE, given(net))
     work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
               "each entry is multiplied by its own slope.",
@@ -276,7 +281,7 @@ def weight_solution(net):
               "because W_ij multiplies x_j and is added into entry i.",
               "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
               f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {num(a_b[0][0])} · {num(net.x[0, 0])} = "
-              f"{num(a_b[0][0] * net.x[0, 0])}",
+              f"{num(entry)}",
               {"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(a_b[0], net.x[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(a_b[1], net.x[1]),
                "δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(a_f[0], f[0]), "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(a_f[1], f[1])})
     work.step("The same matrix is used at every step, so its gradients are added. Nothing else is "

@@ -59,6 +59,7 @@ def graph_claim(net):
     arrows = edges(3)
     nodes = {node for start, end, _ in arrows for node in (start, end)}
     each = len(arrows) // len(WEIGHTS)
+    found = measured & drawn
     return Claim(
         "000", "Q3", "1",
         "The graph for three steps, with both initial states, is to be completed.",
@@ -67,7 +68,7 @@ def graph_claim(net):
         f"{each} for each of W_f, U_f, V_f, W_b, U_b, V_b; no arrow joins an f and a b",
         judge(measured == drawn, "no answer given"),
         f"moving each state moves exactly the outputs that the arrows reach "
-        f"({len(measured & drawn)} of {len(drawn)} pairs)",
+        f"({len(found)} of {len(drawn)} pairs)",
     )
 
 

@@ -142,8 +142,8 @@ def count_claims():
 def cost_claims():
     N, T = 4, 5
     count, scorer = listed(N, T)
-    nodes = probabilities_read(N, T)
-    agree = scorer.rows * N == nodes
+    nodes, read = probabilities_read(N, T), scorer.rows * N
+    agree = read == nodes
     ratio = nodes / N**T
     naive = probabilities_read(N, T, shared=False)
     growth = [probabilities_read(10, t + 1) / probabilities_read(10, t) for t in (5, 10)]
@@ -151,7 +151,7 @@ def cost_claims():
                 f"N = {N}, T = {T}: {nodes} probabilities if prefixes are shared ({ratio:.3f} "
                 f"N^T), {naive} = T N^T if each sequence is scored anew",
                 judge(agree and naive == T * count, "under-specified"),
-                f"counted {scorer.rows * N} in exhaustive search; the sum of N^t is at most N^T "
+                f"counted {read} in exhaustive search; the sum of N^t is at most N^T "
                 "N/(N - 1), so O(N^T) needs shared prefixes and O(1) for each probability")
     yield claim("2", "The time grows exponentially with the length T.", "exponential in T",
                 f"one more step costs {growth[0]:.4f} and {growth[1]:.4f} times as much at N = "
@@ -169,10 +169,10 @@ def cost_claims():
 def size_claims(N=10_000, T=10, per_second=10**9):
     total = count_sequences(N, T)
     ours = all(count_sequences(n, t) == len(set(product(range(n), repeat=t))) for n, t in SMALL)
-    years = total / per_second / SECONDS_PER_YEAR
+    years, zeros = total / per_second / SECONDS_PER_YEAR, len(str(total)) - 1
     return [
         claim("2", f"With N = {N:,} and T = {T} there are 10^40 sequences.",
-              "10,000^10 = 10^40", f"10^{len(str(total)) - 1}",
+              "10,000^10 = 10^40", f"10^{zeros}",
               judge(total == 10**40, provided=ours), "exact integers"),
         claim("2", "Enumerating them cannot be done in practice.", "infeasible",
               f"{years:.1e} years at a thousand million sequences a second",
@@ -197,13 +197,14 @@ def count_solution(words=("<BOS>", "a"), T=3):
     N = len(words)
     rows = tuple((number, " ".join(("<BOS>", *later)))
                  for number, later in enumerate(product(words, repeat=T), 1))
+    factors = [num(N)] * T
     work = Solution("2.1", f"A vocabulary of N = {N} words, {' and '.join(words)}, and T = {T}.")
     work.step("The first of the T + 1 tokens is fixed. Count the choices of each later place: any "
               "word of the vocabulary, <BOS> among them, as nothing in the question forbids it.",
               "places 2, 3, …, T + 1: N choices each", f"{T} places with {N} choices each")
     work.step("Choices that do not depend on each other multiply.",
               "N · N · … · N (T factors) = N^T",
-              f"{' · '.join([num(N)] * T)} = {count_sequences(N, T)}")
+              f"{' · '.join(factors)} = {count_sequences(N, T)}")
     work.step("List them, to be sure.", table=Table(("", "sequence"), rows))
     work.answer = "N^T sequences ((N − 1)^T where <BOS> only begins a sentence)."
     work.checks.extend(
@@ -219,8 +220,10 @@ def cost_solution(N=3, T=3, large=(10_000, 10), per_second=10**9):
     levels = tuple((t, count_sequences(N, t), count_sequences(N, t)) for t in range(1, T + 1))
     total = probabilities_read(N, T)
     sequences = count_sequences(*large)
+    zeros = len(str(sequences)) - 1
     years, (wider, longer) = years_of(sequences, per_second), growth(N, T)
     count, scorer = listed(N, T)
+    read = scorer.rows * N
     work = Solution("2.2",
                     f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
     work.step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
@@ -237,11 +240,11 @@ def cost_solution(N=3, T=3, large=(10_000, 10), per_second=10**9):
               numbers=f"N = {N}, T = {T}: at most {scorer.most_alive} states alive for {count} "
                       "sequences")
     work.step("Put in the example's sizes.", "N^T",
-              f"{large[0]:,}^{large[1]} = 10^{len(str(sequences)) - 1} sequences; at "
+              f"{large[0]:,}^{large[1]} = 10^{zeros} sequences; at "
               f"{per_second:.0e} a second {years:.1e} years")
     work.answer = ("Not feasible: the time is O(N^T), a power of N with the exponent T, "
                    f"{years:.0e} years in the example; memory would not be the difficulty.")
-    work.check(f"npdl's exhaustive search reads {scorer.rows * N} probabilities for N = {N}, T = "
+    work.check(f"npdl's exhaustive search reads {read} probabilities for N = {N}, T = "
                f"{T}, and holds {scorer.most_alive} states at most.",
-               scorer.rows * N == total and scorer.most_alive <= T + 1)
+               read == total and scorer.most_alive <= T + 1)
     return work

@@ -261,7 +261,8 @@ def beam_table(beam, kept):
     rows = []
     for rank, path in enumerate(paths, 1):
         before, own = path_sum(PRINTED_TREE, path[:-1]), branches(path[:-1])[path[-1]]
-        rows.append((rank, named(path), f"{terms((before, own), 1)} = {num(before + own, 1)}",
+        total = before + own
+        rows.append((rank, named(path), f"{terms((before, own), 1)} = {num(total, 1)}",
                      "kept" if rank <= kept else "pruned"))
     return Table(("", "hypothesis", "sum", ""), tuple(rows)), paths
 

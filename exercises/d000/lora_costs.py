@@ -45,6 +45,7 @@ def shape_claims():
     d, r, h = SHOWN.d, SHOWN.r, SHOWN.h
     params = {part: {bits: LowRankLayer(SHOWN, bits, bits).trainable(part) for bits in (None, 4)}
               for part in ("FFN", "MHA")}
+    output_adapter = d * h * r + d * r
     sizes = f"d = {d}, r = {r}, h = {h}"
     return [
         *[a(f"LFFN with {name} has 2dr trainable parameters.", "2dr",
@@ -55,7 +56,7 @@ def shape_claims():
         *[a(f"MHA with {name} has 6hdr trainable parameters.", "6hdr",
             f"{params['MHA'][bits]} = 6hdr at {sizes}",
             proved(params["MHA"][bits] == 3 * h * (A.size + B.size) == 6 * h * d * r),
-            f"counted; W_O has no adapter in the formulas (one would add {d * h * r + d * r})")
+            f"counted; W_O has no adapter in the formulas (one would add {output_adapter})")
           for name, bits in (("LoRA", None), ("QLoRA", 4))],
     ]
 
@@ -118,8 +119,8 @@ def mha_claims():
 def dequantization_claims():
     one, part = counted(SHOWN, "FFN", True), counted(SHOWN, "MHA", True)
     d, h = SHOWN.d, SHOWN.h
-    wanted = 4 * h * d * d
-    shares = {n: wanted / exact(Size(n, d, SHOWN.r, h), "MHA") for n in (1, 32, 1024)}
+    claimed, wanted = 3 * d * d, 4 * h * d * d
+    percent = {n: 100 * (wanted / exact(Size(n, d, SHOWN.r, h), "MHA")) for n in (1, 32, 1024)}
     layer = LowRankLayer(SHOWN, 4, 4)
     X = np.random.default_rng(2).standard_normal((SHOWN.n, d)).astype("float32")
     ours, library = layer.forward(X)[0], layer.library_forward(X)
@@ -140,13 +141,13 @@ def dequantization_claims():
             "the counted forward equals npdl's layers to float32 rounding")
     yield a("Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
             f"{part['MHA dequantization']:,} = 4h d^2: h heads of three, and W_O (dh x d)",
-            judge(part["MHA dequantization"] == 3 * d * d, provided=totals_agree("MHA")),
+            judge(part["MHA dequantization"] == claimed, provided=totals_agree("MHA")),
             f"counted at h = {h}: all pretrained matrices are quantized, W_O too; {wanted:,} "
-            f"against {3 * d * d:,}")
+            f"against {claimed:,}")
     yield a("Dequantization is a minor cost.", "minor",
             "of MHA's other multiplications: " + ", ".join(
-                f"{100 * share:.1f} % at n = {n}" for n, share in shares.items()),
-            judge(shares[1] > 0.5 and shares[1024] < 0.01, "under-specified"),
+                f"{share:.1f} % at n = {n}" for n, share in percent.items()),
+            judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
             "holds for many rows; when one token at a time is generated, n = 1")
     for part, key in (("LFFN", "FFN"), ("MHA", "MHA")):
         low, high = ratios(key, True)
@@ -172,6 +173,7 @@ def summary_claims():
     stored = [sum(layer.frozen_bytes(part) for part in ("MHA", "FFN")) for layer in (plain, packed)]
     one = Size(1, SHOWN.d, SHOWN.r, SHOWN.h)
     factor = exact(one, "MHA", True) / exact(one, "MHA")
+    smaller = stored[0] / stored[1]
     return [
         a("One row of the summary serves both methods.", "LoRA / QLoRA in one row",
           f"the same O(), not the same count: at n = 1 QLoRA's MHA multiplies {factor:.2f} times "
@@ -181,7 +183,7 @@ def summary_claims():
         a("Space is counted in trainable parameters, so both methods need the same.",
           "2dr and 6hdr for both",
           f"frozen matrices: {stored[0]:,} bytes in 32 bits, {stored[1]:,} in 4 "
-          f"({stored[0] / stored[1]:.2f} times less)",
+          f"({smaller:.2f} times less)",
           judge(plain.trainable("MHA") == packed.trainable("MHA"), "convention"),
           "the question's definition leaves out exactly what QLoRA changes; bytes counted in "
           f"npdl's layers at d = {SHOWN.d}, h = {SHOWN.h}"),
@@ -197,10 +199,12 @@ def choice_claims():
                        for s, w in found.values())]
     mixed = found["QLoRA", "LoRA"]
     both, none = found["QLoRA", "QLoRA"], found["LoRA", "LoRA"]
-    share = (none[0] - mixed[0]) / (none[0] - both[0])
+    fewer = none[0] / both[0]
+    saved = 100 * (1 - both[0] / none[0])
+    mixed_share = 100 * ((none[0] - mixed[0]) / (none[0] - both[0]))
     work = {size: sum(exact(size, part, merged=True) for part in ("MHA", "FFN"))
             for size in (SHOWN, Size(1, SHOWN.d, SHOWN.r, SHOWN.h))}
-    slow = {size.n: choices(size)["QLoRA", "QLoRA"][1] / own for size, own in work.items()}
+    slow = {size.n: 100 * (choices(size)["QLoRA", "QLoRA"][1] / own) for size, own in work.items()}
     yield b("With little memory: QLoRA for both.", "QLoRA, QLoRA",
             f"{least[0]}, {least[1]}: {both[0]:,} bytes against {none[0]:,}",
             judge(least == ("QLoRA", "QLoRA")), "frozen bytes of all four choices in npdl's layers")
@@ -208,21 +212,21 @@ def choice_claims():
             f"fewest multiplications: {fastest[0]}, {fastest[1]} (merged: none beyond the model's "
             f"own {work[SHOWN]:,})", judge(fastest == ("LoRA", "LoRA"), "under-specified"),
             "holds where multiplications set the pace and the adapters are merged; one token at a "
-            f"time waits for the weights, of which QLoRA reads {none[0] / both[0]:.1f} times less")
+            f"time waits for the weights, of which QLoRA reads {fewer:.1f} times less")
     yield b("For both at once: QLoRA for both.", "QLoRA, QLoRA",
             f"no choice of the four is beaten ({len(best)} of 4 undominated); QLoRA for MHA and "
-            f"LoRA for LFFN has {100 * share:.1f} % of the saving",
+            f"LoRA for LFFN has {mixed_share:.1f} % of the saving",
             judge(len(best) == 4, "under-specified"),
             "MHA holds 4h of the 4h + 1 frozen matrices; bytes and extra multiplications: "
             f"{mixed[0]:,} and {mixed[1]:,} against {both[0]:,} and {both[1]:,}")
     yield b("QLoRA loses a negligible amount of speed.", "negligible",
-            f"adapters and dequantization: {100 * slow[1]:.0f} % more multiplications at n = 1, "
-            f"{100 * slow[SHOWN.n]:.0f} % at n = {SHOWN.n}",
-            judge(slow[1] > 0.5 > slow[SHOWN.n], "under-specified"),
+            f"adapters and dequantization: {slow[1]:.0f} % more multiplications at n = 1, "
+            f"{slow[SHOWN.n]:.0f} % at n = {SHOWN.n}",
+            judge(slow[1] > 50 > slow[SHOWN.n], "under-specified"),
             f"against merged LoRA, d = {SHOWN.d}, r = {SHOWN.r}; negligible for many rows and "
             "small r / d")
     yield b("QLoRA saves a substantial part of the memory.", "substantial",
-            f"{100 * (1 - both[0] / none[0]):.1f} % of the frozen bytes at 4 bits",
+            f"{saved:.1f} % of the frozen bytes at 4 bits",
             judge(both[0] < none[0] / 4),
             "trainable numbers, activations and optimizer not counted")
 
@@ -301,19 +305,20 @@ def choice_solution():
     own = sum(a * b * c * times for part, _, (a, b, c), times in products(size)
               if "adapter" not in part)
     d, h = size.d, size.h
+    bytes_32, bytes_4 = 4 * d * d, d * d // 2
     matrices = {"MHA": 4 * h, "FFN": 1}
-    rows = tuple((*kinds, memory, extra, f"{num(100 * extra / own, 1)} %")
-                 for kinds, (memory, extra) in found.items())
+    rows = tuple((*kinds, memory, extra, f"{num(percent, 1)} %")
+                 for kinds, (memory, extra) in found.items() for percent in [100 * extra / own])
     least = min(found, key=lambda kinds: found[kinds][0])
     fastest = min(found, key=lambda kinds: found[kinds][1])
     mixed = found["QLoRA", "LoRA"]
     saved = found["LoRA", "LoRA"][0] - found["QLoRA", "QLoRA"][0]
-    share = (found["LoRA", "LoRA"][0] - mixed[0]) / saved
+    mixed_share = 100 * ((found["LoRA", "LoRA"][0] - mixed[0]) / saved)
     work = Solution("4.4b", f"n = {size.n}, d = {size.d}, r = {size.r}, h = {size.h}, 4 bits.")
     work.step("Count the frozen matrices of both parts: where most of them are, most of the "
               "memory is.", "MHA: 3 h + h = 4 h matrices of d x d      FFN: 1",
-              f"h = {h}: {matrices['MHA']} and {matrices['FFN']}; each 4 d² = {4 * d * d:,} bytes "
-              f"in 32 bits, d² / 2 = {d * d // 2:,} in 4 (and a step)")
+              f"h = {h}: {matrices['MHA']} and {matrices['FFN']}; each 4 d² = {bytes_32:,} bytes "
+              f"in 32 bits, d² / 2 = {bytes_4:,} in 4 (and a step)")
     work.step("Count what each choice computes beyond the model: LoRA nothing once merged, QLoRA "
               "the dequantization and its adapters.",
               "MHA: 4 h d² + 6 h n d r      FFN: d² + 2 n d r",
@@ -324,13 +329,13 @@ def choice_solution():
     work.step("Decide. One goal has one best choice; two goals have none, as none of the four is "
               "better than another in both.",
               numbers=f"memory: {least[0]}, {least[1]}\nspeed: {fastest[0]}, {fastest[1]}\nboth: "
-                      f"QLoRA for MHA alone already saves {num(100 * share, 1)} % of what both "
+                      f"QLoRA for MHA alone already saves {num(mixed_share, 1)} % of what both "
                       "save")
     work.answer = (f"Memory limit: {' and '.join(least)}; faster inference: "
                    f"{' and '.join(fastest)}, merged; both: QLoRA where the memory is (MHA), for "
                    "LFFN either, by what matters more.")
     work.check("The bytes are those that npdl's layers store.",
-               found["LoRA", "LoRA"][0] == 4 * d * d * sum(matrices.values()))
+               found["LoRA", "LoRA"][0] == bytes_32 * sum(matrices.values()))
     work.check("None of the four is beaten in both columns.",
                not any(
                    a != b and found[a][0] <= found[b][0] and found[a][1] <= found[b][1]

@@ -106,20 +106,22 @@ def method_claims(d=64, r=4):
     kept = sum(np.array_equal(value, after.get(name, after.get(".base.".join(
         name.rsplit(".", 1))))) for name, value in before.items())
     one, two, seven = report(plain), report(packed), 7e9
+    total = one.trainable + one.frozen
+    gigabytes = {bits: seven * bits / 8 / 1e9 for bits in (32, 16, 4.127)}
     yield claim("1", "LoRA leaves the base model unquantized.", "no quantization",
                 f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
                 "npdl's add_lora on a transformer block: arrays equal bit for bit")
     yield claim("1", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
                 "further reduces memory",
                 f"block of width {d}, r = {r}: {one.trainable:,} of "
-                f"{one.trainable + one.frozen:,} numbers learn in both; {one.stored_bytes:,} and "
+                f"{total:,} numbers learn in both; {one.stored_bytes:,} and "
                 f"{two.stored_bytes:,} bytes",
                 judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
                 "npdl's report of both models")
     yield claim("1", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
                 "use cases",
-                f"7e9 frozen numbers: {seven * 4 / 1e9:.0f} GB in 32 bits, {seven * 2 / 1e9:.0f} "
-                f"GB in 16, {seven * 4.127 / 8 / 1e9:.1f} GB in 4 with double quantization",
+                f"7e9 frozen numbers: {gigabytes[32]:.0f} GB in 32 bits, {gigabytes[16]:.0f} "
+                f"GB in 16, {gigabytes[4.127]:.1f} GB in 4 with double quantization",
                 judgement("essay", provided=two.stored_bytes < one.stored_bytes / 3),
                 "arithmetic; adapters, activations and optimizer come on top in both")
 
@@ -130,16 +132,17 @@ def quality_claims():
               (("rank 4", thin), ("full", full))}
     packed = update_error(W, thin, 4, bits=4)
     finer = update_error(W, thin, 4, bits=12)
+    full_percent, packed_percent, finer_percent = 100 * errors["full"], 100 * packed, 100 * finer
     return [
         claim("1", "LoRA performs as well as full fine-tuning.", "matches",
               f"r = 4, an update of rank 4: error {below(errors['rank 4'], 1e-6)}; of full rank: "
-              f"{100 * errors['full']:.0f} % of the update is missed",
+              f"{full_percent:.0f} % of the update is missed",
               judge(errors["rank 4"] < 1e-6 and errors["full"] > 0.5, "under-specified"),
               "best possible adapters (Eckart-Young) in npdl's LoRALinear, d = 48: it matches "
               "where the needed update has rank r at most"),
         claim("1", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
-              f"the same update over a 4-bit base: {100 * packed:.0f} % missed, over a 12-bit "
-              f"base {100 * finer:.1f} %",
+              f"the same update over a 4-bit base: {packed_percent:.0f} % missed, over a 12-bit "
+              f"base {finer_percent:.1f} %",
               judge(packed > 0.5 > finer, "under-specified"),
               "with the question's quantizer the rounding error has full rank and is larger than "
               "the update; whether a model's answers suffer is an experiment on that model"),
@@ -155,7 +158,7 @@ def rank_claims():
     exact = [update_error(W, thin, r) for r in (1, 2, 4, 8)]
     params = {r: learned(adapted(W, thin, r)) for r in (1, 8)}
     d, freed = 4096, 4096**2 * (32 - 4) / 8
-    affordable = int(freed // (2 * d * 16))
+    affordable, megabytes = int(freed // (2 * d * 16)), freed / 1e6
     yield claim("2", "A higher rank performs better.", "better performance",
                 "training error falls: " + ", ".join(f"{e:.3f}" for e in train) + "; test error is "
                 f"least at r = {best}: " + ", ".join(f"{found[r][1]:.2f}" for r in ranks),
@@ -173,7 +176,7 @@ def rank_claims():
                 judge(exact[0] > exact[1] > 0.3, provided=exact[2] < 1e-6),
                 "nothing is gained beyond the rank that is needed")
     yield claim("2", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
-                f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
+                f"{megabytes:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
                 judge(affordable > 64),
                 "28 of 32 bits of d^2 numbers against 2dr numbers of 16 bytes (value, gradient, "
                 "two moments of Adam)")
@@ -186,8 +189,10 @@ def inference_claims(d=64, r=4):
     errors = [np.abs(layer.forward(x)[0] - merged_linear(layer).forward(x)[0]).max()
               for layer in (plain, packed)]
     cost = {n: (multiplies(plain, n), multiplies(packed, n)) for n in (1, 512)}
+    slower = {n: b / a for n, (a, b) in cost.items()}
     merged = merged_linear(plain).W.data.size               # one multiplication for each entry
-    moved, lost = codes_moved(0.02)
+    moved, lost = (100 * share for share in codes_moved(0.02))
+    whole = d * d * 4
     stored = report(QuantLinear(Linear(d, d, bias=False))).stored_bytes
     yield claim("3", "LoRA adds no latency at inference.", "no additional latency",
                 f"merged, as its table says: {merged:,} multiplications a row, as before",
@@ -198,17 +203,16 @@ def inference_claims(d=64, r=4):
                 "it can be merged into a float matrix too, and is then as fast and as large as "
                 "LoRA", judge(errors[1] < 1e-12, if_true="under-specified"),
                 f"merged outputs agree to {below(errors[1], 1e-12)}; merged back into 4 bits an "
-                f"update of 2 % of W moves {100 * moved:.1f} % of the codes and is lost "
-                f"({100 * lost:.0f} % of its size in error)")
+                f"update of 2 % of W moves {moved:.1f} % of the codes and is lost "
+                f"({lost:.0f} % of its size in error)")
     yield claim("3", "QLoRA is slower, because of dequantization.", "higher latency",
                 "multiplications, QLoRA to LoRA: " + ", ".join(
-                    f"{b / a:.2f} at n = {n}" for n, (a, b) in cost.items()),
-                judge(cost[1][1] / cost[1][0] > 1.5 and cost[512][1] / cost[512][0] < 1.01,
-                      "under-specified"),
+                    f"{factor:.2f} at n = {n}" for n, factor in slower.items()),
+                judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"),
                 "d^2 more for each pass, which matters for few rows; where memory sets the pace, "
                 "4 bits instead of 32 are read")
     yield claim("3", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
-                f"{d * d * 4:,} bytes against {stored:,} for a matrix of {d} x {d}",
+                f"{whole:,} bytes against {stored:,} for a matrix of {d} x {d}",
                 judge(stored < d * d), "stored bytes in npdl, adapters left out")
 
 
@@ -275,28 +279,30 @@ def rank_solution(d=4):
     ranks = (0, 1, 2, 3, 4)
     left = {r: float(np.sqrt((sizes[r:] ** 2).sum())) for r in ranks}
     relative = {r: left[r] / left[0] for r in ranks}
+    learn = {r: 2 * d * r for r in ranks}
+    first_gain, last_gain = relative[0] - relative[1], relative[3] - relative[4]
     work = Solution("4.2",
                     f"An update of {d} x {d} with the singular values "
                     f"{', '.join(num(s, 1) for s in sizes)}.")
     work.step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
               "in LoRA and QLoRA, whose frozen parts do not change with r.", "2 d r numbers",
-              f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks))
+              f"d = {d}: " + ", ".join(f"r = {r}: {count}" for r, count in learn.items()))
     work.step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
               "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
               f"r = 2: √({num(sizes[2], 1)}² + {num(sizes[3], 1)}²) = {num(left[2])}",
               table=Table(("r", "numbers that learn", "missed", "of the update"), tuple(
-                  (r, 2 * d * r, left[r], relative[r]) for r in ranks)))
+                  (r, learn[r], left[r], relative[r]) for r in ranks)))
     work.step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
               "few noisy data a larger rank fits the noise too.",
-              numbers=f"from r = 3 to r = 4 the miss falls by {num(relative[3] - relative[4])} of "
-                      f"the update, from 0 to 1 by {num(relative[0] - relative[1])}")
+              numbers=f"from r = 3 to r = 4 the miss falls by {num(last_gain)} of "
+                      f"the update, from 0 to 1 by {num(first_gain)}")
     work.answer = ("Memory grows as 2 d r in both; a higher rank can represent more, and helps as "
                    "far as the update needs it. QLoRA's saving on W leaves room for a larger r.")
     work.check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
                all(abs(update_error(np.zeros((d, d)), update, r) - relative[r]) < 1e-6
                    for r in ranks[1:]))
     work.check("It has 2 d r numbers that learn.",
-               all(adapted(np.zeros((d, d)), update, r).count_params() == 2 * d * r
+               all(adapted(np.zeros((d, d)), update, r).count_params() == learn[r]
                    for r in ranks[1:]))
     return work
 
@@ -314,6 +320,8 @@ def inference_solution(d=64, r=4):
     counted = [multiplies(adapted(zero, thin, r), n) for n in (1, 512)]
     counted4 = [multiplies(adapted(thin, thin, r, bits=BITS), n) for n in (1, 512)]
     codes, step = packed()
+    half_step = step / 2
+    bits_32, bits_m, saving = 32 * d * d, BITS * d * d, 32 // BITS
     (moved, wider), (kept, same) = (quantize(codes * step + update, BITS, "nearest")
                                     for update in (A @ B.T, A @ B.T / 10))
     work = Solution("4.3", EXAMPLE, GIVEN)
@@ -327,12 +335,12 @@ def inference_solution(d=64, r=4):
                           tuple(rows)))
     work.step("Count the memory that is read for one row: this sets the pace where one token at a "
               "time is generated.", "32 bits against m bits a weight",
-              f"{32 * d * d:,} bits against {BITS * d * d:,}: {32 // BITS} times less")
+              f"{bits_32:,} bits against {bits_m:,}: {saving} times less")
     work.step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum "
               "anew, with its own step, keeps an update of a step or more, and loses one that "
               "stays below half a step: every code is the old one again.",
               "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
-              f"Δ = {num(step)}, half a step {num(step / 2)}",
+              f"Δ = {num(step)}, half a step {num(half_step)}",
               table=Table(("update", "its largest entry", "codes before", "step after",
                            "codes after"), tuple(
                   (name, float(np.abs(update).max()), flat(codes), float(new[0]), flat(after))
@@ -342,7 +350,7 @@ def inference_solution(d=64, r=4):
                    "more a pass, which matters for few rows, against reading 8 times less memory.")
     work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
                "of W again; of A Bᵀ it does not.",
-               np.abs(A @ B.T).max() / 10 < step / 2 and all(
+               np.abs(A @ B.T).max() / 10 < half_step and all(
                    np.array_equal(quantize(codes * step + update, BITS, "nearest")[0], codes)
                    == lost for update, lost in ((A @ B.T / 10, True), (A @ B.T, False))))
     work.check("npdl's merged layers give the outputs of the layers with their adapters.",

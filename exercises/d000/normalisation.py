@@ -202,12 +202,13 @@ def kind_step(kind):
     means, variances = exact_statistics(TENSOR, axes)
     places = np.ndindex(*(TENSOR.shape[axis] for axis in kept))
     group, n = values[0].tolist(), size(kind)
+    total, square_total = sum(group), variances[0] * n
     squares = " + ".join(f"({num(value)} − {num(means[0])})²" for value in group[:2])
     return Step(
         f"{kind.capitalize()}: {SHARED[kind][0]}. The first group with a pencil, then all.",
         "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
-        f"μ = ({terms(group)}) / {n} = {num(sum(group))} / {n} = {num(means[0])}\n"
-        f"σ² = ({squares} + …) / {n} = {num(variances[0] * n)} / {n} = {num(variances[0])}",
+        f"μ = ({terms(group)}) / {n} = {num(total)} / {n} = {num(means[0])}\n"
+        f"σ² = ({squares} + …) / {n} = {num(square_total)} / {n} = {num(variances[0])}",
         table=Table((SHARED[kind][1], "values", "μ", "σ²", "μ ≈", "σ² ≈"), tuple(
             (", ".join(str(i + 1) for i in place), " ".join(map(str, row)), num(mean),
              num(variance), float(mean), float(variance))

@@ -67,9 +67,10 @@ def formula_claims():
         top[bits] = 2 ** (bits - 1) - 1
         used[bits] = min(codes) >= -top[bits] and max(codes) == top[bits]
         agree &= quantize(W, bits)[0].tolist() == codes
+    patterns_used = 2 * top[4] + 1
     return [
         claim("4", "The codes fit into m bits.", "m-bit integers",
-              f"m = 4: -{top[4]} to {top[4]}, so {2 * top[4] + 1} of the 16 patterns",
+              f"m = 4: -{top[4]} to {top[4]}, so {patterns_used} of the 16 patterns",
               judge(all(used.values()), provided=agree),
               f"fractions, m = 2 to 16; npdl's codes are "
               f"{'the same' if agree else 'others'}; one pattern is always left over"),
@@ -83,6 +84,7 @@ def inverse_claim(bits=4):
     errors = [value - code * step for value, code in zip(values, codes, strict=True)]
     exact = sum(error == 0 for error in errors)
     inside = all(0 <= error < step for error in errors)
+    mean_steps = float(sum(errors) / len(errors) / step)
     grid = [code * step for code in codes]
     again, _ = quantize_exactly(grid, bits)
     return claim(
@@ -91,20 +93,20 @@ def inverse_claim(bits=4):
         f"{exact} of {len(values)} numbers at m = {bits}",
         judge(exact == len(values), provided=inside and again == codes),
         f"in fractions {'all' if inside else 'not all'} errors lie between 0 and one step, mean "
-        f"{float(sum(errors) / len(errors) / step):.2f} steps; of multiples of the step it is "
+        f"{mean_steps:.2f} steps; of multiples of the step it is "
         f"{'' if again == codes else 'not '}the inverse")
 
 
 def rounding_claim():
     W = normal_matrix()
-    shown = {kind: [relative_error(W, kind, bits) for bits in (4, 8)]
+    shown = {kind: [100 * relative_error(W, kind, bits) for bits in (4, 8)]
              for kind in ("floor", "nearest")}
     ratio = shown["floor"][0] / shown["nearest"][0]
     return claim(
         "4", "Codes are rounded down.", "floor brackets",
-        f"RMS error at m = 4: {100 * shown['floor'][0]:.1f} % of W rounded down, "
-        f"{100 * shown['nearest'][0]:.1f} % to the nearest; at m = 8: "
-        f"{100 * shown['floor'][1]:.2f} % and {100 * shown['nearest'][1]:.2f} %",
+        f"RMS error at m = 4: {shown['floor'][0]:.1f} % of W rounded down, "
+        f"{shown['nearest'][0]:.1f} % to the nearest; at m = 8: "
+        f"{shown['floor'][1]:.2f} % and {shown['nearest'][1]:.2f} %",
         judge(ratio > 1.8, "convention"),
         f"a 256 x 256 normal matrix: {ratio:.2f} times the error; floor lowers every entry by "
         "half a step on average, which the sums of a product add up")
@@ -112,9 +114,10 @@ def rounding_claim():
 
 def qlora_claims():
     W = normal_matrix()
-    error = {kind: relative_error(W, kind) for kind in ("floor", "nearest", "blocks", "nf4")}
+    error = {kind: 100 * relative_error(W, kind) for kind in ("floor", "nearest", "blocks", "nf4")}
     gaps = np.diff(NF4)
     plain, double = (8 * stored_bytes(W.size, 4, 64, double=d) / W.size for d in (False, True))
+    saved, one_step = plain - double, 8 * stored_bytes(W.size, 4) / W.size
     base = Linear(*W.shape, bias=False)
     base.W.data[...] = W
     kept = [8 * report(QuantLinear(base, rounding="nf4", block=64, double=d)).stored_bytes / W.size
@@ -122,7 +125,7 @@ def qlora_claims():
     yield claim("1", "QLoRA's base model is quantized to 4 bits, NF4.",
                 "4-bit NF4; in part 4, m-bit integers",
                 "NF4 is a table of 16 levels for each block, not step times integer: RMS errors "
-                + ", ".join(f"{kind} {100 * e:.1f} %" for kind, e in error.items()),
+                + ", ".join(f"{kind} {e:.1f} %" for kind, e in error.items()),
                 judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
                       "under-specified", provided=np.allclose(NF4, LEVELS)),
                 f"gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; the two "
@@ -131,9 +134,9 @@ def qlora_claims():
                 f"{plain:.3f} bits a number with one 32-bit step for 64 numbers, {double:.3f} "
                 "with 8-bit steps, one 32-bit scale for 256 of them and their mean",
                 judge(double < plain, provided=kept == [plain, double]),
-                f"counted in npdl's NF4 map of {W.size:,} numbers: {plain - double:.3f} bits a "
+                f"counted in npdl's NF4 map of {W.size:,} numbers: {saved:.3f} bits a "
                 "number; a single step for the whole matrix, as in part 4, takes "
-                f"{8 * stored_bytes(W.size, 4) / W.size:.4f}")
+                f"{one_step:.4f}")
 
 
 WEIGHTS = tuple(Fraction(value, 10) for value in (7, -3, 2, 5, -6))
@@ -155,6 +158,7 @@ def solutions(bits=3):
     codes, step = quantize_exactly(WEIGHTS, bits)
     back, errors = there_and_back(WEIGHTS, codes, step)
     every, used, top = patterns(bits)
+    power, largest = bits - 1, float(max(map(abs, WEIGHTS)))
     near, _ = quantize_exactly(WEIGHTS, bits, "nearest")
     W = np.array(WEIGHTS, float)
     library = quantize(W, bits)
@@ -165,7 +169,7 @@ def solutions(bits=3):
     work = Solution("4.4", f"Five weights and m = {bits} bits.")
     work.step("Find the step: the largest magnitude is to become the largest code.",
               "Δ = max|W| / (2^(m−1) − 1)",
-              f"2^{bits - 1} − 1 = {top};   Δ = {num(float(max(map(abs, WEIGHTS))), 1)} / {top} = "
+              f"2^{power} − 1 = {top};   Δ = {num(largest, 1)} / {top} = "
               f"{num(step)} ≈ {num(float(step))}")
     work.step("Divide by the step and round down: these integers are stored. Multiply them by the "
               "step again: this is used.", "quant(W) = ⌊W / Δ⌋      dequant = Δ · quant(W)",
