@@ -104,7 +104,7 @@ def aligned_claims(X, P, rng):
     strong = np.ones(d)
     strong[0] = 4.0
     A = attention_weights(tokens, symmetric(P, strong), symmetric(P, strong))
-    along = [float(A[k, k]) for k in (0, 1)]
+    along, uniform = [float(A[k, k]) for k in (0, 1)], 1 / len(tokens)
     yield claim("1", "Common eigenvectors turn the scores into a sum over them.",
                 "to be proved, no proof given",
                 "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
@@ -123,7 +123,7 @@ def aligned_claims(X, P, rng):
                 judge(along[0] > 0.99 > along[1], "under-specified"),
                 "lambda = mu = 4 for p_1, 1 for the rest: inputs along p_1 attend to themselves "
                 f"with {along[0]:.3f}, along p_2 with {along[1]:.3f} (uniform: "
-                f"{1 / len(tokens):.3f})")
+                f"{uniform:.3f})")
 
 
 def orthogonal_claims(X, P, rng):
@@ -131,7 +131,8 @@ def orthogonal_claims(X, P, rng):
     overlaps = [largest_overlap(P, orthogonal(d, rng)) for _ in range(200)]
     lowest, least = min(overlaps), largest_overlap(np.eye(d), hadamard(d))
     sums = np.abs(((P.T @ orthogonal(d, rng)) ** 2).sum(0) - 1).max()
-    half = np.arange(d) < d // 2
+    rank, bound = d // 2, 1 / np.sqrt(d)
+    half = np.arange(d) < rank
     disjoint = attention_weights(X, symmetric(P, 3.0 * half), symmetric(P, 3.0 * ~half))
     off = np.abs(disjoint - 1 / n).max()
     signed = np.linspace(2.0, 4.0, d) * np.where(np.arange(d) % 3 == 0, -1, 1)
@@ -144,14 +145,14 @@ def orthogonal_claims(X, P, rng):
     pairs = np.abs(np.einsum("ij,ij->j", P, np.roll(P, 1, 1))).max()
     yield claim("2", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
                 "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
-                f"some cosine is at least 1/sqrt(d) = {1 / np.sqrt(d):.4f}",
+                f"some cosine is at least 1/sqrt(d) = {bound:.4f}",
                 judge(min(least, lowest) < 1e-12, provided=sums < 1e-12),
                 "the squared cosines of p with a basis add up to 1; least of 200 random pairs "
                 f"{lowest:.3f}, Hadamard matrix {least:.4f}", weight="answer")
     yield claim("2", "With such eigenvectors attention tends to be uniform.", "to be proved",
                 "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
                 "W_Q W_K = 0 and all scores are 0", judge(off < 1e-12, "under-specified"),
-                f"rank {d // 2} each, d = {d}: all weights 1/{n} to {below(off, 1e-12)}; the "
+                f"rank {rank} each, d = {d}: all weights 1/{n} to {below(off, 1e-12)}; the "
                 "premise as written proves anything")
     yield claim("2", "A weaker premise will do: eigenvectors as little aligned as they can be.",
                 "tends to be uniform, without saying how nearly orthogonal",
@@ -233,7 +234,8 @@ def aligned_solution():
 
 
 def orthogonal_solution(d=4, n=3):
-    cosines = P.T @ np.eye(2)
+    cosines, bound = P.T @ np.eye(2), 1 / np.sqrt(d)
+    squares = (cosines[0] ** 2).sum()
     rng = np.random.default_rng(0)
     basis, inputs = np.eye(d), np.array([[1.0, 2, 0, 1], [0, 1, 1, 0], [2, 0, 1, 1]])
     values = np.array([3.0, 1, 0, 0]), np.array([0.0, 0, 2, 5])
@@ -248,10 +250,10 @@ def orthogonal_solution(d=4, n=3):
               "Σ_j (p_Q,i · p_K,j)² = ‖p_Q,i‖² = 1",
               f"d = 2, p = ({num(P[0, 0], 1)}, {num(P[1, 0], 1)}) against the axes: "
               f"{num(cosines[0, 0], 1)}² + {num(cosines[0, 1], 1)}² = "
-              f"{num((cosines[0] ** 2).sum(), 0)}")
+              f"{num(squares, 0)}")
     work.step("So not all of them can be 0: with every pair orthogonal, 1 would be 0. As written, "
               "the premise never holds, and what follows from it says nothing.", "Σ_j 0² = 0 ≠ 1",
-              f"the largest cosine is at least 1/√d = {num(1 / np.sqrt(d), 1)} for d = {d}")
+              f"the largest cosine is at least 1/√d = {num(bound, 1)} for d = {d}")
     work.step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
               "what each matrix can put out, and then the product vanishes.",
               "W_Q W_Kᵀ = Σ_i Σ_j λ_i μ_j (p_Q,i · p_K,j) p_Q,i p_K,jᵀ = 0",
@@ -264,5 +266,5 @@ def orthogonal_solution(d=4, n=3):
     work.check("npdl's attention gives 1/n everywhere for these matrices.",
                np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n))
     work.check(f"In 50 random pairs of bases the largest cosine is never below 1/√{d} (least "
-               f"{num(lowest)}).", lowest >= 1 / np.sqrt(d) - 1e-12)
+               f"{num(lowest)}).", lowest >= bound - 1e-12)
     return work

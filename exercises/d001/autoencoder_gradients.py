@@ -108,11 +108,12 @@ def answer_claims(net):
                    f"{how}: error {below(off[name], 1e-8)}")
              for name, (part, text, answer, how) in answers.items()]
     share = np.abs(whole - library).max() / np.abs(whole).max()
+    percent = 100 * share
     found.append(claim(
         "3", "The network is trained with these gradients.", "total loss J, gradients of J_1",
         "J_2 adds (W_3^T (softmax(y^) - y) * 1{h > 0}) x^T to the gradient in W_1",
         judge(share > 1e-3, "under-specified"),
-        f"npdl's backward of J and of J_1 differ by {100 * share:.0f} % of the largest entry"))
+        f"npdl's backward of J and of J_1 differ by {percent:.0f} % of the largest entry"))
     return found
 
 
@@ -193,12 +194,13 @@ def solutions():
         return Check("Differences of J₁ give the same numbers.",
                      np.allclose(ours, slopes[name], atol=1e-7))
 
+    squares, entry = [num(v * v, 0) for v in e.tolist()], d_2[0] * NET["x"][1]
     products = [f"({num(a, 0)}) · {num(w, 0)}"
                 for a, w in zip(e.tolist(), NET["W_2"][:, 0].tolist(), strict=True)]
     work = Solution("3.1", EXAMPLE, GIVEN)
     work.step("Run it forwards.", "h = W₁ x + b₁    p = ReLU(h)    x' = W₂ p + b₂",
-              f"J₁ = ½ ‖x' − x‖² = ({' + '.join(f'{num(v * v, 0)}' for v in e.tolist())}) / 2 = "
-              f"{num(J, 1)}", {"h": h, "p": p, "x'": again, "x' − x": e})
+              f"J₁ = ½ ‖x' − x‖² = ({' + '.join(squares)}) / 2 = {num(J, 1)}",
+              {"h": h, "p": p, "x'": again, "x' − x": e})
     work.step("Write J₁ as a sum, and differentiate it by one entry of p: p_k enters every x'_i "
               "with the weight (W₂)_ik; the ½ cancels the 2 of the square.",
               "∂J₁/∂p_k = Σ_i (x'_i − x_i) (W₂)_ik",
@@ -225,8 +227,8 @@ def solutions():
     work = Solution("3.3", EXAMPLE, GIVEN)
     work.step("Start from δ₂ = ∂J₁/∂h of Question 3.2. (W₁)_kj multiplies x_j and is added into "
               "h_k, and into nothing else.", "∂h_k/∂(W₁)_kj = x_j   →   ∂J₁/∂(W₁)_kj = (δ₂)_k x_j",
-              f"entry (1, 2): {num(d_2[0], 0)} · {num(NET['x'][1], 0)} = "
-              f"{num(d_2[0] * NET['x'][1], 0)}", {"δ₂ (3.2)": d_2, "x": NET["x"]})
+              f"entry (1, 2): {num(d_2[0], 0)} · {num(NET['x'][1], 0)} = {num(entry, 0)}",
+              {"δ₂ (3.2)": d_2, "x": NET["x"]})
     work.step("All entries together are a column times a row: it has the shape of W₁.",
               "∂J₁/∂W₁ = δ₂ xᵀ = [δ₂ x₁ᵀ  δ₂ x₂ᵀ]",
               arrays={"δ₂": d_2, "xᵀ": NET["x"][None], "∂J₁/∂W₁": whole})

@@ -1,5 +1,6 @@
 """Document 001, Question 2: the shapes of the derivatives in backpropagation through time."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -85,19 +86,26 @@ def claims(n=3, m=4, p=5):
     return [*shape_claims(found, n, m, p), *layout_claims(found, n, m, p)]
 
 
+def distinct(size):
+    """How many entries of a symmetric matrix of `size` rows can differ."""
+    return size * (size + 1) // 2
+
+
 def shape_claims(found, n, m, p):
-    hessian = found["d2L/dH2"].reshape(n * m, n * m)
+    size = n * m
+    entries = size**2
+    hessian = found["d2L/dH2"].reshape(size, size)
     symmetric = np.abs(hessian - hessian.T).max() < 1e-6 * np.abs(hessian).max()
     filled = np.count_nonzero(np.abs(found["dO/dH"]) > 1e-9)
     chained = chain_error(found, n, m, p)
     answers = {
         "dL/dO": ("n x m", ""),
         "dO/dH": ("n x m x n x m (as a matrix, nm x nm)",
-                  f"; with O = H V only {filled} = n m^2 of the {(n * m) ** 2} are not zero, row i "
+                  f"; with O = H V only {filled} = n m^2 of the {entries} are not zero, row i "
                   "of O reading row i of H"),
         "dH/dX": ("n x m x p", ""),
         "d2L/dH2": ("n x m x n x m (as a matrix, the nm x nm Hessian)",
-                    f"; {'' if symmetric else 'not '}symmetric, so {n * m * (n * m + 1) // 2} "
+                    f"; {'' if symmetric else 'not '}symmetric, so {distinct(size)} "
                     "different numbers at most"),
     }
     rows = []
@@ -113,7 +121,8 @@ def shape_claims(found, n, m, p):
 
 def layout_claims(found, n, m, p):
     error = chain_error(found, n, m, p)
-    wider = wider_output(n, m, m + 2)
+    k = m + 2
+    wider = wider_output(n, m, k)
     rows = [mark for row in PART_MARKS.values() for mark in row]
     printed = len(rows) - rows.count(None), len(rows)
     yield claim("1", "The shape of a derivative is settled by the shapes of both sides.",
@@ -124,8 +133,8 @@ def layout_claims(found, n, m, p):
                 f"agrees with differences to {below(error, 1e-8)}")
     yield claim("2", "O and H have the same number of columns.", "n x m for both",
                 "the number of classes k and of hidden units m may differ: n x k x n x m then",
-                judge(wider == (n, m + 2, n, m), "under-specified"),
-                f"a map from {m} to {m + 2} columns: {times(wider)} numbers")
+                judge(wider == (n, k, n, m), "under-specified"),
+                f"a map from {m} to {k} columns: {times(wider)} numbers")
     yield Claim("001", "Table", "", "The marks of the four questions add up to the total.", "20",
                 f"{' + '.join(map(str, MARKS.values()))} = {sum(MARKS.values())}",
                 judge(sum(MARKS.values()) == 20), "sum of the table's rows")
@@ -172,8 +181,18 @@ def loss(out):
     return ((out - TARGET) ** 2).sum()
 
 
+def checked(name, function, at, ours):
+    """The Check that differences of function at `at` are `ours`, in the shape expected."""
+    slopes = difference(function, at, 1e-2)
+    return Check(f"Differences give an array {times(slopes.shape)}, with the same numbers.",
+                 slopes.shape == expected_shapes(N, M, P)[name]
+                 and np.allclose(slopes.reshape(ours.shape), ours, atol=1e-6))
+
+
 def solutions():
     shapes = expected_shapes(N, M, P)
+    count = {name: math.prod(shape) for name, shape in shapes.items()}
+    size, after = N * M, N * M + 1
     dL, V4 = 2 * (OUT - TARGET), np.kron(np.eye(N), V.T)
     hessian = np.kron(np.eye(N), 2 * V @ V.T)
     found = {
@@ -182,13 +201,6 @@ def solutions():
         "d2L/dH2": (lambda h: difference(lambda g: loss(g @ V), h, 1e-2), H, hessian),
     }
 
-    def checks(name):
-        function, at, ours = found[name]
-        slopes = difference(function, at, 1e-2)
-        return (Check(f"Differences give an array {times(slopes.shape)}, with the same numbers.",
-                      slopes.shape == shapes[name]
-                      and np.allclose(slopes.reshape(ours.shape), ours, atol=1e-6)),)
-
     work = Solution("2.1", EXAMPLE)
     work.step(RULE, "∂L/∂O: () and (n, m) make (n, m)")
     work.step("L is one number, so there is one slope for each entry of O: the gradient has the "
@@ -196,40 +208,40 @@ def solutions():
               f"entry (1, 1): 2 · ({num(OUT[0, 0], 0)} − {num(TARGET[0, 0], 0)}) = "
               f"{num(dL[0, 0], 0)}", {"O": OUT, "target": TARGET, "∂L/∂O": dL})
     work.answer = f"n x m, here {times(shapes['dL/dO'])}."
-    work.checks.extend(checks("dL/dO"))
+    work.checks.append(checked("dL/dO", *found["dL/dO"]))
     yield work
     work = Solution("2.2", EXAMPLE)
     work.step(RULE, "∂O/∂H: (n, m) and (n, m) make (n, m, n, m)",
-              f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers")
+              f"{N} · {M} · {N} · {M} = {count['dO/dH']} numbers")
     work.step("Write one entry of O, and differentiate it by every entry of H: only its own row "
               "of H occurs.", "O_ij = Σ_k H_ik V_kj  →  ∂O_ij/∂H_lk = V_kj where l = i, else 0",
               f"∂O₁₁/∂H₁₂ = V₂₁ = {num(V[1, 0], 0)};   ∂O₁₁/∂H₂₁ = {num(V4[0, M], 0)}")
     work.step("To see all at once, number the entries row by row: nm rows for O, nm columns for H.",
               arrays={"V": V, "∂O/∂H as nm x nm": V4})
     work.answer = f"n x m x n x m, or nm x nm as a matrix; here {times(shapes['dO/dH'])}."
-    work.checks.extend(checks("dO/dH"))
+    work.checks.append(checked("dO/dH", *found["dO/dH"]))
     yield work
     work = Solution("2.3", EXAMPLE)
     work.step(RULE, "∂H/∂X: (n, m) and (p) make (n, m, p)",
-              f"{N} · {M} · {P} = {N * M * P} numbers")
+              f"{N} · {M} · {P} = {count['dH/dX']} numbers")
     work.step("Each entry of H depends on each entry of X; take H = A X, entry by entry, to have "
               "slopes that can be read off.", "H_ij = Σ_k A_ijk X_k  →  ∂H_ij/∂X_k = A_ijk",
-              f"∂H₁₁/∂X₃ = A₁₁₃ = {num(A[0, 0, 2], 0)}", {"∂H/∂X as nm x p": A.reshape(N * M, P)})
+              f"∂H₁₁/∂X₃ = A₁₁₃ = {num(A[0, 0, 2], 0)}", {"∂H/∂X as nm x p": A.reshape(size, P)})
     work.answer = f"n x m x p, here {times(shapes['dH/dX'])}."
-    work.checks.extend(checks("dH/dX"))
+    work.checks.append(checked("dH/dX", *found["dH/dX"]))
     yield work
     work = Solution("2.4", EXAMPLE)
     work.step("The first derivative of L by H has the shape of H; differentiate it by H again.",
               "∂L/∂H: (n, m)   →   ∂²L/∂H²: (n, m, n, m)",
-              f"{N} · {M} · {N} · {M} = {(N * M) ** 2} numbers")
+              f"{N} · {M} · {N} · {M} = {count['d2L/dH2']} numbers")
     work.step("For O = H V: the first derivative is linear in H, so the second is constant; "
               "entries of different rows have nothing to do with each other.",
               "∂L/∂H = 2 (H V − target) Vᵀ  →  ∂²L/∂H_ik ∂H_lj = 2 (V Vᵀ)_kj if l = i, else 0",
               arrays={"2 V Vᵀ": 2 * V @ V.T, "∂²L/∂H² as nm x nm": hessian})
     work.step("The order of differentiating does not matter, so this matrix is symmetric.",
               "at most nm (nm + 1) / 2 different numbers",
-              f"{N * M} · {N * M + 1} / 2 = {N * M * (N * M + 1) // 2}")
+              f"{size} · {after} / 2 = {distinct(size)}")
     work.answer = ("n x m x n x m, the Hessian nm x nm as a matrix; here "
                    f"{times(shapes['d2L/dH2'])}.")
-    work.checks.extend(checks("d2L/dH2"))
+    work.checks.append(checked("d2L/dH2", *found["d2L/dH2"]))
     yield work

@@ -129,6 +129,7 @@ def condition_claims(q, prior, likelihood, found):
 def meaning_claims(q, prior, likelihood):
     total = float(np.sum(likelihood))
     start, end, bound, evidence = descend(q, prior, likelihood)
+    gap = abs(bound - evidence)
     return [
         claim("1", "P(context | output) is a likelihood.", "a likelihood",
               f"over the outputs it sums to {total:.3f}",
@@ -138,7 +139,7 @@ def meaning_claims(q, prior, likelihood):
               f"{start:.4f} to {below(end, 1e-6)}",
               proved(end < 1e-6), f"gradient descent with npdl's KLDivergence, which never saw the "
               f"posterior; the bound reaches log P(context) = {evidence:.4f} (off by "
-              f"{below(abs(bound - evidence), 1e-6)})"),
+              f"{below(gap, 1e-6)})"),
     ]
 
 
@@ -182,6 +183,8 @@ def solutions():
     left, expected, to_prior = columns(q, prior, like, post)
     right = right_side(evidence, expected, to_prior)
     outputs = "abd"
+    joint = [num(a * b) for a, b in zip(LIKELIHOOD, PRIOR, strict=True)]
+    to_posterior_a, to_prior_a = (math.log(Q[0] / row[0]) for row in (posterior, PRIOR))
     found = identity(q, prior, like)
     rng = np.random.default_rng(1)
     others = max(abs(case["left"] - case["right"])
@@ -189,8 +192,7 @@ def solutions():
     work = Solution("1", "Three outputs o = a, b, d, and one context c.")
     work.step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
               "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
-              f"P(c) = {' + '.join(num(a * b) for a, b in zip(LIKELIHOOD, PRIOR, strict=True))} = "
-              f"{num(evidence)}",
+              f"P(c) = {' + '.join(joint)} = {num(evidence)}",
               table=Table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"), tuple(
                   (o, *map(num, row)) for o, *row in zip(outputs, Q, PRIOR, LIKELIHOOD, posterior,
                                                          strict=True))))
@@ -198,8 +200,8 @@ def solutions():
               "product below the line becomes a difference of logarithms.",
               "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) P(o)) ]\n                  = log "
               "P(c) − log P(c | o) + log Q(o)/P(o)",
-              f"o = a:  {num(math.log(Q[0] / posterior[0]), 4)} = {num(math.log(evidence), 4)} − "
-              f"({num(math.log(LIKELIHOOD[0]), 4)}) + {num(math.log(Q[0] / PRIOR[0]), 4)}")
+              f"o = a:  {num(to_posterior_a, 4)} = {num(math.log(evidence), 4)} − "
+              f"({num(math.log(LIKELIHOOD[0]), 4)}) + {num(to_prior_a, 4)}")
     work.step("Take the expectation under Q of every term. It is linear; P(c) does not depend on "
               "o, so its expectation is itself; the last one is a divergence again.",
               "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",

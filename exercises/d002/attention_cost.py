@@ -105,6 +105,7 @@ def encoder_cost():
     M, k = 24, 16
     inputs, products, output = counted(M, M, k, parts=True)
     share = formula(25, 25, 512) - 2 * 25 * 25 * 512, formula(25, 25, 512)
+    percent = 100 * share[0] / share[1]
     wide = power(lambda n: formula(64, 64, n), 4096)
     yield claim_of(
         "3a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
@@ -125,7 +126,7 @@ def encoder_cost():
     yield claim_of(
         "3a", "typically M > k", "M^2 k dominates because typically M > k",
         "not in translation, which this is: M^2 k dominates only where M > 2 k; with sentences of "
-        f"25 tokens and k = 512 the projections are {100 * share[0] / share[1]:.0f} % of the "
+        f"25 tokens and k = 512 the projections are {percent:.0f} % of the "
         "multiplications",
         judge(share[0] < share[1] / 2, provided=share[1] == counted(25, 25, 512)),
         f"{share[0]:,} of {share[1]:,}; 2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for "
@@ -189,7 +190,7 @@ def another_language():
     inside, outside = encoder_difference()
     M, N, k = 30, 30, 64
     encoder, decoder = translation(M, N, k)
-    kept = 2 * N * N * k + 2 * M * N * k
+    first, kept = encoder + decoder, 2 * N * N * k + 2 * M * N * k
     fixed = [translation(n, n, 4)[1] / (2 * n * n) for n in (64, 256)]
     yield claim_of(
         "4", "the encoder's activations do not depend on the decoder's", "they do not",
@@ -214,7 +215,7 @@ def another_language():
         "the question is a second target language: the encoder has run already, which is why only "
         "the decoder counts; a first translation costs the encoder's O(M^2) as well",
         judge(encoder == 0, "confirmed", "under-specified"),
-        f"M = N = 30, k = 64: first translation {encoder + decoder:,}, each further {decoder:,}")
+        f"M = N = 30, k = 64: first translation {first:,}, each further {decoder:,}")
 
 
 def claims():
@@ -243,7 +244,10 @@ def costs():
     parts = {name: (sum(row[2] for row in products(*sizes, K) if row[0] not in ("Q Kᵀ", "A V")),
                     sum(row[2] for row in products(*sizes, K) if row[0] in ("Q Kᵀ", "A V")))
              for name, sizes in kinds.items()}
-    short, long = formula(25, 25, 512), formula(4096, 4096, 512)
+    lengths = (25, 4096)
+    short, long = (formula(n, n, 512) for n in lengths)
+    percents = [100 * 2 * n**2 * 512 / cost
+                for n, cost in zip(lengths, (short, long), strict=True)]
     work = Solution("7.3",
                     f"M = {M} source tokens, N = {N} target tokens, width k = {K}, one head.")
     work.step("A product of an (a, b) and a (b, c) matrix takes a b c multiplications. List the "
@@ -259,9 +263,8 @@ def costs():
               table=Table(("attention", "projections", "scores and sum", "all"),
                           tuple((name, *parts[name], sums[name]) for name in kinds)))
     work.step("Which term is the larger? Compare 4 M k² with 2 M² k: M = 2 k is the border.",
-              numbers=f"M = 25, k = 512: 2 M² k is {num(100 * 2 * 25**2 * 512 / short, 0)} % of "
-                      f"{short:,};   M = 4096: {num(100 * 2 * 4096**2 * 512 / long, 0)} % of "
-                      f"{long:,}")
+              numbers=f"M = 25, k = 512: 2 M² k is {num(percents[0], 0)} % of {short:,};   "
+                      f"M = 4096: {num(percents[1], 0)} % of {long:,}")
     work.answer = ("(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first "
                    "terms alone where the lengths are well above k.")
     work.check("npdl's attention layer, run on arrays that count multiplications, takes as many",
@@ -273,6 +276,8 @@ def worked_another_language():
     """7.4."""
     encoder = sum(row[2] for row in products(M, M, K))
     own, cross = (sum(row[2] for row in products(N, keys, K)) for keys in (N, M))
+    further = own + cross
+    first = encoder + further
     inside, outside = encoder_difference()
     work = Solution("7.4", f"M = {M}, N = {N}, k = {K}, one layer, feed-forward nets left out.")
     work.step("Follow the arrows: the encoder reads the source alone; the decoder reads its own "
@@ -280,15 +285,15 @@ def worked_another_language():
               "encoder: source → memory;   decoder: (target so far, memory) → next token")
     work.step("So for a second target language the memory is reused; only the decoder runs.",
               "new work = decoder self-attention + decoder to encoder",
-              f"{num(own)} + {num(cross)} = {num(own + cross)} new multiplications, and the "
+              f"{num(own)} + {num(cross)} = {num(further)} new multiplications, and the "
               f"encoder's {num(encoder)} are saved")
     work.step("In M and N, k fixed.", "O(N² k + N k²) + O(M N k + (M + N) k²)  →  O(N² + M N)")
     work.answer = ("No; another language costs the decoder alone, O(N² + M N): "
-                   f"{num(own + cross)} of {num(encoder + own + cross)} multiplications here.")
+                   f"{num(further)} of {num(first)} multiplications here.")
     work.check("another target leaves npdl's encoder output as it is and changes the logits",
                inside == 0 < outside)
     work.check("counted in npdl's layers: the same numbers",
-               translation(M, N, K) == (encoder, own + cross))
+               translation(M, N, K) == (encoder, further))
     return work
 
 

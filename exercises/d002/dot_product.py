@@ -164,7 +164,7 @@ def by_trace(mu, sigma):
 
 def expectation():
     """Part (a)."""
-    products = [m * m for m in MU]
+    products, mixed = ([m * n for m, n in zip(MU, other, strict=True)] for other in (MU, NU))
     work = Solution("6a", f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
     work.step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
               "E[q·k] = Σᵢ E[qᵢ kᵢ]")
@@ -174,8 +174,7 @@ def expectation():
     work.step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{terms(products)} = {num(mean(MU))}")
     work.step("With a mean of its own, ν, for the keys, as two matrices make queries and keys: "
               "the same two steps.", "E[q·k] = Σᵢ μᵢ νᵢ = μ·ν",
-              f"ν = {vec(NU)}:  {terms([m * n for m, n in zip(MU, NU, strict=True)])} = "
-              f"{num(mean(MU, NU))}")
+              f"ν = {vec(NU)}:  {terms(mixed)} = {num(mean(MU, NU))}")
     work.step("Where k = q the factors are not independent, and σ² enters.",
               "E[q·q] = Σᵢ E[qᵢ²] = μ·μ + d σ²",
               f"{num(mean(MU))} + 2 · {SIGMA} = {num(square_moments(MU, SIGMA)[0])}")
@@ -191,19 +190,21 @@ def expectation():
 def spread():
     """Part (b)."""
     parts, (M, trace), dot = variances(MU, SIGMA), by_trace(MU, SIGMA), mean(MU)
+    squares, fourths = ([m**power for m in MU] for power in (2, 4))
+    entries, from_trace = [int(v * v) for v in M.ravel()], trace - dot**2
     work = Solution("6b", f"d = 2, μ = {vec(MU)}, σ = {SIGMA}.")
     work.step("Coordinates are independent, so variances add up; each from its second moment.",
               "Var(qᵢ kᵢ) = E[qᵢ²] E[kᵢ²] − μᵢ⁴ = (μᵢ² + σ²)² − μᵢ⁴",
-              f"({num(MU[0])} + {SIGMA})² − {num(MU[0]**4)} = {num(parts[0])},   ({num(MU[1]**2)} "
-              f"+ {SIGMA})² − {num(MU[1]**4)} = {num(parts[1])}")
+              f"({num(squares[0])} + {SIGMA})² − {num(fourths[0])} = {num(parts[0])},   "
+              f"({num(squares[1])} + {SIGMA})² − {num(fourths[1])} = {num(parts[1])}")
     work.step("Multiply out and add up: σ² μᵢ² twice, σ⁴ once for each coordinate.",
               "Var(q·k) = Σᵢ (2 σ² μᵢ² + σ⁴) = 2 σ² μ·μ + d σ⁴",
               f"{terms(parts)} = {num(sum(parts))};   2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = "
               f"{num(right_variance(MU, SIGMA))}")
     work.step("The same by the trace.",
               "E[(q·k)²] = Tr(M M),  M = μ μᵀ + σ² I;   Var = Tr(M M) − (μ·μ)²",
-              f"Tr(M M) = Σ Mᵢⱼ² = {terms([int(v * v) for v in M.ravel()])} = {trace};   {trace} "
-              f"− {num(dot)}² = {num(trace - dot**2)}", {"M": M})
+              f"Tr(M M) = Σ Mᵢⱼ² = {terms(entries)} = {trace};   {trace} − {num(dot)}² = "
+              f"{num(from_trace)}", {"M": M})
     work.step("Two means μ and ν: the same with E[kᵢ²] = νᵢ² + σ².",
               "Var(q·k) = Σᵢ (μᵢ² + σ²)(νᵢ² + σ²) − μᵢ² νᵢ² = σ² (μ·μ + ν·ν) + d σ⁴",
               f"ν = {vec(NU)}:  {SIGMA} · ({num(dot)} + {num(mean(NU))}) + 2 · {SIGMA} = "
@@ -218,7 +219,7 @@ def spread():
               f"2 · 2 · {SIGMA} · {num(dot)} + 2 · {SIGMA} = {num(printed_variance(MU, SIGMA))}")
     work.answer = f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {num(variance(MU, SIGMA))}."
     work.check("moments, closed form and trace agree exactly",
-               sum(parts) == right_variance(MU, SIGMA) == trace - dot**2 == variance(MU, SIGMA))
+               sum(parts) == right_variance(MU, SIGMA) == from_trace == variance(MU, SIGMA))
     work.check("for two means and for k = q the moments give the closed forms",
                variance(MU, SIGMA, NU) == two_means_variance(MU, NU, SIGMA)
                and square_moments(MU, SIGMA)[1] == 4 * SIGMA**2 * dot + 2 * 2 * SIGMA**4)

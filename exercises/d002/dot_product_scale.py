@@ -50,6 +50,7 @@ def scale():
     """Claims of part (c)."""
     widths = (64, 256)
     plain = growth([float(mean([2] * d)) for d in widths])
+    centred = mean([0] * 64)
     by_root = growth([float(mean([2] * d)) / math.sqrt(d) for d in widths])
     yield claim_of(
         "c", "s = sqrt(d) makes E[q.k / s] grow linearly with d", "s = sqrt(d)",
@@ -61,8 +62,8 @@ def scale():
     yield claim_of(
         "c", "the case mu = 0 answers the question", "consider mu = 0",
         "for mu = 0 the mean is 0 under every s, and no s makes it grow",
-        judge(mean([0] * 64) != 0, provided=mean([1] * 64) == 64),
-        f"E[q.k] = {mean([0] * 64)} at d = 64", error="6c scale")
+        judge(centred != 0, provided=mean([1] * 64) == 64),
+        f"E[q.k] = {centred} at d = 64", error="6c scale")
     sigma = 2
     ratio = float(right_variance([0] * 64, sigma)) / 64
     shifted = [float(right_variance([1] * d, 1)) / d for d in widths]
@@ -83,6 +84,7 @@ def unscaled():
     as_printed = growth([float(printed_variance([100] * d, 1)) for d in (64, 256)])
     raw = [saturation(d, False) for d in widths]
     scaled = [saturation(d, True) for d in widths]
+    steady, fallen = (rows[-1][2] / rows[0][2] for rows in (scaled, raw))
     yield claim_of(
         "d", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
         "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
@@ -108,9 +110,9 @@ def unscaled():
         "normalises the variance, training stable",
         f"at every d the largest weight stays near {scaled[0][0]:.2f} and the gradient near "
         f"{scaled[0][2]:.2f}",
-        judgement("essay", provided=0.5 < scaled[-1][2] / scaled[0][2] < 2),
-        f"from d = 16 to 1024 the median gradient changes {scaled[-1][2] / scaled[0][2]:.2f} times "
-        f"with the scale, {raw[-1][2] / raw[0][2]:.0e} times without")
+        judgement("essay", provided=0.5 < steady < 2),
+        f"from d = 16 to 1024 the median gradient changes {steady:.2f} times "
+        f"with the scale, {fallen:.0e} times without")
 
 
 def means_over_scales(d, m):
@@ -130,6 +132,7 @@ def scaling():
     widths, m = (4, 16, 64), 2
     rows = tuple((d, *means_over_scales(d, m)) for d in widths)
     means = [row[1] for row in rows]
+    spreads = [Fraction(right_variance([0] * d, 1), d) for d in widths]
     work = Solution("6c", f"μᵢ = {m} in every coordinate, d = {', '.join(map(str, widths))}.")
     work.step("Take every mean the same, so that d is all that changes.",
               "μᵢ = m   →   E[q·k] = μ·μ = d m²",
@@ -144,33 +147,31 @@ def scaling():
               f"{num(Fraction(rows[1][2], rows[0][2]))}")
     work.step("What √d is for is the spread: for μ = 0 the mean is 0 under every s, and the "
               "standard deviation of q·k/√d is σ² for all d.", "Var(q·k/√d) = d σ⁴/d = σ⁴",
-              f"σ = 1: {', '.join(num(Fraction(right_variance([0] * d, 1), d)) for d in widths)} "
-              f"at d = {', '.join(map(str, widths))}")
+              f"σ = 1: {', '.join(map(num, spreads))} at d = {', '.join(map(str, widths))}")
     work.answer = ("For a mean that grows linearly s must not grow with d (s = 1 does); s = √d "
                    "gives growth as √d, and is the choice that keeps the standard deviation, not "
                    "the mean.")
     work.check("the mean of 200,000 products drawn at d = 16 is within 1 % of the table's",
                abs(drawn([m] * 16, 1).mean() / float(means[1]) - 1) < 0.01)
     work.check("the variance of q·k/√d is the same at every d for μ = 0",
-               len({right_variance([0] * d, 1) / d for d in widths}) == 1)
+               len(set(spreads)) == 1)
     return work
 
 
 def worked_unscaled():
     """Part (d)."""
     widths = (1, 16, 256)
-    rows = []
-    for d in widths:
+    variances, rows = [right_variance([0] * d, 1) for d in widths], []
+    for d, variance in zip(widths, variances, strict=True):
         gap = math.sqrt(2 * d)
         (raw, steep), (scaled, slope) = map(first_weight, (gap, gap / math.sqrt(d)))
-        rows.append((d, num(right_variance([0] * d, 1)), num(gap, 2), num(raw), f"{steep:.1e}",
+        rows.append((d, num(variance), num(gap, 2), num(raw), f"{steep:.1e}",
                      num(scaled), num(slope)))
     sample, step = drawn([0] * 16, 1, 200_000), 1e-6
     above, below = (softmax(np.array([math.sqrt(2) + s, 0]))[0] for s in (step, -step))
     work = Solution("6d", "Standard normal q and k (μ = 0, σ = 1), two keys.")
     work.step("With s = 1 the variance itself grows.", "Var(q·k) = d σ⁴   (μ = 0)",
-              f"σ = 1: {', '.join(num(right_variance([0] * d, 1)) for d in widths)} at d = "
-              f"{', '.join(map(str, widths))}")
+              f"σ = 1: {', '.join(map(num, variances))} at d = {', '.join(map(str, widths))}")
     work.step("So two keys' scores lie some √(2 d) σ² apart. Put that gap into a softmax of two.",
               "A₁ = 1/(1 + e^(−gap)),   ∂A₁/∂gap = A₁ (1 − A₁)",
               table=Table(("d", "Var(q·k)", "gap √(2d)", "A₁", "A₁(1 − A₁)", "A₁ with √d",

@@ -96,6 +96,7 @@ def clipping_claims():
     """Claims on clipping."""
     long, cut, cos_norm, cos_entry = clipping(1.5)
     short, same, _, _ = clipping(0.5)
+    factor = same / short
     yield claim_of(
         "clipping", "clipping keeps an exploding gradient within a threshold",
         "limits gradient values, prevents explosion",
@@ -108,7 +109,7 @@ def clipping_claims():
         "in the list for both; its own line says explosion",
         f"of explosion only: a vanished gradient of length {short:.1e} stays at {same:.1e}",
         judge(same > short, if_false="under-specified"),
-        f"it changes by a factor {same / short:.3f}; holds as its own line has it")
+        f"it changes by a factor {factor:.3f}; holds as its own line has it")
 
 
 def cell_claims():
@@ -119,13 +120,15 @@ def cell_claims():
     he_end = gradient_norms(rnn_cell(recurrent_matrix(he)))[-1]
     scales = (0.25, 4.0)
     plain, normed = ([batch_norm_rate(s, bn) for s in scales] for bn in (False, True))
+    plain_50, normed_50 = ([rate**50 for rate in rates] for rates in (plain, normed))
+    half_50, near_50 = (f**50 for f in (0.5, 0.9933))
     yield claim_of(
         "gates", "LSTM and GRU cells regulate the flow of gradients",
         "gating regulates it",
         "with a forget gate near 1; at the usual start near 1/2 an LSTM vanishes too: length "
         f"after 50 steps {listing(ends, '.1e')} for forget biases {listing(biases, '.0f')}",
         judge(ends[0] < 1e-6 and ends[-1] > 0.01, "under-specified"),
-        f"the forget gate alone gives f^50: {0.5**50:.1e} at f = 0.5, {0.9933**50:.2f} at 0.9933")
+        f"the forget gate alone gives f^50: {half_50:.1e} at f = 0.5, {near_50:.2f} at 0.9933")
     yield claim_of(
         "initialisation", "Xavier or He initialisation stabilises an RNN",
         "helps stabilise training",
@@ -140,8 +143,8 @@ def cell_claims():
         f"it moves the factor per step towards 1, not to it: {plain[0]:.2f} to {normed[0]:.2f} "
         f"with small weights, {plain[1]:.2f} to {normed[1]:.2f} with large ones",
         judge(normed[0] < 0.9 and normed[1] < plain[1], "under-specified"),
-        f"50 steps: {normed[0] ** 50:.1e} in place of {plain[0] ** 50:.1e}, and "
-        f"{normed[1] ** 50:.1e} in place of {plain[1] ** 50:.1e}")
+        f"50 steps: {normed_50[0]:.1e} in place of {plain_50[0]:.1e}, and "
+        f"{normed_50[1]:.1e} in place of {plain_50[1]:.1e}")
 
 
 def claims():
@@ -170,7 +173,9 @@ def remedies():
     tiny = 1e-5 * g
     kept, _ = clipped(tiny, LIMIT)
     gates, n = (0.5, 0.9, 0.99), 100
+    tenth, fiftieth = ([f**T for f in gates] for T in (10, 50))
     xavier, he = (math.sqrt(n * variance) for variance in (1 / n, 2 / n))
+    he_end = he**STEPS
     z = np.array([1.0, 2.0, 3.0])
     deviations = [float((a * z).std()) for a in SCALES]
     small, large = (num(a, int(a < 1)) for a in SCALES)
@@ -187,17 +192,18 @@ def remedies():
     work.step("Gates: the memory's own road multiplies by the forget gate, not by W.",
               "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
               table=Table(("f", "f¹⁰", "f⁵⁰"),
-                          tuple((num(f, 2), f"{f**10:.2g}", f"{f**50:.1e}") for f in gates)))
+                          tuple((num(f, 2), f"{ten:.2g}", f"{fifty:.1e}")
+                                for f, ten, fifty in zip(gates, tenth, fiftieth, strict=True))))
     work.step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
               "average.", "E|W h|² = n v |h|²",
               f"v = 1/n (Xavier): √1 = {num(xavier)} a step\nv = 2/n (He): √2 = {num(he)} a step, "
-              f"{num(he**STEPS, 0)} after {num(STEPS)} steps near h = 0")
+              f"{num(he_end, 0)} after {num(STEPS)} steps near h = 0")
     work.step("Batch normalisation divides by the deviation of z, so that the size of W cancels.",
               "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",
               f"z = {vec(z, 0)} over a batch: std = {num(deviations[0])} for a = {small}, "
               f"{num(deviations[1])} for a = {large}; ratio {num(ratio)} = {num(wanted)}")
     work.answer = ("Clipping is for explosion alone; a gate helps as far as f is near 1 (f⁵⁰ = "
-                   f"{gates[-1]**50:.2f} at {gates[-1]}, {gates[0]**50:.0e} at {gates[0]}); "
+                   f"{fiftieth[-1]:.2f} at {gates[-1]}, {fiftieth[0]:.0e} at {gates[0]}); "
                    "Xavier's variance starts near factor 1; batch normalisation takes the size of "
                    "W out.")
     work.check(f"the clipped gradient has length {c} and the direction of g",

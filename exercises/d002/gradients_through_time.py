@@ -209,13 +209,15 @@ def through_time():
     trace, det, (large, small) = eigenvalues_2(W)
     along, across = (GRADIENT[0] + GRADIENT[1]) / 2, (GRADIENT[0] - GRADIENT[1]) / 2
     lags = (0, 1, 2, 10, 50)
-    closed = [np.array([along * large**k + across * small**k,
-                        along * large**k - across * small**k]) for k in lags]
+    growing, fading = [along * large**k for k in lags], [across * small**k for k in lags]
+    closed = [np.array([a + b, a - b]) for a, b in zip(growing, fading, strict=True)]
     stepped = [gradient_back(W, GRADIENT, k) for k in lags]
     powers = [float(np.linalg.norm(np.linalg.matrix_power(np.array(W), k), 2)) for k in lags]
     h = 0.9
-    slope = 1 - h * h
-    w = small
+    squared = h * h
+    factor = large * (1 - squared)
+    ten_steps = factor**10
+    w, limit = small, 1 / (1 - small)
     work = Solution("1", "Two units, W symmetric, a gradient that begins in the first unit alone.")
     work.step("One step back. The gradient at the older state is the gradient at the newer one "
               "times the Jacobian of the step.",
@@ -231,9 +233,9 @@ def through_time():
               "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
               f"a = {num(along)}, b = {num(across)}",
               table=Table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
-                          tuple((k, f"{along * large**k:.3g}", f"{across * small**k:.3g}",
-                                 vec(g), num(float(np.linalg.norm(g))), num(size))
-                                for k, g, size in zip(lags, closed, powers, strict=True))))
+                          tuple((k, f"{a:.3g}", f"{b:.3g}", vec(g), num(float(np.linalg.norm(g))),
+                                 num(size)) for k, a, b, g, size in zip(
+                                     lags, growing, fading, closed, powers, strict=True))))
     work.step("|g_k| is of this one gradient; the norm of the matrix power, beside it, is the "
               "most that any gradient of length 1 can become.",
               "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
@@ -241,16 +243,16 @@ def through_time():
               f"{num(large)}¹⁰")
     work.step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
               "small, and even λ₁ is not enough.", "factor of a step = λ (1 − h²)",
-              f"h = {h}: {num(large)} · (1 − {num(h * h, 2)}) = {num(large * slope)};  after 10 "
-              f"steps {(large * slope)**10:.1e}")
+              f"h = {h}: {num(large)} · (1 − {num(squared, 2)}) = {num(factor)};  after 10 "
+              f"steps {ten_steps:.1e}")
     work.step("What the weights see: one unit hₜ = w hₜ₋₁ + xₜ with all x = 1. dL/dw adds up the "
               "uses of w; the use k steps back counts w^k times.",
               "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
-              f"w = {num(w, 1)}, h → 1/(1 − w) = {num(1 / (1 - w), 1)}: "
+              f"w = {num(w, 1)}, h → 1/(1 − w) = {num(limit, 1)}: "
               + terms([w**k / (1 - w) for k in range(5)], 2) + " + …: nothing of the far past")
     work.answer = ("Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 "
-                   f"it vanishes ({across * small**50:.0e} at λ = {num(small)} after 50 steps) "
-                   f"and far causes are not learned; above 1 it explodes ({along * large**50:.0f} "
+                   f"it vanishes ({fading[-1]:.0e} at λ = {num(small)} after 50 steps) "
+                   f"and far causes are not learned; above 1 it explodes ({growing[-1]:.0f} "
                    f"at λ = {num(large)}) and one update throws the weights away.")
     work.check("W applied step by step gives the same g_k as the eigenvalues",
                all(np.allclose(a, b) for a, b in zip(closed, stepped, strict=True)))

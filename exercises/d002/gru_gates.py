@@ -126,6 +126,8 @@ def update_gate():
     """Claims of part (b)."""
     gates = (0.1, 0.01, 0.001)
     moves = [largest_update(z) for z in gates]
+    left = [kept(z, 50) for z in gates]
+    percent = [100 * share for share in left]
     bounded = all(excess < 1e-12 for _, excess in moves)
     yield claim_of(
         "b", "with z near 0 the state hardly changes", "True",
@@ -137,9 +139,9 @@ def update_gate():
         "b", "with z near 0 the state is carried over long spans",
         "preserves long-term dependencies",
         "near 0 has to mean well below 1/T for T steps: (1 - z)^T is left",
-        judge(kept(0.1, 50) < 0.01 < 0.9 < kept(0.001, 50), "under-specified"),
-        f"after 50 steps {100 * kept(0.1, 50):.2f} % at z = 0.1, {100 * kept(0.01, 50):.0f} % at "
-        f"0.01, {100 * kept(0.001, 50):.0f} % at 0.001")
+        judge(left[0] < 0.01 < 0.9 < left[-1], "under-specified"),
+        f"after 50 steps {percent[0]:.2f} % at z = 0.1, {percent[1]:.0f} % at 0.01, "
+        f"{percent[2]:.0f} % at 0.001")
     low, high = (largest_update(z)[0] for z in (0.01, 0.99))
     yield claim_of(
         "b", "it is the update gate near 0, not near 1, that keeps the state",
@@ -158,6 +160,7 @@ def reset_gate():
     error = float(np.abs(new - by_input).max())
     settings = ((1, 0), (0.99, 0.01), (0.9, 0.1))
     left = [memory(z, r) for z, r in settings]
+    five_back = left[1]**5
     full, diagonal = placement_difference()
     yield claim_of(
         "c", "with z near 1 and r near 0 the past state is remembered very well", "False",
@@ -167,7 +170,7 @@ def reset_gate():
     yield claim_of(
         "c", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
         "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
-        f"few: {left[1]**5:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",
+        f"few: {five_back:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",
         judge(left[1] < 1, provided=error < 1e-12),
         f"one-layer tanh(x W) and the cell agree: {below(error)}; estimated by "
         f"{left[1]:.3f}^5, from the length of dh'/dh at one state")
@@ -205,18 +208,20 @@ def candidate_of(x, h, r, W=1.0, U=2.0):
 def worked_symmetry():
     """Part (a)."""
     right, middle, left = proof_lines(E)
+    denominator, e_to_x = 1 + E, 1 / E
+    sigma, rest = 1 / denominator, 1 - left
+    total = left + sigma
     work = Solution("2a", "x = ln 3, so that eˣ = 3 and everything is a fraction.")
     work.step("Write the right-hand side over one denominator.",
               "1 − σ(x) = 1 − 1/(1 + e⁻ˣ) = e⁻ˣ/(1 + e⁻ˣ)",
-              f"e⁻ˣ = {num(E)}:  1 − 1/({num(1 + E)}) = 1 − {num(1 / (1 + E))} = {num(right)};  "
-              f"({num(E)}) / ({num(1 + E)}) = {num(middle)}")
+              f"e⁻ˣ = {num(E)}:  1 − 1/({num(denominator)}) = 1 − {num(sigma)} = {num(right)};  "
+              f"({num(E)}) / ({num(denominator)}) = {num(middle)}")
     work.step("Multiply numerator and denominator by eˣ.", "e⁻ˣ/(1 + e⁻ˣ) = 1/(eˣ + 1)",
-              f"eˣ = {num(1 / E)}:  1/({num(1 / E)} + 1) = {num(left)}")
+              f"eˣ = {num(e_to_x)}:  1/({num(e_to_x)} + 1) = {num(left)}")
     work.step("That is the definition of σ at −x, since e⁻⁽⁻ˣ⁾ = eˣ.", "σ(−x) = 1/(1 + eˣ)",
-              f"σ(−ln 3) = {num(left)},  σ(ln 3) = {num(1 / (1 + E))},  sum "
-              f"{num(left + 1 / (1 + E))}")
+              f"σ(−ln 3) = {num(left)},  σ(ln 3) = {num(sigma)},  sum {num(total)}")
     work.answer = (f"σ(−x) = 1/(1 + eˣ) = 1 − σ(x) for every x; at x = ln 3: {num(left)} = 1 − "
-                   f"{num(1 - left)}.")
+                   f"{num(rest)}.")
     work.check("the three fractions are equal", right == middle == left)
     work.check("with exp in floating point at ±ln 3",
                abs(sigmoid(-math.log(3)) - float(left)) < 1e-15)
@@ -226,21 +231,23 @@ def worked_symmetry():
 def worked_update_gate(h=0.8, candidate=-0.4):
     """Part (b)."""
     gates, T = (0.5, 0.1, 0.01, 0.001), 50
+    moves = [z * (candidate - h) for z in gates]
     rows = [(num(z), num(new_state(z, h, candidate), 4), num(new_state(z, h, candidate) - h, 4),
-             num(z * (candidate - h), 4), num((1 - z) ** T)) for z in gates]
+             num(move, 4), num((1 - z) ** T)) for z, move in zip(gates, moves, strict=True)]
     z = gates[1]
+    keep, last_move = 1 - z, abs(moves[-1])
     work = Solution("2b", f"One unit, hₜ₋₁ = {h}, candidate ĥₜ = {num(candidate, 1)}.")
     work.step("Put zₜ into the update.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ",
-              f"zₜ = {z}:  {num(1 - z, 1)} · {num(h, 1)} + {num(z, 1)} · {num(candidate, 1)} = "
+              f"zₜ = {z}:  {num(keep, 1)} · {num(h, 1)} + {num(z, 1)} · {num(candidate, 1)} = "
               f"{num(new_state(z, h, candidate), 2)}")
     work.step("Subtract hₜ₋₁: the change is zₜ times the distance to the candidate.",
               "hₜ − hₜ₋₁ = zₜ (ĥₜ − hₜ₋₁),   |hₜ − hₜ₋₁| ≤ 2 zₜ, as |hₜ₋₁| ≤ 1 and |ĥₜ| < 1",
-              f"{num(z, 1)} · ({num(candidate, 1)} − {num(h, 1)}) = {num(z * (candidate - h), 2)}")
+              f"{num(z, 1)} · ({num(candidate, 1)} − {num(h, 1)}) = {num(moves[1], 2)}")
     work.step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
               "that 'near 0' has to mean well below 1/T for a long memory.",
               table=Table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"), tuple(rows)))
     work.answer = (f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state "
-                   f"moves by {abs(gates[-1] * (candidate - h)):.4f} in a step.")
+                   f"moves by {last_move:.4f} in a step.")
     work.check("hₜ − hₜ₋₁ equals zₜ (ĥₜ − hₜ₋₁) in every row",
                all(abs(new_state(z, h, candidate) - h - z * (candidate - h)) < 1e-15
                    for z in gates))
@@ -265,7 +272,8 @@ def worked_reset_gate(x=0.5, h=0.9):
     alone = math.tanh(x)
     z, r = 0.99, 0.01
     c = candidate_of(x, h, r)
-    slope = (1 - z) + z * (1 - c * c) * r * 2
+    keep, bend = 1 - z, 1 - c * c
+    slope = keep + z * bend * r * 2
     work = Solution("2c",
                     f"One unit, xₜ = {x}, W = 1, U = 2, once from hₜ₋₁ = {h} and once from −{h}.")
     work.step("rₜ = 0 takes the past out of the candidate.",
@@ -277,7 +285,7 @@ def worked_reset_gate(x=0.5, h=0.9):
               "new states.",
               table=Table(("zₜ", "rₜ", f"hₜ from {h}", f"hₜ from −{h}", "difference"), tuple(rows)))
     work.step("As a derivative.", "∂hₜ/∂hₜ₋₁ = (1 − zₜ) + zₜ (1 − ĥₜ²) rₜ U",
-              f"zₜ = {z}, rₜ = {r}: {num(1 - z, 2)} + {z} · {num(1 - c * c)} · {r} · 2 = "
+              f"zₜ = {z}, rₜ = {r}: {num(keep, 2)} + {z} · {num(bend)} · {r} · 2 = "
               f"{num(slope, 4)}")
     work.answer = (f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {num(alone, 4)} "
                    "whatever hₜ₋₁ was; near it, about (1 − zₜ) + rₜ U of a change is left.")

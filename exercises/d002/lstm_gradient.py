@@ -167,6 +167,8 @@ def claims():
     errors, alone = reading_errors(cell, x, v), reading_errors(cell, x[:1], v[:1])  # 1 step: alike
     holds = [reading for reading, error in errors.items() if error < 1e-9]
     others = sorted(error for reading, error in errors.items() if reading not in holds)
+    least, most = (100 * others[at] for at in (0, -1))
+    by_gate_alone = 100 * errors["dh/dh at fixed C_t"]
     (listed, one), (again, two) = listed_and_gradient(0.0), listed_and_gradient(1.0)
     slope, lost = tanh_slope_errors(*cell.forward(x[:1])[0])
     yield claim_of("a", "the formula for dJ/dW_g, merged from all steps",
@@ -176,7 +178,7 @@ def claims():
                    judge(len(holds) == len(errors), provided=off < 1e-7 > max(alone.values()),
                          if_false="under-specified" if holds else "wrong"),
                    f"against npdl's backward: off {below(min(errors.values()))}; under the others "
-                   f"{100 * others[0]:.0f} % to {100 * others[-1]:.0f} %; backward against "
+                   f"{least:.0f} % to {most:.0f} %; backward against "
                    f"differences: {below(off, 1e-7)}")
     yield from reading_claims(errors)
     yield claim_of("a", "the eight listed derivatives are enough", "a combination of them",
@@ -188,8 +190,7 @@ def claims():
                    "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
                    judge(errors["dh/dh at fixed C_t"] < 1e-9, "confirmed", "under-specified"),
                    "with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
-                   f"{100 * errors['dh/dh at fixed C_t']:.0f} %; do_t/dh_(t-1) is not listed "
-                   "either")
+                   f"{by_gate_alone:.0f} %; do_t/dh_(t-1) is not listed either")
     yield claim_of("a", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
                    "as printed, the diagonal of a matrix", proved(slope < 1e-7),
                    f"central differences: error {below(slope, 1e-7)}")
@@ -200,7 +201,8 @@ def claims():
 
 def reading_claims(errors):
     """Claims on the single symbols of the formula."""
-    percent = {reading: f"{100 * error:.0f} %" for reading, error in errors.items()}
+    shares = {reading: 100 * error for reading, error in errors.items()}
+    percent = {reading: f"{share:.0f} %" for reading, share in shares.items()}
     yield claim_of(
         "a", "dC_t/dW_g = i dC~_t/dW_g", "i_t dC~_t/dW_g, from the tanh",
         "as the direct effect only; as total derivatives it misses i, f and C_(t-1), and the "
@@ -279,7 +281,8 @@ def gradient():
     e = 1e-6
     numeric = (run(1 + e)[-1]["h"] - run(1 - e)[-1]["h"]) / (2 * e)
     past_C = two["f"] * dC1
-    formula = bend[1] * (d2 + past_C) + (out + bend[1] * through) * dh1
+    through_C, past_h = [gate * two["C_before"], gate * two["g"], wide], out + bend[1] * through
+    formula = bend[1] * (d2 + past_C) + past_h * dh1
     work = Solution("4a",
                     "One unit, all W and U equal 1, no biases, x = (1, 0.5), h₀ = C₀ = 0, J = h₂.")
     work.step("Run the cell forward.",
@@ -296,8 +299,8 @@ def gradient():
     work.step("Step 2 has two pasts. C₁ comes in through f; h₁ comes in through f, i and C̃.",
               "∂C₂/∂W_g = i ∂C̃₂/∂W_g + f ∂C₁/∂W_g + ∂C₂/∂h₁ ∂h₁/∂W_g\n∂C₂/∂h₁ = f (1 − f) C₁ + i "
               "(1 − i) C̃₂ + i (1 − C̃₂²),   through f, i and C̃",
-              f"∂C₂/∂h₁ = {terms([gate * two['C_before'], gate * two['g'], wide])} = "
-              f"{num(through)}\n{num(d2)} + {num(two['f'])} · {num(dC1)} + {num(through)} · "
+              f"∂C₂/∂h₁ = {terms(through_C)} = {num(through)}\n"
+              f"{num(d2)} + {num(two['f'])} · {num(dC1)} + {num(through)} · "
               f"{num(dh1)} = {num(dC2)}")
     work.step("And h₂ hears h₁ once more, through the output gate.",
               "∂h₂/∂W_g = ∂h₂/∂C₂ ∂C₂/∂W_g + ∂h₂/∂o₂ ∂o₂/∂h₁ ∂h₁/∂W_g\n∂h₂/∂C₂ = o (1 − "
@@ -309,7 +312,7 @@ def gradient():
               "this is the formula in which all is merged.",
               "∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ ∂hₜ₋₁/∂W_g]",
               f"J = h₂: {num(bend[1])} · ({num(d2)} + {num(past_C)}) + "
-              f"{num(out + bend[1] * through)} · {num(dh1)} = {num(formula)}")
+              f"{num(past_h)} · {num(dh1)} = {num(formula)}")
     work.answer = ("∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ "
                    "∂hₜ₋₁/∂W_g], where ∂C̃ₜ/∂W_g holds the past fixed, ∂hₜ/∂hₜ₋₁ holds Cₜ₋₁ "
                    f"fixed, and the other two hold nothing; {num(dh2, 4)} here.")

@@ -57,6 +57,7 @@ def key_term():
     direct, f, total = memory_jacobians(lstm_cell(recurrent=2.0))
     error = float(np.abs(direct - np.diag(f)).max())
     beyond = float(np.linalg.norm(total - np.diag(f)) / np.linalg.norm(np.diag(f)))
+    percent = 100 * beyond
     yield claim_of(
         "b", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
         "dC_t/dC_(t-1) = f_t",
@@ -66,7 +67,7 @@ def key_term():
         "b", "dC_t/dC_(t-1) is f as a total derivative too", "not said which",
         "no: C_(t-1) also makes h_(t-1), which feeds the gates of step t",
         judge(beyond < 1e-3, "confirmed", "under-specified"),
-        f"random cell, U of spectral radius near 2: the rest is {100 * beyond:.0f} % of f "
+        f"random cell, U of spectral radius near 2: the rest is {percent:.0f} % of f "
         "(Frobenius)")
     gates = (0.5, 0.9, 0.99, 0.999)
     left = [carried(f, 100) for f in gates]
@@ -146,7 +147,9 @@ def plain_factor(W, z, steps):
 def road():
     """Part (b)."""
     gates, lengths = (0.5, 0.9, 0.99, 0.999), (1, 10, 100)
-    rows = tuple((num(f), *(f"{f**T:.3g}" for T in lengths)) for f in gates)
+    shares = [[f**T for T in lengths] for f in gates]
+    rows = tuple((num(f), *(f"{share:.3g}" for share in row))
+                 for f, row in zip(gates, shares, strict=True))
     radius, slope, factor, ten = plain_factor(((0.5, 0.3), (0.3, 0.5)), 1.0, 10)
     least, gap = bounds(SHARE, STEPS)
     work = Solution("4b")

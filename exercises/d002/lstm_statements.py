@@ -149,12 +149,12 @@ def signs():
 def distributions():
     """Claims of part (d)."""
     sums = np.concatenate([gate.sum(-1) for gate in gate_values()])
-    half = float(sigmoid(np.zeros(2)).sum())
+    half, whole = float(sigmoid(np.zeros(2)).sum()), int((np.abs(sums - 1) < 1e-9).sum())
     yield claim_of(
         "d", "f, i, o can be seen as probability distributions", "False",
         f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
         judge(sums.min() < 0.99 or sums.max() > 1.01),
-        f"{len(sums)} gates; {int((np.abs(sums - 1) < 1e-9).sum())} sum to 1. They can: two units "
+        f"{len(sums)} gates; {whole} sum to 1. They can: two units "
         f"at 0 sum to {half:g}, so not necessarily is right and never would not be")
 
 
@@ -210,6 +210,7 @@ def worked_forgetting(h=0.5):
     """Part (b)."""
     s, parts = lstm_step(0.0, h, KEPT, f=0.0), road_through_h(h)
     total, after = sum(parts), sum(road_through_h(s["h"]))
+    bend, both = s["o"] * (1 - math.tanh(s["c"]) ** 2), after * total
     step = 1e-6
     two = [lstm_step(0.0, lstm_step(0.0, h + e, KEPT, f=0.0)["h"], 0.0, f=0.0)["h"]
            for e in (step, -step)]
@@ -222,17 +223,17 @@ def worked_forgetting(h=0.5):
               "∂hₜ/∂hₜ₋₁ = oₜ (1 − tanh²cₜ) [iₜ (1 − iₜ) U c̃ₜ + iₜ (1 − c̃ₜ²) U] + oₜ (1 − oₜ) U "
               "tanh(cₜ)",
               f"iₜ = oₜ = {num(s['i'])}, c̃ₜ = {num(s['g'])}, cₜ = iₜ c̃ₜ = {num(s['c'])}, oₜ (1 "
-              f"− tanh²cₜ) = {num(s['o'] * (1 - math.tanh(s['c']) ** 2))}\nthrough iₜ "
+              f"− tanh²cₜ) = {num(bend)}\nthrough iₜ "
               f"{num(parts[0])}, through c̃ₜ {num(parts[1])}, through oₜ {num(parts[2])}:  "
               f"{terms(parts)} = {num(total)}")
     work.step("Two steps: multiply the factors of both.", "∂hₜ₊₁/∂hₜ₋₁ = ∂hₜ₊₁/∂hₜ · ∂hₜ/∂hₜ₋₁",
-              f"hₜ = {num(s['h'])}:  {num(after)} · {num(total)} = {num(after * total)}")
+              f"hₜ = {num(s['h'])}:  {num(after)} · {num(total)} = {num(both)}")
     work.step("Does a small fₜ at least make the error vanish? Not necessarily: U decides.",
               "hₜ₋₁ near 0:  iₜ = oₜ = 1/2,  ∂hₜ/∂hₜ₋₁ = U/4",
               f"U = 1: {num(sum(road_through_h(0.0)))};  U = 8: {num(strong)}, it grows")
     work.answer = (f"False: with fₜ = 0 exactly, ∂hₜ/∂hₜ₋₁ = {num(total)} ≠ 0, by way of iₜ, c̃ₜ "
                    "and oₜ.")
-    work.check("two steps against a difference of hₜ₊₁", abs(numeric - after * total) < 1e-8)
+    work.check("two steps against a difference of hₜ₊₁", abs(numeric - both) < 1e-8)
     work.check("at hₜ₋₁ = 0 the factor is U/4", abs(strong - 2) < 1e-12)
     return work
 
@@ -241,6 +242,7 @@ def worked_signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
     """Part (c)."""
     gates = [sigmoid(z) for z in values]
     f = i = gates[3]
+    parts = [f * MEMORY, i * CANDIDATE]
     work = Solution("3c")
     work.step("e^(−z) is positive for every real z, so the denominator is above 1.",
               "σ(z) = 1/(1 + e⁻ᶻ),   e⁻ᶻ > 0   →   0 < σ(z) < 1",
@@ -251,7 +253,7 @@ def worked_signs(values=(-4.0, -1.0, 0.0, 1.0, 4.0)):
               "not keep cₜ₋₁ from being negative; iₜ c̃ₜ may be negative too.",
               "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
               f"cₜ₋₁ = {num(MEMORY, 1)}, fₜ = iₜ = {num(f)}, c̃ₜ = {num(CANDIDATE, 1)}:  cₜ = "
-              f"{terms([f * MEMORY, i * CANDIDATE])} = {num(f * MEMORY + i * CANDIDATE)}")
+              f"{terms(parts)} = {num(sum(parts))}")
     work.answer = (f"True: every entry is a σ, between {num(gates[0])} and {num(gates[-1])} here, "
                    "always above 0 and below 1.")
     work.check("all values lie in (0, 1) and rise with z",

@@ -144,6 +144,7 @@ def sines():
     d = 64
     beyond = outside(d, d)
     shares = [relative_head(offset=offset) for offset in (-1, 1)]
+    percent = [100 * share for share in shares]
     yield claim_of(
         "1", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
         "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
@@ -160,7 +161,7 @@ def sines():
         "the token before or after",
         judgement("essay", provided=shares == [1, 1]),
         f"32 positions, d = 64: the head looks hardest at the one before for "
-        f"{100 * shares[0]:.0f} % of them, at the one after for {100 * shares[1]:.0f} %")
+        f"{percent[0]:.0f} % of them, at the one after for {percent[1]:.0f} %")
 
 
 def heads():
@@ -168,6 +169,8 @@ def heads():
     one, two = two_places(1), two_places(2)
     apart, trained = twin_heads()
     known = abs(twin_heads(updates=0, apart=0.5)[0] - 0.5) < 1e-12
+    share = relative_head()
+    percent = 100 * share
     yield claim_of(
         "2", "several heads attend to different parts of the sequence at once",
         "different parts simultaneously", "yes: one head returns one mixture, two can return both",
@@ -184,9 +187,8 @@ def heads():
         "agreement, coreference, meanings, alignments",
         "an empirical statement about trained models; what can be computed is that such patterns "
         "are within a head's reach",
-        judgement("essay", provided=relative_head() == 1),
-        f"a head built by hand looks at the token before for {100 * relative_head():.0f} % of the "
-        "positions")
+        judgement("essay", provided=share == 1),
+        f"a head built by hand looks at the token before for {percent:.0f} % of the positions")
 
 
 def claims():
@@ -214,13 +216,14 @@ def positions():
     """7.1."""
     x = np.array([[1.0, 0.0], [0.0, 2.0]])
     y, swapped = mixed(x), mixed(x[::-1])
-    weights = softmax(x @ x[0])
+    scores = x @ x[0]
+    weights = softmax(scores)
     table = encoding(4, 4)
-    moved = turned(table[1], 2)
+    moved, slower = turned(table[1], 2), 10000 ** (2 / 4)
     work = Solution("7.1", "Two tokens (1, 0) and (0, 2); then four positions of width 4.")
     work.step("What attention does with two tokens, and with the same two exchanged.",
               "y = softmax(x xᵀ) x",
-              f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights)}:  y₁ = "
+              f"row 1 of x xᵀ: {vec(scores, 0)}, weights {vec(weights)}:  y₁ = "
               f"{num(weights[0])} · {vec(x[0], 0)} + {num(weights[1])} · {vec(x[1], 0)} = "
               f"{vec(y[0])}", {"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped})
     work.step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
@@ -228,7 +231,7 @@ def positions():
     work.step("The usual table: every pair of columns is a clock hand, each pair slower than the "
               "one before. i numbers the pairs.",
               "PE(pos, 2i) = sin(pos/10000^(2i/d)),   PE(pos, 2i+1) = cos(pos/10000^(2i/d))",
-              f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{10000 ** (2 / 4):.0f}", {"PE": table})
+              f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{slower:.0f}", {"PE": table})
     work.step("Row pos + n is row pos turned by fixed angles: relative places can be read by one "
               "fixed matrix.", "sin(a + b) = sin a cos b + cos a sin b",
               f"row 1 turned by 2 steps: {vec(moved)};   row 3: {vec(table[3])}")
@@ -250,10 +253,11 @@ def worked_heads():
     shares = (0.0, 0.5, 1.0)
     mixtures = [w * values[0] + (1 - w) * values[1] for w in shares]
     sharp = 1 / (1 + math.exp(-20.0))
-    per_head = [sharp * values[0] + (1 - sharp) * values[1],
-                (1 - sharp) * values[0] + sharp * values[1]]
+    rest = 1 - sharp
+    per_head = [sharp * values[0] + rest * values[1], rest * values[0] + sharp * values[1]]
     errors = [max(abs(m - v) for v in values) for m in mixtures]
     d, m = 8, 2
+    width = d // m
     work = Solution("7.2",
                     "Token 0 wants the values v₁ = 1 and v₂ = −1 of two other tokens, both "
                     "unmixed.")
@@ -263,10 +267,10 @@ def worked_heads():
               f"{vec(errors, 1)}, at best {num(min(errors), 1)}")
     work.step("Two heads have two sets of weights: one looks at token 1, one at token 2, and the "
               "concatenation holds both.", "y = [v from head 1, v from head 2]",
-              f"scores ±10: weights {num(sharp, 4)} and {num(1 - sharp, 4)}:  y = {vec(per_head)}")
+              f"scores ±10: weights {num(sharp, 4)} and {num(rest, 4)}:  y = {vec(per_head)}")
     work.step("The heads share the width, so that the number of multiplications stays.",
               "m heads of width d/m:  m · S² · d/m = S² d",
-              f"d = {d}, m = {m}: {m} · {d // m} = {d}")
+              f"d = {d}, m = {m}: {m} · {width} = {d}")
     work.step("Heads differ only because they start at different random numbers. What trained "
               "ones are found to follow: the token before or after, the verb of a subject, what a "
               "pronoun refers to, the aligned word of the other language.")

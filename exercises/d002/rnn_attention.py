@@ -120,6 +120,7 @@ def definition():
     shown = "; ".join(sorted(listing(h + 0.0, ".1f", "()") for h in solutions))
     errors = score_errors()
     mass, bounds = missing_mass(), [largest_state(steps) for steps in (1, 10, 100)]
+    percent = 100 * mass
     yield claim_of(
         "a", "h_t is computed from scores of h_t against the past states",
         "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
@@ -141,7 +142,7 @@ def definition():
         "j < t there too: with j = t in the softmax the weights used do not sum to 1, and at "
         "t = 1 the sum is empty and a_1 = 0",
         judge(mass < 1e-3, "confirmed", "under-specified"),
-        f"5 random states: with j up to t, {100 * mass:.0f} % of the weight is lost")
+        f"5 random states: with j up to t, {percent:.0f} % of the weight is lost")
     yield claim_of(
         "a", "adding a_t to the state enhances retention and learning",
         "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
@@ -155,6 +156,7 @@ def benefits():
     """Claims of part (a) on what attention brings."""
     plain, attentive = first_step_gradient()
     rng, steps = np.random.default_rng(5), 6
+    pairs = steps * steps
     model = AttentiveRNN(2, 3, rng=5, dtype="float64")
     x, h, past = (rng.standard_normal(shape) for shape in ((steps, 2), (1, 3), (1, 1, 3)))
     seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
@@ -170,7 +172,7 @@ def benefits():
         "by the formulas that follow, only to past states: l < t",
         judge(bool(seen[np.triu_indices(steps, 1)].any()), provided=np.allclose(
             influence(lambda x: x.cumsum(0), x), np.tri(steps))),
-        f"{steps} steps: y_t depends on {int(seen.sum())} of {steps * steps} inputs x_l, on none "
+        f"{steps} steps: y_t depends on {int(seen.sum())} of {pairs} inputs x_l, on none "
         "with l > t")
     yield claim_of(
         "a", "it enables parallel computation, unlike the sequential updates of an RNN",

@@ -111,14 +111,15 @@ def rule():
     counts = {width: compare(known, width) for width in (1, 2, 4)}
     rise = largest_rise(trees)
     n, two = len(trees), counts[2]
+    searches = 3 * n
     yield claim_of(
         "", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
         "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
         "most s^1, and so does all that can come of it",
         proved(all(c["same"] == n for c in counts.values()) and rise <= 0),
-        f"{n} random trees, widths 1, 2, 4: the same best in all {3 * n} searches with and without "
-        f"the rule; at width 2 it fires in {two['fired']} and takes {two['steps'][0]} steps in "
-        f"place of {two['steps'][1]}")
+        f"{n} random trees, widths 1, 2, 4: the same best in all {searches} searches with and "
+        f"without the rule; at width 2 it fires in {two['fired']} and takes {two['steps'][0]} "
+        f"steps in place of {two['steps'][1]}")
     found, best = search(pruned_tree(), 1), best_of_all(pruned_tree())
     shares = [counts[width]["optimal"] for width in (1, 2, 4)]
     yield claim_of(
@@ -206,15 +207,15 @@ def proof():
     _, beam, best = steps[t - 1]
     live = max((p for words, p in beam if words[-1] != END), default=0.0)
     later = max(p for _, p in steps[t][0])
-    first = TREE["a"][0]
-    second = first * TREE["a"][1]["c"][0]
+    first, c_after_a = TREE["a"][0], TREE["a"][1]["c"][0]
+    second = first * c_after_a
     found, full = search(TREE, 2), search(TREE, 2, stop=False)
     work = Solution("4",
                     "Scores are sums of log-probabilities; the table shows probabilities beside "
                     "them.")
     work.step("One more word never raises a score: a probability is at most 1, its logarithm at "
               "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
-              f"'a': {log(first)};   'a c': {log(first)} + ({log(second / first)}) = {log(second)}")
+              f"'a': {log(first)};   'a c': {log(first)} + ({log(c_after_a)}) = {log(second)}")
     work.step("All that will ever be in a later beam grows out of B_t. By induction over the "
               "steps no descendant scores above its ancestor in B_t.",
               "s(later) ≤ s(its ancestor in B_t) ≤ s¹")

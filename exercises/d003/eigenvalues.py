@@ -152,6 +152,7 @@ def premises():
     turning = state_norms(Q, np.ones(8), 1000)
     gains = (0.7, 1.0, 1.3)
     shares = [share_vanishing(gain) for gain in gains]
+    percents = [100 * share for share in shares]
     yield claim_of(
         "(15)", "the spectral radius max |lambda| is what decides in the long run",
         "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {rho:.3f}",
@@ -170,7 +171,7 @@ def premises():
         "makes vanishing likelier",
         judge(min(shares) > 0.5, "confirmed", "under-specified"),
         f"32 x 32 normal entries of variance g^2/32: rho < 1 in "
-        f"{listing([100 * s for s in shares], '.0f')} % of 200 at g = {listing(gains, 'g')}")
+        f"{listing(percents, '.0f')} % of 200 at g = {listing(gains, 'g')}")
 
 
 def _root(W, t):
@@ -246,6 +247,7 @@ def powers():
     for t in range(max(times) + 1):
         states[t], h = h, np.array(W_T) @ h
     late, turn = power_norm(W_T, 50), np.array([[0.0, -1.0], [1.0, 0.0]])
+    root = late ** (1 / 50)
     turned = state_norms(turn.T, np.array(H_0), 50)
     back = [gradient_through(np.array(W_T).T, (1.0, 0.0), t) for t in range(3)]
     work = Solution("5", f"n = 2, h₀ = {vec(H_0, 0)}.")
@@ -269,7 +271,7 @@ def powers():
               "start of length 1 can become, and it bounds every gradient on its way back.",
               "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
               f"t = 50: {short(float(np.linalg.norm(states[50])))} ≤ {short(late)} · "
-              f"{num(math.hypot(*H_0))};   {short(late)}^(1/50) = {num(late**(1 / 50))}")
+              f"{num(math.hypot(*H_0))};   {short(late)}^(1/50) = {num(root)}")
     work.step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
               "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
               "only the modulus |λ| makes longer or shorter.", "|λᵗ| = |λ|ᵗ",

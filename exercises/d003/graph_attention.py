@@ -244,21 +244,25 @@ def worked_long_range(bound=2.0):
     lengths = (4, 100, 10_000)
     weights = largest_weights(lengths, bound)
     gaps = [score_gap(n, 0.5) for n in lengths]
-    rows = tuple((n, n * (n - 1), f"{w:.3g}", num(gap, 2), rounds_to_reach(n, 3) if n <= 100 else
-                  math.ceil((n - 1) / 3)) for n, w, gap in zip(lengths, weights, gaps, strict=True))
+    edges = [n * (n - 1) for n in lengths]
+    rows = tuple((n, count, f"{w:.3g}", num(gap, 2), rounds_to_reach(n, 3) if n <= 100 else
+                  math.ceil((n - 1) / 3))
+                 for n, count, w, gap in zip(lengths, edges, weights, gaps, strict=True))
     n = lengths[1]
-    parts = [math.exp(bound), (n - 1) * math.exp(-bound)]
+    others = n - 1
+    parts = [math.exp(bound), others * math.exp(-bound)]
     mixing, h, states = np.array([[0.7, 0.3], [0.3, 0.7]]), np.array([1.0, 0.0]), []
     for _ in range(4):
         states.append(h)
         h = mixing @ h
     given = np.random.default_rng(3).standard_normal((6, 4))
     spread = spread_after(6, np.random.default_rng(2).standard_normal((16, 8)))
-    equal = softmax(np.array([gaps[1], *[0.0] * (n - 1)]))[0]
+    equal = softmax(np.array([gaps[1], *[0.0] * others]))[0]
     work = Solution("6e", f"Scores between −{num(bound, 0)} and {num(bound, 0)}.")
     work.step("Count the edges: every token sends a message to every other. Twice the length is "
               "four times the messages, and the numbers to keep for the way back.", "n (n − 1)",
-              ";   ".join(f"n = {n}: {n * (n - 1):,}" for n in lengths))
+              ";   ".join(f"n = {n}: {count:,}"
+                         for n, count in zip(lengths, edges, strict=True)))
     work.step("Look at one edge that matters among n. With scores between −B and B its weight is "
               "largest if it has B and all others −B.",
               "e_max = e^B / (e^B + (n − 1) e^(−B)) ≈ e^(2B)/n for large n",
@@ -266,7 +270,7 @@ def worked_long_range(bound=2.0):
               f"{num(weights[1])}")
     work.step("So length dilutes. To keep half of the weight, the one score must rise above the "
               "others as the logarithm of the length.", "e = 1/2   ⟺   gap = ln(n − 1)",
-              f"n = {n}: ln {n - 1} = {num(gaps[1], 2)}",
+              f"n = {n}: ln {others} = {num(gaps[1], 2)}",
               table=Table(("n", "edges", "largest weight", "gap for weight 1/2",
                            "rounds, 3 back"), rows))
     work.step("All tokens are one edge away from each other: the graph knows no distance and no "
@@ -288,7 +292,7 @@ def worked_long_range(bound=2.0):
     work.check("the formula against a softmax of n scores",
                all(abs(softmax(np.array([bound, *[-bound] * (n - 1)]))[0] - w) < 1e-12
                    for n, w in zip(lengths, weights, strict=True)))
-    work.check(f"a gap of ln({n - 1}) gives the weight 1/2", abs(equal - 0.5) < 1e-12)
+    work.check(f"a gap of ln({others}) gives the weight 1/2", abs(equal - 0.5) < 1e-12)
     work.check("npdl's attention of permuted tokens is the permuted attention",
                order_error(given) < 1e-12)
     work.check("npdl's attention without residuals brings 16 states nearer in each of 6 rounds",

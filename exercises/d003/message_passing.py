@@ -184,13 +184,13 @@ def general():
     found = rounds(START, 2)
     tables = []
     for t, states in enumerate(found[:-1]):
-        sent = messages_of(states)
+        sent, following = messages_of(states), t + 1
         tables.append(Step(
-            f"Round {t + 1}. Every vertex reads its neighbours' states of round {t}, and only then "
-            "is anything written.",
+            f"Round {following}. Every vertex reads its neighbours' states of round {t}, and only "
+            "then is anything written.",
             table=Table(("vertex", "hᵢ", "messages 2 hⱼ", "their sum", "new hᵢ"), tuple(
                 (v, states[v], " + ".join(f"2·{num(states[j])}" for j in HEARS[v]),
-                 sum(sent[v]), found[t + 1][v]) for v in HEARS))))
+                 sum(sent[v]), found[following][v]) for v in HEARS))))
     edges = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
     in_place = one_after_another([[START[v]] for v in sorted(START)], edges)[:, 0]
     work = Solution("6a")
@@ -220,6 +220,9 @@ def one_update():
     sent = [[2 * x for x in h] for h in STATES[1:]]
     columns = [[w * m[d] for w, m in zip(weights, sent, strict=True)] for d in range(2)]
     kept = [max(a, Fraction(0)) for a in agg]
+    own_terms = [w * h for w, h in zip((1, 1), STATES[0], strict=True)]
+    largest = max(*agg, 0)
+    one_number = own + largest
     work = Solution(
         "6b",
         "h₁ = " + vec(STATES[0]) + ", h₂ = " + vec(STATES[1]) + ", h₃ = " + vec(STATES[2])
@@ -234,12 +237,12 @@ def one_update():
     work.step("Cut off what is negative.", "max(Agg, 0), entry by entry",
               f"max({vec(list(map(float, agg)), 1)}, 0) = {vec(list(map(float, kept)), 1)}")
     work.step("The vertex's own part is a row times a column, one number.", "W h₁ᵀ",
-              f"{terms([w * h for w, h in zip((1, 1), STATES[0], strict=True)])} = {num(own)}")
+              f"{terms(own_terms)} = {num(own)}")
     work.step("Add the number to every entry.", "h₁' = W h₁ᵀ + max(Agg, 0)",
               f"{num(own)} + {vec(list(map(float, kept)), 1)} = {vec(list(map(float, new)), 1)}")
     work.step("Is another reading possible? If max means the one largest of all entries and 0, "
               "both parts are numbers and so is the new state.", "h₁' = W h₁ᵀ + max(Agg₁, Agg₂, 0)",
-              f"{num(own)} + {num(float(max(*agg, 0)), 1)} = {num(float(own + max(*agg, 0)), 1)}")
+              f"{num(own)} + {num(float(largest), 1)} = {num(float(one_number), 1)}")
     work.answer = (f"h₁' = {vec(list(map(float, new)), 1)}, max taken entry by entry and W h₁ᵀ = "
                    f"{num(own)} added to both.")
     work.check("npdl's MessagePassing gives the same",
@@ -250,13 +253,14 @@ def one_update():
 def edges():
     """Part (c)."""
     n = len(WORDS)
+    others = n - 1
     pairs, loops = edges_of(n), edges_of(n, True)
     rows = tuple((WORDS[i], ", ".join(WORDS[b] for a, b in pairs if a == i),
                   sum(a == i for a, _ in pairs)) for i in range(n))
     work = Solution("6c")
     work.step("Each word has an edge to every other word.",
               table=Table(("from", "to", "edges"), rows))
-    work.step("Add the rows.", "n (n − 1)", f"{n} · {n - 1} = {num(len(pairs))}")
+    work.step("Add the rows.", "n (n − 1)", f"{n} · {others} = {num(len(pairs))}")
     work.step("If a word also has an edge to itself, as attention needs it, n more.",
               "n (n − 1) + n = n²", f"{num(len(pairs))} + {n} = {num(len(loops))}")
     work.answer = (f"{num(len(pairs))} directed edges; {num(len(loops))} with an edge from each "

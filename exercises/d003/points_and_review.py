@@ -50,6 +50,12 @@ def compute(N, D):
     return 6 * N * D
 
 
+def written(number, tens, digits=0):
+    """A large number as so many times 10^tens: 70e9."""
+    multiple = number / 10**tens
+    return f"{num(multiple, digits)}e{tens}"
+
+
 def power(fit=FITTED):
     """The power of the compute with which the best N grows."""
     *_, alpha, beta = fit
@@ -135,14 +141,16 @@ def review_claims():
     splits = {fit: best_split(compute(*OLD), fit) for fit in (FITTED, AGAIN)}
     sound = all(abs(N / searched_split(compute(*OLD), fit)[0] - 1) < 1e-3 and law(*NEW, fit)
                 < law(*OLD, fit) for fit, (N, _) in splits.items())
-    best = [f"{N / 1e9:.0f}e9 parameters and {D / N:.0f} tokens for each"
-            for N, D in splits.values()]
+    *ratios, trained = [D / N for N, D in [*splits.values(), NEW]]
+    best = [f"{written(N, 9)} parameters and {ratio:.0f} tokens for each"
+            for (N, _), ratio in zip(splits.values(), ratios, strict=True)]
+    older, newer = 10**OLDER, 10**power()
     yield claim_of(
         "Q7", "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
         "of arXiv:2203.15556: at equal compute a smaller model on more tokens is better, and its "
-        f"law says so: {law(*OLD):.3f} with {OLD[0] / 1e9:.0f}e9 parameters, {law(*NEW):.3f} with "
-        f"{NEW[0] / 1e9:.0f}e9; weak is the printed fit, which contradicts the "
-        f"{NEW[1] / NEW[0]:.0f} tokens a parameter that the paper trains with",
+        f"law says so: {law(*OLD):.3f} with {written(OLD[0], 9)} parameters, {law(*NEW):.3f} with "
+        f"{written(NEW[0], 9)}; weak is the printed fit, which contradicts the "
+        f"{trained:.0f} tokens a parameter that the paper trains with",
         judgement("essay", provided=sound and abs(right - 1) < 0.1),
         f"best of {compute(*OLD):.2e} operations: {best[0]}, and by the fit of arXiv:2404.10102 "
         f"{best[1]}, by derivative and by search; a coin of bias 0.3, exact mean loss after n = "
@@ -151,7 +159,7 @@ def review_claims():
     yield claim_of(
         "Q8", "", "a takeaway from the paper", "an essay",
         "an extrapolation is as good as the form that is fitted: two published laws give ten times "
-        f"the compute {10**OLDER:.1f} or {10**power():.1f} times the parameters",
+        f"the compute {older:.1f} or {newer:.1f} times the parameters",
         judgement("essay", provided=sound and guess < entropy() < losses[-1]),
         f"powers {OLDER} and {power():.2f}; on the coin, from n = 10 and 30, a pure power law "
         f"predicts {guess:.4f} at 1000; the true value is {losses[-1]:.4f}, the floor "
@@ -193,8 +201,8 @@ def review():
     C = compute(*OLD)
     splits = [best_split(C, fit) for fit in (FITTED, AGAIN)]
     searched = [searched_split(C, fit) for fit in (FITTED, AGAIN)]
-    wanted, again, taken = (f"{D / N:.0f}" for N, D in [*splits, NEW])
-    rows = [(name, num(power(fit), 2), f"{N / 1e9:.0f}e9", f"{D / 1e12:.2f}e12", ratio)
+    wanted, again, taken = (num(D / N, 0) for N, D in [*splits, NEW])
+    rows = [(name, num(power(fit), 2), written(N, 9), written(D, 12, 2), ratio)
             for name, fit, (N, D), ratio in zip(
                 ("printed", "fitted again"), (FITTED, AGAIN), splits, (wanted, again), strict=True)]
     losses = [law(*pair, fit) for fit in (FITTED, AGAIN) for pair in (OLD, NEW)]
@@ -213,7 +221,7 @@ def review():
                     "The link is not printed; this is arXiv:2203.15556, with the numbers of its "
                     "fitted law.")
     work.step(text, "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
-              f"L of {OLD[0] / 1e9:.0f}e9 and {NEW[0] / 1e9:.0f}e9 parameters: {num(losses[0])} "
+              f"L of {written(OLD[0], 9)} and {written(NEW[0], 9)} parameters: {num(losses[0])} "
               f"and {num(losses[1])}; fitted again {num(losses[2])} and {num(losses[3])}",
               table=Table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"),
                           tuple(rows)))
@@ -230,6 +238,7 @@ def takeaway():
     """Question 8."""
     losses, excess, plain, right = measured()
     n, factor = SIZES[1], SIZES[2] / SIZES[1]
+    older, newer = 10**OLDER, 10**power()
     pure = losses[1] * factor ** -plain[0]
     floored = entropy() + excess[1] * factor ** -right[0]
     grown = best_split(10 * compute(*OLD))[0] / best_split(compute(*OLD))[0]
@@ -243,8 +252,8 @@ def takeaway():
         "so that anyone can fit again.")
     work = Solution("8", "The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
     work.step(text, f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
-              f"10^{OLDER} = {num(10**OLDER, 1)} times;   10^{num(power(), 2)} = "
-              f"{num(10**power(), 1)} times\n{num(losses[1], 4)} · "
+              f"10^{OLDER} = {num(older, 1)} times;   10^{num(power(), 2)} = "
+              f"{num(newer, 1)} times\n{num(losses[1], 4)} · "
               f"{num(factor, 0)}^(−{num(plain[0])}) = {num(pure, 4)}, below the floor "
               f"{num(entropy(), 4)}\n{num(entropy(), 4)} + {num(excess[1], 5)} · "
               f"{num(factor, 0)}^(−{num(right[0])}) = {num(floored, 4)};   true: "
@@ -256,7 +265,7 @@ def takeaway():
                100 * abs(floored - losses[2]) < abs(pure - losses[2]))
     work.check("a least-squares fit of the coin's three excesses has an exponent within 0.05 of 1",
                abs(exponent(SIZES, excess) - 1) < 0.05)
-    work.check("ten times the compute, by the law's best sizes", math.isclose(grown, 10**power()))
+    work.check("ten times the compute, by the law's best sizes", math.isclose(grown, newer))
     return work
 
 

@@ -255,6 +255,7 @@ def worked_xor():
     a, a2, z, z2 = certificate(TABLES["XOR"])
     names = ["".join(map(str, point)) for point in (a, a2, z, z2)]
     total = [u + v for u, v in zip(a, a2, strict=True)]
+    middle = [entry / 2 for entry in total]
     hits, size = grid_search(TABLES["XOR"])
     work = Solution("2", picture="the half-planes of AND and OR, and the two that XOR needs")
     work.step("Suppose w and b did it. Write what the two ones demand, and add.",
@@ -268,7 +269,7 @@ def worked_xor():
               f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})")
     work.step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
               "ends of each diagonal, and so its middle, on one side.",
-              numbers=f"midpoint of both pairs: ({num(total[0] / 2, 1)}, {num(total[1] / 2, 1)})")
+              numbers=f"midpoint of both pairs: ({num(middle[0], 1)}, {num(middle[1], 1)})")
     work.answer = ("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, "
                    "those on 00 and 11 to w₁ + w₂ + 2b < 0.")
     work.check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0)
