@@ -13,7 +13,7 @@ backward is asked whether other values of it could make all gradients right
 import inspect
 
 from npdl.errors import InputError, NpdlError
-from npdl_study.blame.raised import ended
+from npdl_study.blame.raised_exceptions import blame_exception
 from npdl_study.blame.report import Blame
 from npdl_study.blame.search import search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
@@ -50,11 +50,11 @@ def examine(layer, inputs, options=None, forward=None, seed=0):
             raise
         if isinstance(error, Unfit):
             return Blame(False, kind=error.kind, diagnosis=str(error))
-        return ended(layer, error)
+        return blame_exception(layer, error)
     except Exception as error:
         if isinstance(error, NpdlError) and type(layer).__module__.startswith("npdl."):
             raise
-        return ended(layer, error)
+        return blame_exception(layer, error)
     return search(subject)
 
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.blame.weights import SLIGHT
 from npdl_study.check.adapters import Functions
 from npdl_study.trace.source import recompiled
 from npdl_study.trace.watch import NPDL, Watch
 from npdl_study.trees import copied, mapped
 
-FACTORS = (10.0, -1.0, 0.01, -10.0)     # what inputs are scaled with, to reach other sides
-GUARD = 1e-3                # a bound as near to 0 or 1 guards against log(0), and chooses nothing
 CALLS = {"clip", "minimum", "maximum", "where", "abs", "absolute", "fabs", "sign"}
 GUARDS = {"0", "0.0", *(f"{sign}{module}.inf" for sign in ("", "-") for module in ("np", "math"))}
 SIDE = "__npdl_side__"
@@ -74,7 +73,7 @@ def scaled(inputs, factor):
         isinstance(leaf, (np.ndarray, np.floating)) and leaf.dtype.kind == "f") else leaf)
 
 
-def unlike(subject):
+def unlike_inputs(subject):
     """(in words, inputs) that are what a Subject's are not: with a repeated id, a mask of both
     kinds; of a class, whose inputs are no parameters, a second row or time step."""
     inputs = subject.inputs
@@ -103,7 +102,7 @@ def unlike(subject):
     return [(words, tuple(found)) for words, found in ways if found is not None]
 
 
-def finite(subject):
+def is_finite(subject):
     """Whether the outputs of a Subject are numbers."""
     with np.errstate(all="ignore"):
         return all(np.isfinite(array).all() for array in subject.outputs())
@@ -134,7 +133,7 @@ def _watched(function, choices):
 def _noted(choice, *given, **named):
     """A value that is noted, or what a function returns whose arguments are."""
     if len(given) == 1 and not named:
-        choice.note(_of_mask(given[0]))
+        choice.note(_mask_sides(given[0]))
         return given[0]
     function, *arguments = given
     returned = function(*arguments, **named)
@@ -142,21 +141,21 @@ def _noted(choice, *given, **named):
     if isinstance(owner, np.ndarray):
         arguments = [owner, *arguments]
     name = function.__name__
-    sides = {"clip": _of_clip, "where": _of_mask, "minimum": _of_two,
-             "maximum": _of_two}.get(name, _of_sign)
+    sides = {"clip": _clip_sides, "where": _mask_sides, "minimum": _maximum_sides,
+             "maximum": _maximum_sides}.get(name, _sign_sides)
     with contextlib.suppress(TypeError, ValueError):    # of arguments that are no numbers
         choice.note(sides(*arguments, **named))
     return returned
 
 
-def _of_mask(mask, *_, **__):
+def _mask_sides(mask, *_, **__):
     mask = np.asarray(mask)
     if mask.dtype.kind != "b" or not mask.size:
         return {}
     return {"is never True": mask.any(), "is never False": not mask.all()}
 
 
-def _of_clip(x, low=None, high=None, **named):
+def _clip_sides(x, low=None, high=None, **named):
     low = named.get("a_min", named.get("min", low))
     high = named.get("a_max", named.get("max", high))
     cut, sides = np.zeros(np.shape(x), bool), {}
@@ -167,7 +166,7 @@ def _of_clip(x, low=None, high=None, **named):
     return sides and sides | {"clips everywhere": not cut.all()}
 
 
-def _of_two(a, b, **_):
+def _maximum_sides(a, b, **_):
     counts = any(np.ndim(n) == 0 and n == 1 and (np.ndim(m) == 0 or m.dtype.kind in "iu")
                  for n, m in ((a, b), (b, a)))          # np.maximum(mask.sum(), 1)
     if counts or _guards(a) or _guards(b):
@@ -177,7 +176,7 @@ def _of_two(a, b, **_):
             "is never larger in its second argument": first} if first or second else {}
 
 
-def _of_sign(x, **_):
+def _sign_sides(x, **_):
     return {"meets no number above 0": np.greater(x, 0).any(),
             "meets no number below 0": np.less(x, 0).any()} if _is_float(x) else {}
 
@@ -189,7 +188,7 @@ def _is_float(x):
 def _guards(bound):
     """Whether a bound is there for rounding only, such as 1e-12 or 1 - 1e-7."""
     size = np.abs(np.asarray(bound, float))
-    return size.ndim == 0 and (0 < size < GUARD or 0 < abs(size - 1) < GUARD)
+    return size.ndim == 0 and (0 < size < SLIGHT or 0 < abs(size - 1) < SLIGHT)
 
 
 class _Watch(ast.NodeTransformer):

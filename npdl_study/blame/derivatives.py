@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npdl_study.blame.weights import ZERO
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import defined
 from npdl_study.trace.syntax import binary, cloned, names_of, number, parsed
@@ -60,14 +61,14 @@ def derivatives(oracle):
             space[name] = values[function, text]
             return ast.Name(name, ast.Load())
 
-        for text, tree in written(function.node, leaf, function):
+        for text, tree in expressions_of(function.node, leaf, function):
             for by, name in list(leaves.items()):
                 key = (ast.unparse(tree), by)
                 if name not in names_of(tree) or key in seen or len(found) > MOST:
                     continue
                 seen.add(key)
                 try:
-                    slope = derived(tree, name)
+                    slope = differentiate(tree, name)
                     array = value_of(slope, space) if slope is not None else None
                 except (Unknown, RecursionError):
                     continue
@@ -83,20 +84,20 @@ def formula(derivative, operands):
     for operand in operands:
         named.setdefault(operand.array.shape, []).append(operand)
 
-    def of(node):
+    def fill(node):
         if isinstance(node, (ast.Name, ast.BinOp, ast.Call)) and names_of(node) & {
                 n for n in derivative.space if n.startswith(LEAF)}:
             value = value_of(node, derivative.space)
             for operand in named.get(np.shape(value), ()):
-                if np.allclose(operand.array, value, 1e-9, 1e-12):
+                if np.allclose(operand.array, value, ZERO, ZERO / 1000):
                     return parsed(operand.label)
             if isinstance(node, ast.Name):
                 raise Unknown
-        return type(node)(**{name: [of(n) for n in part] if isinstance(part, list) else of(
+        return type(node)(**{name: [fill(n) for n in part] if isinstance(part, list) else fill(
             part) if isinstance(part, ast.expr) else part for name, part in ast.iter_fields(node)})
 
     try:
-        return ast.unparse(ast.fix_missing_locations(of(derivative.tree)))
+        return ast.unparse(ast.fix_missing_locations(fill(derivative.tree)))
     except Unknown:
         return None
 
@@ -115,11 +116,11 @@ def value_of(node, space):
         return None
 
 
-def written(tree, leaf, function, given=()):
+def expressions_of(tree, leaf, function, given=()):
     """(source of what a function binds or returns, its expression in the leaves)."""
     known = dict(given)
 
-    def whole(node, known=known):
+    def expand(node, known=known):
         text = ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
         if text in known:
             return known[text]
@@ -130,18 +131,18 @@ def written(tree, leaf, function, given=()):
             inner, _ = defined(own.__code__) or (None, "")
             if inner is not None and len(inner.args.args) == len(node.args) and not any(
                     isinstance(n, (ast.For, ast.While, ast.If)) for n in ast.walk(inner)):
-                args = [whole(n, known) for n in node.args]
-                *_, (_, found) = [("", node), *written(inner, leaf, function, dict(
+                args = [expand(n, known) for n in node.args]
+                *_, (_, found) = [("", node), *expressions_of(inner, leaf, function, dict(
                     zip([a.arg for a in inner.args.args], args, strict=True)))]
                 return found
         if isinstance(node, ast.Call):
             func = node.func
             if isinstance(func, ast.Attribute) and ast.unparse(func.value) not in ("np", "xp"):
-                func = ast.Attribute(whole(func.value, known), func.attr, func.ctx)
-            return ast.Call(func, [whole(a, known) for a in node.args], node.keywords)
+                func = ast.Attribute(expand(func.value, known), func.attr, func.ctx)
+            return ast.Call(func, [expand(a, known) for a in node.args], node.keywords)
         return type(node)(**{
-            name: [whole(n, known) if isinstance(n, ast.expr) else n for n in part] if isinstance(
-                part, list) else whole(part, known) if isinstance(part, ast.expr) else part
+            name: [expand(n, known) if isinstance(n, ast.expr) else n for n in part] if isinstance(
+                part, list) else expand(part, known) if isinstance(part, ast.expr) else part
             for name, part in ast.iter_fields(node)})
 
     for node in tree.body:
@@ -155,16 +156,16 @@ def written(tree, leaf, function, given=()):
                              strict=False))
         for to, part in parts:
             if known and not given:                     # by what it reads itself, as it stands
-                yield ast.unparse(part), whole(part, {})
-            found = whole(part)
+                yield ast.unparse(part), expand(part, {})
+            found = expand(part)
             if isinstance(node, ast.AugAssign):
-                found = ast.BinOp(whole(ast.parse(ast.unparse(to), mode="eval").body), node.op,
+                found = ast.BinOp(expand(ast.parse(ast.unparse(to), mode="eval").body), node.op,
                                   found)
             if isinstance(to, ast.Subscript):           # z[mask] = a
-                base = whole(parsed(ast.unparse(to.value)))
+                base = expand(parsed(ast.unparse(to.value)))
                 if isinstance(node, ast.AugAssign):
-                    found = ast.BinOp(base, node.op, whole(part))
-                mask, to = whole(to.slice), to.value
+                    found = ast.BinOp(base, node.op, expand(part))
+                mask, to = expand(to.slice), to.value
                 found = ast.Call(parsed("np.where"), [mask, found, base], [])
             for call in ast.walk(found):                # the terms of a sum, the a of tanh(a)
                 if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
@@ -178,14 +179,14 @@ def written(tree, leaf, function, given=()):
             yield ast.unparse(part), found
 
 
-def derived(node, name):
+def differentiate(node, name):
     """The derivative of an expression by a name, or None where it is 0."""
     if name not in names_of(node):
         return None
     if isinstance(node, ast.Name):
         return number(1)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return _minus(derived(node.operand, name))
+        return _minus(differentiate(node.operand, name))
     if isinstance(node, ast.BinOp):
         sign = next((s for s, kind in (("+", ast.Add), ("-", ast.Sub), ("*", ast.Mult), (
             "/", ast.Div), ("**", ast.Pow)) if isinstance(node.op, kind)), "")
@@ -195,29 +196,29 @@ def derived(node, name):
     func = getattr(node.func, "attr", "")
     library = ast.unparse(getattr(node.func, "value", node.func)) in ("np", "xp")
     if not library and func in PASSING:
-        return derived(node.func.value, name)
+        return differentiate(node.func.value, name)
     if library and func in SIGNS:
         return _of_two(SIGNS[func], *node.args, name)
     if library and func in ("maximum", "minimum"):
         a, b = node.args
         mask = ast.Compare(a, [ast.Gt() if func == "maximum" else ast.Lt()], [b])
-        return _where(mask, derived(a, name), derived(b, name))
+        return _where(mask, differentiate(a, name), differentiate(b, name))
     if library and func == "where" and len(node.args) == 3:
-        return _where(node.args[0], *(derived(a, name) for a in node.args[1:]))
+        return _where(node.args[0], *(differentiate(a, name) for a in node.args[1:]))
     if library and func == "clip" and len(node.args) == 3:
         a, low, high = node.args
         mask = binary(ast.Compare(a, [ast.Gt()], [low]), "*", ast.Compare(a, [ast.Lt()], [high]))
-        return _where(mask, derived(a, name), None)
+        return _where(mask, differentiate(a, name), None)
     if library and func in RULES and len(node.args) == 1:
         slope = parsed(RULES[func].replace("{a}", "__a__"))
         held = [n for n in ast.walk(slope) if isinstance(n, ast.Name) and n.id == "__a__"]
         slope = cloned(slope, *itertools.chain(*((n, node.args[0]) for n in held)))
-        return _times(slope, derived(node.args[0], name))
+        return _times(slope, differentiate(node.args[0], name))
     raise Unknown
 
 
 def _of_two(sign, a, b, name):
-    da, db = derived(a, name), derived(b, name)
+    da, db = differentiate(a, name), differentiate(b, name)
     if sign in ("+", "-"):
         return _plus(da, db and (db if sign == "+" else _minus(db)))
     if sign == "*":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
+from npdl_study.blame.weights import DEAD, STAGES, UNUSED
 from npdl_study.trace.syntax import (
     exchanged,
     header,
@@ -33,8 +34,6 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
-UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
-DEAD = 1.0                      # what it costs less to add to what is there, which nothing has read
 LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 TURNS = ("number", "step", "count", "reversed", "sign", "order", "extra part", "part", "window",
          "comparison", "operator")      # what may be wrong with the turns of a loop
@@ -79,26 +78,26 @@ class Edit:
             vars(self.whole).update(bodies)
 
 
-def edits(statement, words, values=True, most=9.0, least=0.0):
+def edits(statement, scope, values=True, most=STAGES[-1], least=0.0):
     """The Edits of a statement that cost less than `most`, and no less than `least`, the cheapest
     first; without `values` those alone that change more than what it computes."""
     whole = header(statement)
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
     inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
-    found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.of_statement(whole)]
+    found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.statement_edits(whole)]
     if isinstance(getattr(whole, "value", None), ast.Tuple):
-        found += _of_each(whole, words)
+        found += _factor_of_each(whole, scope)
     if value is not None:
-        found += _everywhere(whole, words)
+        found += _name_everywhere(whole, scope)
     for part, around in _parts(whole):
         if values or part not in inner:
             found += [(cost, kind, part, new, around) for cost, kind, new in
-                      _of_node(part, around, value, words)]
+                      _node_edits(part, around, value, scope)]
     if isinstance(whole, (ast.For, ast.While)):         # of whole numbers, or lists
-        found = [f for f in found if f[1] in TURNS or f[1] == "name" and f[3] in words.counts]
-    found = [(_odds(cost, kind, part, new, words) - DEAD * (
-                  kind == "overwritten" and words.dead), kind, part, new, around)
+        found = [f for f in found if f[1] in TURNS or f[1] == "name" and f[3] in scope.counts]
+    found = [(_adjusted_cost(cost, kind, part, new, scope) - DEAD * (
+                  kind == "overwritten" and scope.dead), kind, part, new, around)
              for cost, kind, part, new, around in found]
     seen = set()
     for cost, kind, part, new, around in sorted(found, key=lambda f: f[0]):
@@ -110,31 +109,31 @@ def edits(statement, words, values=True, most=9.0, least=0.0):
         seen.add(key)
 
 
-def _of_each(whole, words):
+def _factor_of_each(whole, scope):
     """A factor that every part of a tuple lacks."""
     parts = [ast.unparse(e) for e in whole.value.elts]
-    for a in words.all if parts.count("None") < len(parts) - 1 else ():
+    for a in scope.all if parts.count("None") < len(parts) - 1 else ():
         new = ", ".join(t if t == "None" else f"({t}) * {a}" for t in parts)
         yield 1.25, "missing factor", whole.value, f"({new})", (whole, "value", False)
 
 
-def _everywhere(whole, words):
+def _name_everywhere(whole, scope):
     """Another array in the place of one that is read more than once."""
     read = [ast.unparse(n) for n in ast.walk(whole.value) if isinstance(
         n, (ast.Name, ast.Attribute, ast.Subscript))]
-    for text in (t for t in words.arrays if read.count(t) > 1):
-        for other in (t for t in words.arrays if t != text):
+    for text in (t for t in scope.arrays if read.count(t) > 1):
+        for other in (t for t in scope.arrays if t != text):
             yield 1.1, "name", whole.value, exchanged(whole.value, text, other), (
                 whole, "value", False)
 
 
-def _odds(cost, kind, part, new, words):
+def _adjusted_cost(cost, kind, part, new, scope):
     """The cost of an edit by the names that nothing reads: those it reads, those it leaves."""
-    cost -= UNUSED * bool(words.unused and words.unused & read(new))
-    return cost + UNUSED * bool(kind in LEFT and words.once & (names_of(part) - read(new)))
+    cost -= UNUSED * bool(scope.unused and scope.unused & names_read_by(new))
+    return cost + UNUSED * bool(kind in LEFT and scope.once & (names_of(part) - names_read_by(new)))
 
 
-def read(new):
+def names_read_by(new):
     """The names in an edit's new expression or statements."""
     if isinstance(new, str):
         return set(re.findall(r"[A-Za-z_]\w*", new))
@@ -150,7 +149,7 @@ def _with_body(body, statement):
     return body
 
 
-def holds_itself(body):
+def nests_itself(body):
     """Whether a list is put into itself, of which NumPy makes an array without an end."""
     return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
                and call.func.attr in ("append", "insert", "extend")
@@ -171,23 +170,23 @@ def _parts(node, index=False):
                 yield from _parts(child, inside)
 
 
-def _of_node(node, around, value, words):
+def _node_edits(node, around, value, scope):
     """(cost, kind, new node or its source) for one part of a statement."""
     parent, field, index = around
     if isinstance(node, ast.keyword):
         yield from node_edits.of_keyword(node)
     elif isinstance(node, ast.Slice):
-        yield from node_edits.of_slice(node, words)
+        yield from node_edits.of_slice(node, scope)
     elif isinstance(getattr(node, "ctx", None), ast.Store):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
-            yield from ((1.5, "name", _stored(t)) for t in words.targets
+            yield from ((1.5, "name", _as_target(t)) for t in scope.targets
                         if t != ast.unparse(node))
         if isinstance(node, ast.Subscript):
-            yield from _of_places(node, words)
+            yield from _index_edits(node, scope)
         yield from node_edits.of_tuple(node)
     elif isinstance(parent, ast.Call) and field == "func":
-        own = words.helpers.get(ast.unparse(node))
-        for name, helper in words.helpers.items() if own else ():
+        own = scope.helpers.get(ast.unparse(node))
+        for name, helper in scope.helpers.items() if own else ():
             if helper.needs == own.needs and helper is not own:
                 yield 1, "function", name
         for group in ALIKE:
@@ -196,47 +195,47 @@ def _of_node(node, around, value, words):
                     kind = "factor" if {node.attr, other} == {"sum", "mean"} else "operator"
                     yield 1, kind, ast.Attribute(node.value, other, ast.Load())
     else:
-        yield from _of_expression(node, parent, index, value, words)
+        yield from _expression_edits(node, parent, index, value, scope)
 
 
-def _of_places(node, words):
+def _index_edits(node, scope):
     """Other indices in the brackets of an array."""
-    own = place_of(node)
-    for place in words.places:
+    own = index_source(node)
+    for place in scope.places:
         if place != own and place.count(",") == own.count(","):
             new = parsed(f"x[{place}]").slice
             yield 1.6, "window", ast.Subscript(node.value, new, node.ctx)
 
 
-def place_of(node):
+def index_source(node):
     """The source of what stands between the brackets of a subscript."""
     return ast.unparse(ast.Subscript(ast.Name("x"), node.slice, ast.Load()))[2:-1]
 
 
-def _stored(text):
+def _as_target(text):
     new = parsed(text)
     new.ctx = ast.Store()
     return new
 
 
-def _of_expression(node, parent, index, value, words):
+def _expression_edits(node, parent, index, value, scope):
     text = ast.unparse(node)
     if isinstance(node, ast.Constant):
-        yield from ((1, "number", t) for names, own in words.forwards.items()
+        yield from ((1, "number", t) for names, own in scope.forwards.items()
                     if names <= {"np", "xp", "math"} for t in own)
-        yield from node_edits.of_constant(node, parent, words)
+        yield from node_edits.of_constant(node, parent, scope)
         if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
             return
     if text in ("np", "xp", "self") or isinstance(node, (ast.Name, ast.Attribute)) and isinstance(
-            parent, ast.Attribute) and text not in words.all:
+            parent, ast.Attribute) and text not in scope.all:
         return
-    if text in words.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
+    if text in scope.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
         yield 1, "step", f"({text}) + 1"
         yield 1, "step", f"({text}) - 1"
-        yield from ((1.5, "count", other) for other in words.counts if other != text)
-    yield from _of_shape(node, words)
+        yield from ((1.5, "count", other) for other in scope.counts if other != text)
+    yield from _operator_edits(node, scope)
     if index and isinstance(node, (ast.Name, ast.Constant)):
-        yield from ((2, "name", t) for t in words.arrays)
+        yield from ((2, "name", t) for t in scope.arrays)
         return
     if isinstance(node, ast.Compare):
         if len(node.ops) == 1:
@@ -249,25 +248,25 @@ def _of_expression(node, parent, index, value, words):
                 e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
             yield from ((1, "axis", axis) for axis in AXES)
         return
-    yield from _turned(node, text)
-    yield from _replaced(node, text, words)
-    yield from ((1.15, "otherwise", other) for other in words.forwards.get(
+    yield from _sign_edits(node, text)
+    yield from _name_edits(node, text, scope)
+    yield from ((1.15, "otherwise", other) for other in scope.forwards.get(
         frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
-    if text in words.shapes:
+    if text in scope.shapes:
         if isinstance(parent, (ast.Call, ast.Starred)):
             yield 1.1, "order", f"np.argsort({text})"
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
-        yield from _added(text, product, node is value, words)
+        yield from _missing_parts(text, product, node is value, scope)
     elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
-        for a in words.all:
+        for a in scope.all:
             yield 1.2, "missing factor", f"({text}) * {a}"
             yield 1.3, "missing factor", f"({text}) / {a}"
 
 
-def _turned(node, text):
+def _sign_edits(node, text):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield 1, "sign", node.operand
     else:
@@ -283,24 +282,24 @@ def _turned(node, text):
             yield 1.6, "reversed", f"{text}[{place}]"
 
 
-def _replaced(node, text, words):
+def _name_edits(node, text, scope):
     """Another name in the place of one; the slope of a function in the place of its value."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
             isinstance(node, ast.Constant)):
-        number = text in words.numbers or isinstance(node, ast.Constant)
-        alike = words.numbers if number else words.arrays
-        for other in words.all:
+        number = text in scope.numbers or isinstance(node, ast.Constant)
+        alike = scope.numbers if number else scope.arrays
+        for other in scope.all:
             if other != text:
                 yield 1 if other in alike else 1.3, "name", other
     elif text.startswith("len("):
-        yield from ((1, "number", other) for other in words.numbers)
+        yield from ((1, "number", other) for other in scope.numbers)
     elif isinstance(node, (ast.Call, ast.BinOp)):
         blank = "ones" in text or "zeros" in text
-        yield from ((1.3 - 0.3 * blank, "name", other) for other in words.arrays)
+        yield from ((1.3 - 0.3 * blank, "name", other) for other in scope.arrays)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         for form in SLOPES:
             yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
-        for name in (n for n, helper in words.helpers.items() if helper.needs == 1):
+        for name in (n for n, helper in scope.helpers.items() if helper.needs == 1):
             yield 1.5, "function", f"{name}({text})"
             if "log" in name:
                 yield 1.6, "function", f"np.exp({name}({text}))"
@@ -308,11 +307,11 @@ def _replaced(node, text, words):
             yield 1.6, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
 
 
-def _added(text, product, whole, words):
+def _missing_parts(text, product, whole, scope):
     """A factor, a term or a sum that is missing."""
     for n in ("2", "3", "0.5") if not product else ():
         yield 1.2, "factor", f"({text}) * {n}"
-    for a in words.all if not product else ():
+    for a in scope.all if not product else ():
         yield 1.2, "missing factor", f"({text}) * {a}"
         yield 1.3, "missing factor", f"({text}) / {a}"
         yield 2, "missing factor", f"({text}) / np.sqrt({a})"
@@ -320,15 +319,15 @@ def _added(text, product, whole, words):
         yield 2.1, "missing factor", f"({text}) / {a} ** 2"
         for form in SLOPES:
             yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
-    for names, own in words.forwards.items() if not product else ():
+    for names, own in scope.forwards.items() if not product else ():
         for a in own if names <= {"np", "xp", "math", "self"} else ():
             yield 2, "missing factor", f"({text}) / {a}"
             yield 2, "missing factor", f"({text}) * {a}"
     for total in SUMS:
         yield 1.8, "missing sum", f"({text}){total}"
-    yield from ((1.45, "eps", f"({text} + {eps})") for eps in words.eps if text in words.arrays)
+    yield from ((1.45, "eps", f"({text} + {eps})") for eps in scope.eps if text in scope.arrays)
     if not product or whole or text.isidentifier():
-        for a in words.all:
+        for a in scope.all:
             yield 1.5, "missing term", f"({text}) + {a}"
             yield 1.5, "missing term", f"({text}) - {a}"
     if whole:
@@ -336,7 +335,7 @@ def _added(text, product, whole, words):
             yield 2.2, "axis", f"({text}){place}"
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
             yield 1.4, "function", f"np.{name}({text})"
-        for a, b in itertools.permutations(words.arrays[:MOST_PAIRS], 2):
+        for a, b in itertools.permutations(scope.arrays[:MOST_PAIRS], 2):
             yield 3, "missing term", f"({text}) + {a} * {b}"
             yield 3, "missing term", f"({text}) + {a} @ {b}"
             yield 3, "missing term", f"({text}) + {a} @ {b}.T"
@@ -346,27 +345,27 @@ def _added(text, product, whole, words):
                 yield 2.5, "missing factor", f"({text}) * {a} * {b}"
 
 
-def _of_shape(node, words):
+def _operator_edits(node, scope):
     """Operators, operands and calls exchanged or taken away."""
     if isinstance(node, ast.BinOp):
         yield from node_edits.of_operator(node)
     elif isinstance(node, ast.Subscript):
         yield 1.5, "part", node.value
-        yield from _of_places(node, words)
+        yield from _index_edits(node, scope)
         items = indices(node)
         for i, item in enumerate(items):
             if isinstance(item, ast.Slice) and item.lower is item.upper is None:
                 turned = ast.Slice(None, None, number(-1) if item.step is None else None)
                 yield 1.2, "reversed", indexed(node, [*items[:i], turned, *items[i + 1 :]])
-        if isinstance(node.slice, ast.Constant) and node.slice.value in words.keys:
-            for key in words.keys:
+        if isinstance(node.slice, ast.Constant) and node.slice.value in scope.keys:
+            for key in scope.keys:
                 yield 1, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
     elif isinstance(node, ast.IfExp):
         yield 1, "part", node.body
         yield 1, "part", node.orelse
     elif isinstance(node, ast.Call):
         yield from node_edits.of_call(node)
-        own = words.helpers.get(ast.unparse(node.func))
+        own = scope.helpers.get(ast.unparse(node.func))
         for name, default in (own.flags if own and not node.keywords else {}).items():
             yield 1, "function", ast.Call(node.func, node.args, [
                 ast.keyword(name, ast.Constant(not default))])

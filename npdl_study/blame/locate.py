@@ -8,25 +8,28 @@ depend on the upstream gradient, the gradient of what the name says, and what on
 
 import ast
 import contextlib
+import functools
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from npdl_study.blame.solve import Solve
 from npdl_study.blame.suspects import (
-    HANDS_ON,
     NOTHING,
+    PASSES_ON,
     PROMISED,
     PROVEN,
     SOMETHING,
     Suspect,
-    calls_of,
+    called_names,
     frame_near,
-    hands_on,
+    only_passes_on,
 )
-from npdl_study.blame.weights import PENALTY
+from npdl_study.blame.weights import CLOSE, PENALTY, ZERO
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
+
+same = functools.partial(np.allclose, rtol=CLOSE, atol=ZERO)
 
 
 @dataclass
@@ -52,10 +55,10 @@ class Located:
     def oracle(self):
         return self.solver.oracle
 
-    def is_asked(self, gradient):
+    def is_in_goal(self, gradient):
         """Whether a gradient is one of those that are to be mended: that it is wrong tells no more
         of the statement that computes it last."""
-        return any(true.shape == gradient.shape and np.allclose(true, gradient, 1e-6, 1e-9)
+        return any(true.shape == gradient.shape and same(true, gradient)
                    for true in (self.runs.truth[name] for name in self.goal))
 
     @property
@@ -69,18 +72,18 @@ class Located:
         return self.wrong - self.goal
 
 
-def located(runs, base):
+def locate(runs, base):
     """The Located of Runs with gradients `base`: {} where the backward raises."""
     suspects, frames = _suspects(runs)
     known = Located(runs, base, suspects, frames)
     if base:
-        known.wrong, known.fixed = runs.wrong(base), _fixed(runs, suspects)
+        known.wrong, known.fixed = runs.wrong(base), _constant_keys(runs, suspects)
         known.solver = Solve(runs, base, frames, known.fixed)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
 
 
-def goals_of(known):
+def possible_goals(known):
     """What may be mended at once: all that is wrong; all but one, or one alone, of several."""
     names, seen = sorted(known.wrong), []
     parts = [known.wrong - {n} for n in names] + [{n} for n in names] if len(names) > 1 else []
@@ -90,13 +93,13 @@ def goals_of(known):
             yield goal
 
 
-def aimed(known, goal):
+def aim(known, goal):
     """The Located with the Suspects that could mend a goal."""
     runs, solver, suspects = known.runs, known.solver, [s.again() for s in known.suspects]
     solver.goal = goal
     for passing in (False, True) if goal == known.wrong else ():
         for suspect in sorted(suspects, key=lambda s: sum(map(np.size, s.values.values()))):
-            if not runs.budget.over and hands_on(suspect.line.node) == passing:
+            if not runs.budget.over and only_passes_on(suspect.line.node) == passing:
                 solver.solve(suspect)
         if any(s.could for s in suspects):
             break
@@ -107,16 +110,16 @@ def aimed(known, goal):
             suspect.could = bool(suspect.collects) and suspect.collects >= goal
     found = replace(known, goal=goal, suspects=suspects)
     for suspect in suspects:
-        _weigh(found, suspect)
-    _wrongly_handed_on(found)
-    _alone(suspects)
-    _follow(suspects)
+        _set_level(found, suspect)
+    _mark_wrong_returns(found)
+    _doubt_sole_additions(suspects)
+    _mark_followers(suspects)
     runs.gradients()                                    # self holds again what it does in a run
     found.could = sorted((s for s in suspects if s.could), key=lambda s: s.rank)
     return found
 
 
-def handed(found):
+def argument_suspects(found):
     """The arguments of the backward of which others could mend all, as Suspects: a line before
     the first that reads one is missing."""
     first, suspects, watch = found.outermost, [], found.runs.watch
@@ -128,7 +131,7 @@ def handed(found):
         name = places[key[0]].text
         lines = [line for line in first.lines if name in names_of(header(line.node))]
         if lines and key[1] == 0:
-            suspect = Suspect(lines[0], True, {key: value}, {key: 0}, handed=name)
+            suspect = Suspect(lines[0], True, {key: value}, {key: 0}, argument_name=name)
             found.frames[key] = frame_near(found.frames, watch.places, lines[0])
             found.solver.solve(suspect)
             suspects += [suspect] * bool(suspect.could and not suspect.widened)
@@ -151,7 +154,7 @@ def _suspects(runs):
     return list(found.values()), runs.watch.locals or {}
 
 
-def _fixed(runs, suspects):
+def _constant_keys(runs, suspects):
     """The keys of what does not depend on the upstream gradient: no gradients."""
     roots = {key[0] for s in suspects for key in s.values}
     try:
@@ -163,40 +166,40 @@ def _fixed(runs, suspects):
             if key in twice and np.array_equal(twice[key], value) and value.any()}
 
 
-def _weigh(found, suspect):
+def _set_level(found, suspect):
     """Set the level of a Suspect."""
     oracle, node = found.oracle, suspect.line.node
     suspect.order, suspect.level = min(suspect.at.values()), SOMETHING
     zeros = "zeros" in suspect.line.text
     for key, value in suspect.values.items():
-        name = found.solver.promised(suspect, key)
+        name = found.solver.promised_name(suspect, key)
         level = _level(found, suspect, key, value, name, zeros)
         if level in (PROMISED, NOTHING):
             suspect.order, suspect.level = suspect.at[key], level
             break
         suspect.level = max(level, suspect.level)
-        if level == PROVEN and suspect.could and suspect.sure[key].all() and not np.allclose(
-                suspect.wanted[key], value, 1e-6, 1e-9):
+        if level == PROVEN and suspect.could and suspect.sure[key].all() \
+                and not same(suspect.wanted[key], value):
             break                                   # it would spoil what is proven right
     function = suspect.line.function
-    suspect.librarys = function.file != found.runs.watch.home or suspect.line in found.forwards
+    suspect.in_library = function.file != found.runs.watch.home or suspect.line in found.forwards
     places = found.runs.watch.places
     parts = [places[key[0]].node for key in suspect.changed] if suspect.could else None
-    if hands_on(node, parts) or _is_returned(found, suspect):
-        suspect.level = HANDS_ON
-    elif suspect.librarys and suspect.level > PROMISED:
+    if only_passes_on(node, parts) or _is_returned(found, suspect):
+        suspect.level = PASSES_ON
+    elif suspect.in_library and suspect.level > PROMISED:
         suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier
     elif suspect.level == SOMETHING and not suspect.argument and isinstance(
             node, ast.Assign) and isinstance(node.value, ast.Name):
         suspect.level = NOTHING                     # it only has another name now
     if suspect.could and all(np.all(s) for s in suspect.sure.values()):
-        suspect.order = suspect.at[suspect.first_wrong()]
+        suspect.order = suspect.at[suspect.first_wrong_key()]
     if suspect.could:
         suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                             for k, w in suspect.wanted.items() if w.any())
 
 
-def _alone(suspects):
+def _doubt_sole_additions(suspects):
     """Of a gradient that one statement alone adds to, what that adds is not all, whatever it
     is the gradient of."""
     adding = [s for s in suspects if s.collects]
@@ -223,17 +226,17 @@ def _is_returned(found, suspect):
 def _level(found, suspect, key, value, name, zeros):
     """The level of one value of a Suspect."""
     oracle = found.oracle
-    if suspect.argument and not suspect.handed and any(
+    if suspect.argument and not suspect.argument_name and any(
             np.array_equal(value, given) for _, given in leaves(found.runs.dout)):
         return PROVEN                               # it is what backward was handed
     if key in found.fixed or zeros:                  # no gradient: it may only lack one
         if zeros or oracle.is_forwards(value):
             return PROVEN
         gradient = name in found.solver.names and np.ndim(value)
-        return NOTHING if suspect.could and (suspect.surely or gradient) else SOMETHING
+        return NOTHING if suspect.could and (suspect.mends_many or gradient) else SOMETHING
     if not value.any():
         wanted = suspect.could and suspect.sure[key].all() and (
-            np.abs(suspect.wanted[key]) > 1e-6).any()
+            np.abs(suspect.wanted[key]) > CLOSE).any()
         return NOTHING if wanted else SOMETHING
     if suspect.could and name:
         if oracle.is_named(name, value):
@@ -241,13 +244,13 @@ def _level(found, suspect, key, value, name, zeros):
             return PROVEN
         for other in oracle.called(name, value.shape):
             meant = oracle.gradient(other)
-            if not np.allclose(meant, value, 1e-6, 1e-9) and (
+            if not same(meant, value) and (
                     key == suspect.keys[0] and suspect.effect is not None
                     and suspect.gives(meant) or suspect.sure[key].all()
-                    and np.allclose(meant, suspect.wanted[key], 1e-6, 1e-9)):
+                    and same(meant, suspect.wanted[key])):
                 suspect.wanted[key] = meant
                 suspect.sure[key] = np.full(meant.shape, True)
-                return NOTHING if found.is_asked(meant) else PROMISED
+                return NOTHING if found.is_in_goal(meant) else PROMISED
     if oracle.is_forwards(value):
         return PROVEN
     if suspect.could and name and suspect.sure[key].all() and not oracle.is_use(
@@ -256,7 +259,7 @@ def _level(found, suspect, key, value, name, zeros):
     return SOMETHING if oracle.name(value) else NOTHING
 
 
-def _follow(suspects):
+def _mark_followers(suspects):
     """Mark the Suspects whose line reads what an earlier one binds, that is no gradient; the
     more where it is not the gradient that its name promises."""
     bound = {}
@@ -269,7 +272,7 @@ def _follow(suspects):
                               default=0) or not suspect.argument and any(
             other.could and other.line.function is not line.function
             and other.order < suspect.order and other.level <= NOTHING
-            and other.line.function.code.co_name in calls_of(node) for other in suspects)
+            and other.line.function.code.co_name in called_names(node) for other in suspects)
         if not suspect.argument and suspect.level == NOTHING and any(
                 other.could and other.argument and other.level <= NOTHING
                 and other.line is line for other in suspects):
@@ -282,14 +285,14 @@ def _follow(suspects):
                 bound.setdefault((line.function, name), suspect)
 
 
-def _wrongly_handed_on(found):
+def _mark_wrong_returns(found):
     """To return a dz that is right as dx is a mistake of the return."""
     proven = {ast.unparse(s.line.node.targets[0]) for s in found.suspects
               if s.name and s.could and isinstance(s.line.node, ast.Assign)}
     for suspect in found.suspects:
-        callee = any(suspect.line.function.code.co_name in calls_of(s.line.node)
+        callee = any(suspect.line.function.code.co_name in called_names(s.line.node)
                      for s in found.suspects if s.line.function is not suspect.line.function)
-        if hands_on(suspect.line.node) and not callee and proven & names_of(
+        if only_passes_on(suspect.line.node) and not callee and proven & names_of(
                 suspect.line.node.value):
             found.solver.solve(suspect)
             suspect.level = NOTHING

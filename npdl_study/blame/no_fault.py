@@ -2,15 +2,16 @@
 
 import ast
 
-from npdl_study.blame.branch_coverage import FACTORS, choices_of, finite, scaled, unlike
+from npdl_study.blame.branch_coverage import choices_of, is_finite, scaled, unlike_inputs
 from npdl_study.blame.report import Blame
+from npdl_study.blame.weights import FACTORS
 from npdl_study.check.adapters import InSelf
 from npdl_study.check.side_effects import side_effects
 from npdl_study.containment import message
 from npdl_study.trace.source import defined, original_file
 
 
-def unblamed(checked, search):
+def blame_no_fault(checked, search):
     """The Blame of a Checked in which no gradient is wrong; right only if one was checked, every
     array that the layer learns, and the backward in other circumstances too. `search` looks
     elsewhere; None: nobody does."""
@@ -21,7 +22,7 @@ def unblamed(checked, search):
                           "nothing was checked: the layer has no Param, and its inputs have no "
                           "float array")
     if checked.questions and not any(row.right for row in rows):
-        place = returning(checked.subject.layer)
+        place = return_place(checked.subject.layer)
         if place and not place["source"].startswith("return"):
             return Blame(False, rows, notes, kind="lost", diagnosis="backward returns nothing: a "
                          "return is missing here", **place)
@@ -30,7 +31,7 @@ def unblamed(checked, search):
     if search is None:
         return Blame(True, rows, notes)
     try:
-        missed = elsewhere(checked, search)
+        missed = try_other_inputs(checked, search)
     except Exception as error:                          # code that does not stand being rewritten
         notes.append("which sides its choices take (np.clip, a mask, an if) was not looked at: "
                      f"{message(error)}")
@@ -49,10 +50,10 @@ def unblamed(checked, search):
 
 def _unchecked(checked, diagnosis):
     return Blame(False, checked.rows, checked.notes, kind="unchecked", diagnosis=diagnosis,
-                 **returning(checked.subject.layer) if checked.questions else {})
+                 **return_place(checked.subject.layer) if checked.questions else {})
 
 
-def returning(layer):
+def return_place(layer):
     """{field: value} of a Blame that names where a backward returns, for what it does not; or, of
     one that never does, what it computes and keeps nowhere, or computes last."""
     own = layer.made if isinstance(layer, InSelf) else layer
@@ -66,7 +67,7 @@ def returning(layer):
             "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
 
 
-def elsewhere(checked, search):
+def try_other_inputs(checked, search):
     """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
     at other inputs, which reach what those of a Checked do not."""
     subject = checked.subject
@@ -85,11 +86,11 @@ def elsewhere(checked, search):
             report.notes.insert(0, "right with the parameters that were drawn first, wrong with "
                                 "others")
             return report
-    for words, inputs in unlike(subject):
+    for words, inputs in unlike_inputs(subject):
         try:
             other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
                                   subject.seed)
-            report = search(other, False) if finite(other) else None
+            report = search(other, False) if is_finite(other) else None
         except Exception:                               # the layer does not take them
             continue
         if report and any(row.right is False for row in report.finals) and report.error is None:
@@ -99,7 +100,7 @@ def elsewhere(checked, search):
         try:
             other = type(subject)(subject.layer, scaled(subject.inputs, factor), subject.options,
                                   subject.forward, subject.seed)
-            if not finite(other):
+            if not is_finite(other):
                 continue
             took, _ = choices_of(other)
             reached = {key: set(choice.missed) & took[key].took

@@ -13,7 +13,7 @@ SIGN_OF = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult:
 AXES = ("0", "1", "-1", "-2", "2", "None", "(0, 1)", "(0, 2)", "(0, 2, 3)", "(1, 2)", "(2, 3)")
 
 
-def of_statement(node):
+def statement_edits(node):
     """(cost, kind, [statements]) of another whole statement."""
     if isinstance(node, ast.AugAssign):
         for sign, op in (("-", ast.Sub), ("+", ast.Add), ("*", ast.Mult), ("/", ast.Div)):
@@ -137,11 +137,11 @@ def of_keyword(node):
             node.arg, ast.Constant(not node.value.value))
 
 
-def of_slice(node, words):
+def of_slice(node, scope):
     lower, upper = node.lower, node.upper
     if lower is None and upper is None:
         return
-    ones = ["1", *words.counts]
+    ones = ["1", *scope.counts]
     ends = [(None, upper), (lower, None), (upper, lower), (upper, None), (None, lower)]
     for end in (_negative(upper), _negative(lower)):
         ends += [(end, None), (None, end)]
@@ -161,7 +161,7 @@ def _negative(node):
     return node and ast.UnaryOp(ast.USub(), node)
 
 
-def of_constant(node, parent, words):
+def of_constant(node, parent, scope):
     value = node.value
     if isinstance(value, str) and "->" in value:        # of einsum: two letters exchanged
         parts = value.replace("->", ",").split(",")
@@ -169,8 +169,8 @@ def of_constant(node, parent, words):
             for a, b in itertools.combinations(dict.fromkeys(part), 2):
                 other = [*parts[:i], part.translate(str.maketrans(a + b, b + a)), *parts[i + 1 :]]
                 yield 1, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
-    elif isinstance(value, str) and value in words.keys:
-        yield from ((1, "name", ast.Constant(key)) for key in words.keys if key != value)
+    elif isinstance(value, str) and value in scope.keys:
+        yield from ((1, "name", ast.Constant(key)) for key in scope.keys if key != value)
     elif type(value) in (int, float):
         whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
         for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.core import Cache, Layer, Param
+from npdl_study.blame.weights import CLOSE, ZERO
 from npdl_study.deviation import deviation
-
-CLOSE = 1e-6
 
 
 @dataclass
@@ -25,7 +24,7 @@ class Operand:
 
 def agree(a, b):
     """Whether two arrays agree, to rounding."""
-    return deviation(a, b, 1e-9) <= CLOSE
+    return deviation(a, b, ZERO) <= CLOSE
 
 
 def operands(names, like, source=""):
@@ -90,12 +89,12 @@ def _turns(turns, length):
                 yield text, at, (at != t) + 2 * (i > 0)
 
 
-def fitted(array, shape):
+def broadcast_or_none(array, shape):
     """`array` broadcast to a shape, or None; (B,) rows count for (B, 1) too."""
     return next((f for _, f in _spread(array, shape)), None)
 
 
-def fittings(operands, shape):
+def broadcasts_of(operands, shape):
     """Operands broadcast to a shape, in every way in which axes may be put in: x, x[:, None, :]."""
     found, own = [], set()
     for operand in sorted(operands, key=lambda a: a.weight):
@@ -123,7 +122,7 @@ def is_mask(array):
     return bool(np.isin(array, (0.0, 1.0)).all())
 
 
-def derived(operands):
+def with_slopes(operands):
     """Operands, and what a slope is made of: 1 - a, 1 - a**2, a > 0."""
     with np.errstate(all="ignore"):
         for operand in operands:
@@ -145,7 +144,7 @@ def ratio_of(v, wanted):
     return c if c != 0 and agree(c * v, wanted) else None
 
 
-def readable(number):
+def format_number(number):
     """A number as a student would write it: 3, 1/4, sqrt(2), 1/sqrt(3), 0.3679."""
     sign, size = "-" * (number < 0), abs(number)
     if size == 0 or not np.isfinite(size):
@@ -153,13 +152,13 @@ def readable(number):
     for most, value, text in ((64, size, "{}"), (64, 1 / size, "1/{}"), (16, size**2, "sqrt({})"),
                               (16, size**-2, "1/sqrt({})")):
         whole = round(value)
-        if 0 < whole <= most and abs(value - whole) < 1e-6 * value:
+        if 0 < whole <= most and abs(value - whole) < CLOSE * value:
             return sign + text.format(whole)
     return f"{number:.4g}"
 
 
 def is_plain(number):
-    return "." not in readable(number) and "e" not in readable(number)
+    return "." not in format_number(number) and "e" not in format_number(number)
 
 
 def numbers_of(operands):
@@ -179,10 +178,10 @@ def is_length(label):
     return label.endswith((".size", "]")) and ".s" in label
 
 
-def number_named(c, numbers):
+def name_number(c, numbers):
     """A number in the function's own words: dloss / N, np.sqrt(D), 1/2, 0.3679."""
     if is_plain(c):
-        return readable(c)
+        return format_number(c)
     own = [("1", 1.0), *numbers, *((f"(1 - {a})", 1 - x) for a, x in numbers if 0 < x < 1)]
     ways = [(f"{a} * {b}", x * y) for (a, x), (b, y) in itertools.combinations(own, 2)]
     ways += [(f"{a} / {b}", x / y) for (a, x), (b, y) in itertools.permutations(own, 2)]
@@ -190,4 +189,4 @@ def number_named(c, numbers):
     for text, value in ways:
         if abs(abs(value) - abs(c)) < CLOSE * abs(c):
             return "-" * (value * c < 0) + text.removeprefix("1 * ")
-    return readable(c)
+    return format_number(c)

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from npdl_study.blame.operands import Operand, agree, derived, fittings, is_mask
+from npdl_study.blame.operands import Operand, agree, broadcasts_of, is_mask, with_slopes
+from npdl_study.blame.weights import POWER, RIDGE, ZERO
 
 BASES, SLOPES = 14, 40          # arrays that are tried, and their slopes: 1 - a, 1 - a**2
 ENTRIES = 32                    # of the array, that the powers are found from
@@ -20,32 +21,33 @@ def power_products(goal, operands, most=4, care=1.0):
     choice of a few arrays at once, rounded, and the product is compared with the goal.
     """
     size = np.abs(goal).max(initial=0)
-    known = np.abs(goal) > 1e-9 * size if size else np.zeros(goal.shape, bool)
+    known = np.abs(goal) > ZERO * size if size else np.zeros(goal.shape, bool)
     count = int(known.sum())
     if count < 2 or not np.isfinite(goal).all():
         return
-    fits = fittings(operands, goal.shape)
+    aligned = broadcasts_of(operands, goal.shape)
     zeros = ~known & (np.broadcast_to(care, goal.shape) == 1)
-    masks = [m for m in derived(fits) if is_mask(m.array)
+    masks = [m for m in with_slopes(aligned) if is_mask(m.array)
              and ((m.array * care == 0) == ~known).all()] if zeros.any() else []
     yield from masks[:1] if masks and agree(
         *_scaled(goal, masks[0].array * care)) else ()
-    bases = [a for a in fits if _varies(a.array[known])][:BASES]
-    slopes = [d for d in derived(fits[:BASES]) if d.slope and _varies(d.array[known])][:SLOPES]
+    bases = [a for a in aligned if _varies(a.array[known])][:BASES]
+    slopes = [d for d in with_slopes(aligned[:BASES])
+              if d.slope and _varies(d.array[known])][:SLOPES]
     at = np.flatnonzero(known)[:: -(-count // ENTRIES)]
     logs = np.log(np.abs([a.array.ravel()[at] for a in bases + slopes] + [goal.ravel()[at]]))
     logs -= logs.mean(1, keepdims=True)                 # a factor is free
     gram = logs @ logs.T
     for chosen in _choices(len(bases), len(slopes), min(most, len(at) - 1)):
         square = gram[chosen[:, :, None], chosen[:, None, :]]
-        square = square + 1e-13 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(
+        square = square + RIDGE * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(
             chosen.shape[1])
         try:
             powers = np.linalg.solve(square, gram[chosen, -1][..., None])[..., 0]
         except np.linalg.LinAlgError:                   # of arrays that are too much alike
             continue
         rounded = np.round(2 * powers) / 2
-        close = (np.abs(powers - rounded) < 1e-3).all(1) & np.isin(rounded, list(POWERS)).all(1)
+        close = (np.abs(powers - rounded) < POWER).all(1) & np.isin(rounded, list(POWERS)).all(1)
         for row in np.flatnonzero(close)[:200]:
             found = _product([((bases + slopes)[i], p) for i, p in
                               zip(chosen[row], rounded[row], strict=True)])
@@ -72,7 +74,7 @@ def _choices(bases, slopes, most):
 
 def _varies(array):
     with np.errstate(all="ignore"):
-        return bool((array != 0).all() and np.ptp(np.abs(array)) > 1e-9 * np.abs(array).max())
+        return bool((array != 0).all() and np.ptp(np.abs(array)) > ZERO * np.abs(array).max())
 
 
 def _scaled(goal, array):

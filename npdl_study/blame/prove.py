@@ -9,13 +9,13 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.edits import Edit, edits
-from npdl_study.blame.fits import fits
+from npdl_study.blame.joint_edits import carry_to_next_turn, edit_twice, move_return
+from npdl_study.blame.numeric_edits import numeric_edits
 from npdl_study.blame.operands import operands
-from npdl_study.blame.several import handed_on, returns_moved, twins
+from npdl_study.blame.scope import Scope, names_in_scope
 from npdl_study.blame.suspects import frame_near
-from npdl_study.blame.trial import derives, first_right, giving
+from npdl_study.blame.trial import first_right, is_derivative, value_test
 from npdl_study.blame.weights import SLIP, STAGES
-from npdl_study.blame.words import Words, in_reach
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
@@ -26,15 +26,15 @@ def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
     """By the cheapest edit of a Line, cheaper than `most`, of those that cost `least`."""
     own = 1 + (isinstance(line.node, ast.AugAssign) and not isinstance(line.node.op, ast.Add))
     values = suspect is None or suspect.could is not False or len(line.places) > own
-    found = edits(line.node, trial.words(line), values, most, least)
+    found = edits(line.node, trial.scope(line), values, most, least)
     return first_right(trial, line, suspect, ((edit, "") for edit in found),
-                       giving(trial, line, suspect))
+                       value_test(trial, line, suspect))
 
 
 def by_name(trial, suspect, found):
     """The Proofs by edits after which a Suspect's first value, that was the gradient of nothing, is
     that of something in forward, which no other statement computes; a few."""
-    line, oracle, words = suspect.line, found.oracle, trial.words(suspect.line)
+    line, oracle, scope = suspect.line, found.oracle, trial.scope(suspect.line)
     held = [v for s in found.suspects for v in s.values.values()]
 
     def given(value):
@@ -43,8 +43,8 @@ def by_name(trial, suspect, found):
             return False
         held.append(value)
         return True
-    gives = giving(trial, line, suspect, given)
-    changes = ((edit, "") for edit in edits(line.node, words, True, STAGES[2]) if edit.value)
+    gives = value_test(trial, line, suspect, given)
+    changes = ((edit, "") for edit in edits(line.node, scope, True, STAGES[2]) if edit.value)
     while gives:
         proof = first_right(trial, line, None, changes, gives, lambda trial: True)
         if proof is None:
@@ -52,27 +52,27 @@ def by_name(trial, suspect, found):
         yield proof
 
 
-def by_fit(trial, suspect):
+def by_numeric_edit(trial, suspect):
     """By what is missing in the numbers of a Suspect."""
-    key, line = suspect.first_wrong(), suspect.line
+    key, line = suspect.first_wrong_key(), suspect.line
     node = expression(line.node, trial.runs.watch.places[key[0]].text)
-    if suspect.handed:
-        node = parsed(suspect.handed)
-    if node is None or key not in suspect.wanted or suspect.argument and not suspect.handed \
+    if suspect.argument_name:
+        node = parsed(suspect.argument_name)
+    if node is None or key not in suspect.wanted or suspect.argument and not suspect.argument_name \
             and not isinstance(line.node.value, ast.Tuple):
         return None
-    names = in_reach(line, trial.frames.get(key, {}))
+    names = names_in_scope(line, trial.frames.get(key, {}))
     wanted = suspect.wanted[key]
-    found = fits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted),
+    found = numeric_edits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted),
                  trial.derived())
     value = getattr(line.node, "value", None)
     around = (line.node, "value") if node is value else (value, "elts")
-    changes = ((Edit(cost, kind, node, new, line.node, line.node, around=around), words)
-               for cost, kind, new, words in found)
-    if suspect.handed:
+    changes = ((Edit(cost, kind, node, new, line.node, line.node, around=around), note)
+               for cost, kind, new, note in found)
+    if suspect.argument_name:
         changes = ((Edit(cost, "missing line", None, [ast.Assign([ast.Name(
-            suspect.handed, ast.Store())], parsed(new)), line.node], line.node),
-            "a line is missing before it") for cost, kind, new, words in found)
+            suspect.argument_name, ast.Store())], parsed(new)), line.node], line.node),
+            "a line is missing before it") for cost, kind, new, note in found)
     return first_right(trial, line, suspect, changes)
 
 
@@ -86,24 +86,24 @@ def by_term(trial, line, suspect, cost, term):
 
 def by_slip_of_forward(trial, line, least):
     """By a slip of one token in a Line of forward, after which the backward is right as it is."""
-    words = Words(numbers=_numbers(trial))
-    slips = ((edit, "") for edit in edits(line.node, words, True, SLIP)
+    scope = Scope(numbers=_numbers(trial))
+    slips = ((edit, "") for edit in edits(line.node, scope, True, SLIP)
              if edit.kind in TOKENS and trial.runs.budget.left > least)
-    return first_right(trial, line, None, slips, right=derives)
+    return first_right(trial, line, None, slips, right=is_derivative)
 
 
-def by_reading(trial, line, name, others):
+def by_name_in_forward(trial, line, name, others):
     """By a gradient's own array in the place of another that a Line of forward reads, after which
     it is right, and so are `others`."""
     short = name.removeprefix("input ")
-    words = Words(arrays=[short, f"self.{short}", f"self.{short}.data"])
-    slips = ((edit, f"forward never reads {short}") for edit in edits(line.node, words, True, SLIP)
+    scope = Scope(arrays=[short, f"self.{short}", f"self.{short}.data"])
+    slips = ((edit, f"forward never reads {short}") for edit in edits(line.node, scope, True, SLIP)
              if edit.kind == "name")
-    return first_right(trial, line, None, slips, right=lambda trial: derives(
+    return first_right(trial, line, None, slips, right=lambda trial: is_derivative(
         trial, [name, *others]))
 
 
-def by_lines_of_loops(trial):
+def by_loop_carry(trial):
     """All the Proofs by a line at the end of a loop, that gives a name which the loop reads first
     what the next turn is to have."""
     proofs = []
@@ -111,22 +111,22 @@ def by_lines_of_loops(trial):
         if not line.loops or line.loops[-1].body[-1] is not line.node:
             continue
         frame = frame_near(trial.frames, trial.runs.watch.places, line)
-        space, arrays = {**line.function.space, **frame}, trial.words(line).arrays
-        for name in _carried(line, frame):
+        space, arrays = {**line.function.space, **frame}, trial.scope(line).arrays
+        for name in _carried_names(line, frame):
             changes = ((Edit(2, "missing line", None, [line.node, new], line.node), "")
                        for new in assignments(name, arrays, space))
             proofs += filter(None, [first_right(trial, line, None, changes)])
     return proofs
 
 
-def by_several(trial, kinds=None):
+def by_joint_edits(trial, kinds=None):
     """All the Proofs by an Edit of several statements at once."""
     own, proofs = {trial.runs.watch.places[key[0]].line for key in trial.frames}, []
     for line in (line for f in _ran(trial) for line in f.lines):
-        for edit, named, words in kinds(line) if kinds else itertools.chain(
-                returns_moved(line), handed_on(line), (
-                () if line in own else twins(line, trial.words(line)))):
-            proof = first_right(trial, line, None, [(edit, words)])
+        for edit, named, note in kinds(line) if kinds else itertools.chain(
+                move_return(line), carry_to_next_turn(line), (
+                () if line in own else edit_twice(line, trial.scope(line)))):
+            proof = first_right(trial, line, None, [(edit, note)])
             if proof is not None:
                 proof.line = next(one for one in line.function.lines if one.node is named)
                 proof.old, proof.new = proof.line.text, proof.new * (named is line.node)
@@ -145,7 +145,7 @@ def _numbers(trial):
     return sorted({repr(n.value) for n in nodes if type(n.value) is float})
 
 
-def _carried(line, frame):
+def _carried_names(line, frame):
     """The arrays that a loop reads and its function sets, but the loop does not, or only from
     themselves: dh = dh + .."""
     loop = line.loops[-1]

@@ -6,18 +6,18 @@ import re
 import numpy as np
 
 from npdl_study.blame import prove
-from npdl_study.blame.edits import read
-from npdl_study.blame.locate import handed
-from npdl_study.blame.several import apart
+from npdl_study.blame.edits import names_read_by
+from npdl_study.blame.joint_edits import copy_before_write
+from npdl_study.blame.locate import argument_suspects
 from npdl_study.blame.suspects import (
-    HANDS_ON,
     NOTHING,
+    PASSES_ON,
     PROMISED,
     PROVEN,
     SOMETHING,
-    calls_of,
+    called_names,
     factors,
-    hands_on,
+    only_passes_on,
 )
 from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, SLIP, STAGES, TAKEN
 from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
@@ -26,53 +26,56 @@ SLIPS = ("axis", "name")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
-def every_proof(found, trial, proofs):
+def find_proofs(found, trial, proofs):
     """The Proofs that a Located allows, the best first, with those of its Suspects; of a part of
     what is wrong, one of every line that could mend it: which is meant, the other part tells."""
     could = found.could
     if found.left:
-        return sorted(_of_suspects(trial, [s for s in could if s.level <= PROVEN or not isinstance(
-            s.line.node, ast.Return)], True), key=lambda p: p.rank)
+        return sorted(_prove_suspects(trial, [
+            s for s in could if s.level <= PROVEN or not isinstance(s.line.node, ast.Return)
+        ], True), key=lambda p: p.rank)
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
-        proofs = _of_suspects(trial, [s for s in could if s.name])
+        proofs = _prove_suspects(trial, [s for s in could if s.name])
     if not proofs:
-        proofs = _of_the_rest(found, trial, STAGES[:2]) or _of_suspects(trial, handed(found))
+        proofs = _prove_rest(found, trial, STAGES[:2]) or _prove_suspects(
+            trial, argument_suspects(found))
     elif min(p.cost - (p.suspect.odds if p.suspect else 0) for p in proofs) > TAKEN:
-        proofs += _of_the_rest(found, trial, STAGES[:2])
-    proofs = proofs or prove.by_lines_of_loops(trial) or _of_the_rest(found, trial, STAGES[1:])
+        proofs += _prove_rest(found, trial, STAGES[:2])
+    proofs = proofs or prove.by_loop_carry(trial) or _prove_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
-    proofs += _of_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
+    proofs += _prove_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
-    proofs = _where_defined(found, trial, proofs[0]) + _inside(found, trial, proofs[0]) + proofs
-    return sorted(proofs, key=lambda p: any(_rather(other, p) for other in proofs))
+    best = proofs[0]
+    proofs = _prove_definition(found, trial, best) + _prove_callee(found, trial, best) + proofs
+    return sorted(proofs, key=lambda p: any(_is_preferred(other, p) for other in proofs))
 
 
-def of_could(found, trial):
+def prove_likely(found, trial):
     """The Proofs of the Suspects of a Located that could mend all, and are likely; or by several
     statements at once."""
-    return [] if found.left else [*_of_suspects(trial, [
-        s for s in found.could if s.level <= SOMETHING]), *prove.by_several(trial, apart)] or \
-        prove.by_several(trial)
+    return [] if found.left else [*_prove_suspects(trial, [
+        s for s in found.could if s.level <= SOMETHING]), *prove.by_joint_edits(
+            trial, copy_before_write)] or prove.by_joint_edits(trial)
 
 
-def _of_suspects(trial, suspects, every=False):
+def _prove_suspects(trial, suspects, every=False):
     """The Proofs of Suspects: by an edit, or by what is missing in numbers; of those as likely as
     the likeliest, or of `every` one."""
     proofs, tried = [], set()
     for suspect in sorted(suspects, key=lambda s: (s.odds, *s.rank)):
         most = np.inf if every else min((p.cost for p in proofs if not (
-            suspect.bent and p.kind == "expression")), default=np.inf) - suspect.odds
+            suspect.nonlinear and p.kind == "expression")), default=np.inf) - suspect.odds
         own = suspect.keys[0][0] if suspect.argument else suspect.line
         if own not in tried:
             tried.add(own)
-            found = None if suspect.handed else prove.by_edit(
+            found = None if suspect.argument_name else prove.by_edit(
                 trial, suspect.line, suspect, most + ALIKE)
             if found is not None:
                 most = found.cost
             if found is None or most > TAKEN:
-                fit = prove.by_fit(trial, suspect)
+                fit = prove.by_numeric_edit(trial, suspect)
                 found = fit if fit is not None and fit.cost < most else found
             if found is not None:
                 found.cost += suspect.odds
@@ -80,7 +83,7 @@ def _of_suspects(trial, suspects, every=False):
     return proofs
 
 
-def of_values(found, trial):
+def prove_hidden(found, trial):
     """The Proofs of lines that compute the gradient of nothing, and of something with a change; of
     two mistakes the one hides the other from the gradients, not from the values."""
     for suspect in sorted(found.suspects, key=lambda s: s.order):
@@ -88,28 +91,28 @@ def of_values(found, trial):
             yield from prove.by_name(trial, suspect, found)
 
 
-def _of_the_rest(found, trial, stages=STAGES):
+def _prove_rest(found, trial, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could
     known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
     own = {s.line for s in could if s.level <= SOMETHING and not (
         s.argument and any(_before(s.line, one) < 2 for one in known))}
     by = {s.line: s for s in found.suspects if not s.argument}
-    handing = {s.line for s in could if s.level == HANDS_ON and not isinstance(
+    handing = {s.line for s in could if s.level == PASSES_ON and not isinstance(
         s.line.node, ast.Return)}
     rest = [line for f in found.runs.watch.functions if f in ran or "backward" in f.qualname
             for line in f.lines if line not in own and (
                 "forward" not in f.qualname or line.inside)]
     rest.sort(key=lambda line: (line not in handing, min(
-        (_before(line, one) for one in known), default=2), line in by, hands_on(line.node)))
+        (_before(line, one) for one in known), default=2), line in by, only_passes_on(line.node)))
     for least, most in zip(stages, stages[1:], strict=False):   # what is small in any comes first
         proofs = []
         for line in rest:
             suspect = by.get(line)
-            if suspect is not None and suspect.level == HANDS_ON and not suspect.could and \
+            if suspect is not None and suspect.level == PASSES_ON and not suspect.could and \
                     not isinstance(line.node, ast.Return):
                 suspect = None
-            unpacks = hands_on(line.node) and isinstance(getattr(
+            unpacks = only_passes_on(line.node) and isinstance(getattr(
                 line.node, "targets", [None])[0], ast.Tuple)
             limit = SLIP if unpacks or "zeros" in line.text else most
             proof = prove.by_edit(trial, line, suspect,
@@ -122,7 +125,7 @@ def _of_the_rest(found, trial, stages=STAGES):
     return []
 
 
-def _of_what_is_read(found, trial, best):
+def _prove_what_is_read(found, trial, best):
     """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
     cheaper, or as cheap."""
     by = {s.line: s for s in found.suspects if not s.argument}
@@ -138,7 +141,7 @@ def _of_what_is_read(found, trial, best):
     return proofs
 
 
-def _where_defined(found, trial, best):
+def _prove_definition(found, trial, best):
     """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
     to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
     have to have more axes."""
@@ -168,32 +171,32 @@ def _where_defined(found, trial, best):
     return []
 
 
-def _inside(found, trial, best):
+def _prove_callee(found, trial, best):
     """[the Proof of a function's return by the same factor that a Proof gives what calls it]: the
     slope of an activation is wrong, rather than what takes it."""
     node, own = best.line.node, best.cost - (best.suspect.odds if best.suspect else 0)
-    called = calls_of(node) if best.kind in ("missing factor", "sign") else ()
+    called = called_names(node) if best.kind in ("missing factor", "sign") else ()
     for suspect in (s for s in found.suspects if s.could and isinstance(s.line.node, ast.Return)):
         if suspect.line.function.code.co_name in called and not suspect.argument:
             proof = prove.by_edit(trial, suspect.line, suspect, own + ALIKE)
-            if proof is not None and proof.kind == best.kind and not added(proof) & set(
+            if proof is not None and proof.kind == best.kind and not added_names(proof) & set(
                     suspect.line.function.arguments):
                 proof.cost = best.cost - ALIKE / 2
                 return [proof]
     return []
 
 
-def added(proof):
+def added_names(proof):
     """The names that the change of a Proof puts beside what it changes."""
     new, part = proof.edit.new, proof.edit.part
     text = new if isinstance(new, str) else ast.unparse(new)
-    return read(text.removeprefix(f"({ast.unparse(part)})"))
+    return names_read_by(text.removeprefix(f"({ast.unparse(part)})"))
 
 
-def _rather(proof, other):
+def _is_preferred(proof, other):
     """Whether a Proof is meant rather than one that costs as much: of the line that binds the name
     which the other turns; of the line that adds the term which the other adds a second time."""
-    more = ALIKE + BENT * (proof.suspect is not None and proof.suspect.bent)
+    more = ALIKE + BENT * (proof.suspect is not None and proof.suspect.nonlinear)
     if proof.cost > other.cost + more or proof.line is other.line:
         return False
     term = other.new.removeprefix(other.old).lstrip(" +-") if other.kind == "missing term" else ""
@@ -201,32 +204,32 @@ def _rather(proof, other):
     turned = other.kind == "transposed" and other.inlines in bound
     factor = other.kind == proof.kind == "missing factor" and isinstance(
         other.edit.part, ast.Name) and other.edit.part.id in bound
-    whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.bent \
+    whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.nonlinear \
         and bound & factors(other.line.node)            # of a product no small change is one
     return turned or factor or whole or term and term in proof.line.text
 
 
-def forward_instead(found, trial):
+def prove_forward(found, trial):
     """The Proof of a line of forward, of which a slip makes the backward right as it is."""
     least = found.runs.budget.left - FORWARD
     return next(filter(None, (prove.by_slip_of_forward(trial, line, least)
-                              for line in _of_forward(found))), None)
+                              for line in _forward_lines(found))), None)
 
 
-def unread(found, trial):
+def prove_unread_input(found, trial):
     """(the Proof of a line of forward that reads another array in the place of one that it never
     reads, the name of that), or None."""
     others = [n for n in found.runs.truth if n not in found.wrong and found.base[n].any()]
     for name in sorted(found.wrong):
         if not found.runs.truth[name].any() and found.base[name].any():
-            for line in _of_forward(found):
-                proof = prove.by_reading(trial, line, name, others)
+            for line in _forward_lines(found):
+                proof = prove.by_name_in_forward(trial, line, name, others)
                 if proof is not None:
                     return proof, name
     return None
 
 
-def _of_forward(found):
+def _forward_lines(found):
     """The Lines of forward that backward does not run."""
     ran = {s.line.function for s in found.suspects}
     seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
@@ -245,4 +248,4 @@ def _before(line, other):
     """0 where a Line stands before another in its function, 1 where it calls that, 2 elsewhere."""
     if line.function is other.function:
         return 0 if line.first < other.first else 2
-    return 1 if other.function.code.co_name in calls_of(header(line.node)) else 2
+    return 1 if other.function.code.co_name in called_names(header(line.node)) else 2

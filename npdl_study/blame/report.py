@@ -82,7 +82,7 @@ class Blame:
             max(sizes)) else said
 
     @property
-    def first_at(self):
+    def turn_text(self):
         """What follows the line's place: the turn of its loops, if it is in any."""
         turns = ", ".join(f"{n} = {v}" for turn in self.iteration for n, v in turn)
         return f", first at {turns}" if turns else ""
@@ -126,7 +126,7 @@ def _located(report):
     if not report.line:
         raised = f"it raised {message(report.error)}; " if report.error is not None else ""
         return [f"wrong, but {raised}{report.diagnosis}"]
-    lines = [f"{report.head}:", f"  {_where(report)}{report.first_at}", "",
+    lines = [f"{report.head}:", f"  {_where(report)}{report.turn_text}", "",
              *("    " + line.strip() for line in report.source.splitlines()), ""]
     if report.error is not None:
         lines.append(f"  raised     {message(report.error)}")

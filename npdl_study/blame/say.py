@@ -6,9 +6,9 @@ import re
 import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
-from npdl_study.blame.suspects import HANDS_ON, NOTHING, SOMETHING, factors
-from npdl_study.blame.weights import ALIKE
-from npdl_study.blame.words import eps_of, unused_in
+from npdl_study.blame.scope import small_constants, unused_in
+from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, factors
+from npdl_study.blame.weights import ALIKE, CLOSE
 from npdl_study.trace.syntax import bound_by, renames
 
 SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
@@ -16,7 +16,7 @@ SECOND = ("the first value that is the gradient of nothing in forward; what is c
 LONG = 160                      # of two statements: of longer ones the parts that differ are shown
 
 
-def of_line(checked, found, line, kind, text, suspect=None):
+def blame_line(checked, found, line, kind, text, suspect=None):
     """The Blame of a Line; with a Suspect, what that computed and should have."""
     report = Blame(False, checked.rows, checked.notes, **source_of(line), diagnosis=text,
                    kind=kind, error=checked.error)
@@ -25,10 +25,10 @@ def of_line(checked, found, line, kind, text, suspect=None):
         checked.notes.append(f"{', '.join(unused)} {'is' if len(unused) == 1 else 'are'} "
                              "computed and never used")
     if suspect is not None:
-        key = suspect.first_wrong()
+        key = suspect.first_wrong_key()
         targets = [getattr(line.node, "target", None), *getattr(line.node, "targets", [])]
         names = [ast.unparse(t) for t in targets if t is not None]
-        report.name = suspect.handed or ("return" if isinstance(line.node, ast.Return) else (
+        report.name = suspect.argument_name or ("return" if isinstance(line.node, ast.Return) else (
             names or [found.runs.watch.places[key[0]].text])[0])
         report.computed = suspect.values[key]
         if key in suspect.wanted and suspect.sure[key].all():
@@ -40,19 +40,19 @@ def of_line(checked, found, line, kind, text, suspect=None):
     return report
 
 
-def of_suspect(checked, found, suspect, kind, text):
+def blame_suspect(checked, found, suspect, kind, text):
     """The Blame of a Suspect's line."""
-    return of_line(checked, found, suspect.line, kind, text, suspect)
+    return blame_line(checked, found, suspect.line, kind, text, suspect)
 
 
-def says(proof):
+def change_text(proof):
     """What is wrong, by the change that mends it."""
     if isinstance(proof.line.node, (ast.For, ast.While)):
         return "the loop does not take every turn, or takes one too many"
-    return proof.words or SAYS.get(proof.kind, proof.kind)
+    return proof.note or SAYS.get(proof.kind, proof.kind)
 
 
-def mend(proof):
+def mend_text(proof):
     """What is put in the place of what; of a long statement the part that differs."""
     old, new = proof.old, proof.new
     if proof.edit.also:
@@ -72,32 +72,33 @@ def mend(proof):
     return f"`{new}` in place of `{old}`"
 
 
-def proved(checked, found, proofs):
+def blame_proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
-    text = f"{says(best)}; with {mend(best)} every gradient is right" if best.new else says(best)
+    text = change_text(best)
+    text += f"; with {mend_text(best)} every gradient is right" if best.new else ""
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]
-    report = of_line(checked, found, best.line, best.kind, text, best.suspect)
+    report = blame_line(checked, found, best.line, best.kind, text, best.suspect)
     report.new = best.new
     report.either = tuple(sorted(either)) if len(either) > 1 else ()
     return report
 
 
-def one_of_two(checked, found, proof, rest, mended):
+def blame_one_of_two(checked, found, proof, rest, mended):
     """The Blame of a Proof that makes the gradients in `mended` right; `rest` is the Blame of the
     backward with its change made, or None."""
     again = rest is not None and rest.line
     if again and rest.file == source_of(proof.line)["file"] and rest.line == proof.line.first:
-        text = f"{says(proof)}, and more; {rest.diagnosis.replace(proof.new, proof.old)}"
-        report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
+        text = f"{change_text(proof)}, and more; {rest.diagnosis.replace(proof.new, proof.old)}"
+        report = blame_line(checked, found, proof.line, proof.kind, text, proof.suspect)
         report.new = rest.new
         return report
     what = f"the gradient of {', '.join(mended)} is right" if mended else "it does not raise" \
         if checked.error is not None else "another change makes every gradient right"
-    text = f"{says(proof)}; with {mend(proof)} {what}"
-    report = of_line(checked, found, proof.line, proof.kind, text, proof.suspect)
+    text = f"{change_text(proof)}; with {mend_text(proof)} {what}"
+    report = blame_line(checked, found, proof.line, proof.kind, text, proof.suspect)
     if again:
         report.second = rest.line
         report.notes.append(f"another line is wrong too, seen with that change: line {rest.line}, "
@@ -107,18 +108,18 @@ def one_of_two(checked, found, proof, rest, mended):
     return report
 
 
-def little(checked, found):
+def blame_small_error(checked, found):
     """The Blame of gradients that are off by a little: no slip, but an eps, or a rounded number."""
     report, watch = found.otherwise(), found.located.runs.watch
     off = max(row.error for row in checked.rows if row.right is False)
-    eps = eps_of(watch.functions)
+    eps = small_constants(watch.functions)
     report.kind, report.diagnosis = "small", (
         f"it is off by {off:.1g} of its size: an eps that one of the two passes does not have, or "
         "a constant that is rounded" + (f"; {', '.join(eps)} stands in this code" if eps else ""))
     return report
 
 
-def unproved(checked, seen):
+def blame_unproved(checked, seen):
     """The Blame where no change is a proof, of the statements that could be the mistake: of what
     could mend all, or, of the Located for parts of it, of the gradient of nothing."""
     whole = next((f for f in seen if f.could), seen[0])
@@ -133,55 +134,58 @@ def unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        inner = [s for s in could if s.bent and bound_by(s.line.node) & factors(first.line.node)]
+        inner = [s for s in could
+                 if s.nonlinear and bound_by(s.line.node) & factors(first.line.node)]
         first, *_ = inner or [first]                    # of a product no small change is one
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known
-            report = of_suspect(checked, found, before, "unknown", SECOND.format(first.line.first))
+            report = blame_suspect(checked, found, before, "unknown",
+                                   SECOND.format(first.line.first))
             report.second = first.line.first
             return report
-        report = of_suspect(checked, found, first, "", in_values(found, first))
+        report = blame_suspect(checked, found, first, "", gradient_wanted(found, first))
         either = sorted({s.line.first for s in [*alike, *inner[:1]]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
-    handing = [s for s in could if s.level == HANDS_ON and isinstance(s.line.node, ast.Return)]
+    handing = [s for s in could if s.level == PASSES_ON and isinstance(s.line.node, ast.Return)]
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
     if handing and not early:                           # there is no other line
-        return of_suspect(checked, found, handing[0], "", in_values(found, handing[0]))
-    filled = _fillers(found)
+        return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
+    filled = _filling_lines(found)
     if filled:
-        return of_line(checked, found, filled[-1], "unknown",
+        return blame_line(checked, found, filled[-1], "unknown",
                        "what it adds, or where it adds it, is wrong")
     named = [s for s in could if s.name]
     if named:
-        return of_suspect(checked, found, named[0], "missing line", "it is the gradient of "
+        return blame_suspect(checked, found, named[0], "missing line", "it is the gradient of "
                           f"{named[0].name}, and what reads it needs another: a line is missing "
                           "after it")
     unknown = handing and early or [s for s in found.suspects
                                     if s.could is None and s.level <= SOMETHING]
     if unknown:
-        return of_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
+        return blame_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
                           "the first value that is the gradient of nothing in forward")
-    return nothing(checked, found)
+    return blame_no_line(checked, found)
 
 
 def _before(found, last):
     """Of a Suspect that computes a whole gradient of those that are wrong, the first before it that
     computes the gradient of nothing, and could not mend all; or None."""
-    key = last.first_wrong()
-    if key not in last.wanted or not found.is_asked(last.wanted[key]):
+    key = last.first_wrong_key()
+    if key not in last.wanted or not found.is_in_goal(last.wanted[key]):
         return None
     return min((s for s in found.suspects if s.level <= NOTHING and s.could is False
                 and not s.argument and s.order < last.order
                 and s.line.function is last.line.function), key=lambda s: s.order, default=None)
 
 
-def nothing(checked, found):
+def blame_no_line(checked, found):
     """The Blame where no line can be named."""
     lines = [line for line in found.outermost.lines if getattr(line.node, "value", None)
              and not renames(line.node)] if found.suspects else []
     if len(lines) == 1:                                 # there is no other
-        return of_line(checked, found, lines[0], "unknown", "what it computes is not the gradient")
+        return blame_line(checked, found, lines[0], "unknown",
+                          "what it computes is not the gradient")
     unseen = found.runs.watch.unseen
     unseen = f"; no source could be had of {', '.join(unseen)}" if unseen else ""
     return Blame(False, checked.rows, checked.notes, kind="unknown",
@@ -189,14 +193,14 @@ def nothing(checked, found):
                  f"inputs may tell more{unseen}")
 
 
-def in_values(found, suspect):
+def gradient_wanted(found, suspect):
     """Of what a Suspect's value should be the gradient."""
-    key = suspect.first_wrong()
-    of = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
-    return f"it should be the gradient of {of}" if of else ""
+    key = suspect.first_wrong_key()
+    meant = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
+    return f"it should be the gradient of {meant}" if meant else ""
 
 
-def uncalled(checked, found):
+def uncalled_parts(checked, found):
     """What is said of parts of a layer to whose parameters nothing was added; "" of others."""
     left, base = found.left, found.base
     names = [name for name, _ in checked.subject.layer.params()]
@@ -210,12 +214,12 @@ def uncalled(checked, found):
     return f"{calls} is not called: nothing is added to the gradient of {', '.join(sorted(left))}"
 
 
-def _fillers(found):
+def _filling_lines(found):
     """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
     names, watch = set(), found.runs.watch
     for suspect in found.could:
         for key in suspect.keys if "zeros" in suspect.line.text else ():
-            if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > 1e-6:
+            if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > CLOSE:
                 names |= set(watch.places[key[0]].names)
     return [line for f in watch.functions for line in f.lines
             if isinstance(line.node, (ast.AugAssign, ast.Assign))

@@ -12,35 +12,18 @@ import re
 from dataclasses import dataclass, field, replace
 
 from npdl.errors import NpdlError
-from npdl_study.blame import say
-from npdl_study.blame.branch_coverage import unlike
-from npdl_study.blame.locate import aimed, goals_of, located
-from npdl_study.blame.no_fault import unblamed
+from npdl_study.blame import remedies, say
+from npdl_study.blame.branch_coverage import unlike_inputs
+from npdl_study.blame.locate import aim, locate, possible_goals
+from npdl_study.blame.no_fault import blame_no_fault
 from npdl_study.blame.prove import by_edit
-from npdl_study.blame.raised import ended, lines_of, what_it_read
-from npdl_study.blame.remedies import (
-    every_proof,
-    forward_instead,
-    likelier,
-    of_could,
-    of_values,
-    unread,
-)
+from npdl_study.blame.raised_exceptions import blame_exception, shapes_read, traceback_lines
 from npdl_study.blame.report import Blame
-from npdl_study.blame.shrink import others, shrunk
-from npdl_study.blame.suspects import HANDS_ON
+from npdl_study.blame.scope import SLIGHT, unused_in
+from npdl_study.blame.shrink import other_runs, shrink_inputs
+from npdl_study.blame.suspects import PASSES_ON
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import (
-    AGAIN,
-    GLANCE,
-    GUESSES,
-    HALF,
-    SECONDS,
-    TAKEN,
-    TRIED,
-    WORK,
-)
-from npdl_study.blame.words import SLIGHT, unused_in
+from npdl_study.blame.weights import AGAIN, GLANCE, GUESSES, HALF, SECONDS, TAKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -68,7 +51,7 @@ class Checked:
 
 
 @dataclass
-class Own:
+class OwnInputs:
     """Runs of the student's own inputs, by their Check."""
 
     check: object
@@ -93,32 +76,32 @@ class Found:
     spared: frozenset = frozenset()
 
 
-def search(subject, elsewhere=True, share=1.0, clock=None):
+def search(subject, other_inputs=True, share=1.0, clock=None):
     """The Blame of a Subject. With `elsewhere`, what its inputs do not reach is looked for at
     others; `share` of the work that a search may do."""
     clock = clock or Budget(seconds=SECONDS)
     with quiet():
         checked = replace(check(subject), clock=clock)
     if checked.dout is None:
-        return unblamed(checked, search if elsewhere else None)
+        return blame_no_fault(checked, search if other_inputs else None)
     if isinstance(checked.error, NotImplementedError):
-        return ended(subject.layer, checked.error, checked.notes, True)
+        return blame_exception(subject.layer, checked.error, checked.notes, True)
     if limit_of(subject.outputs()) > LIMIT:
         with quiet(), in_float64(Runs(subject, checked.dout).watch):
             if limit_of(subject.outputs()) <= LIMIT:
-                report = search(subject, elsewhere, share, clock)
+                report = search(subject, other_inputs, share, clock)
                 report.notes.append("this code computes in float32: the line was looked for in "
                                     "float64")
                 return report
-    small = checked if checked.error is not None else smaller(checked)
+    small = checked if checked.error is not None else shrink_checked(checked)
     runs = Runs(small.subject, small.dout, budget=Budget(
         share * WORK, min(share * SECONDS, SECONDS - clock.took)))
     try:
         with quiet(), runs.watch:
-            found = raised(small, runs) if checked.error is not None else reasoned(
+            found = locate_raised(small, runs) if checked.error is not None else locate_and_prove(
                 small, runs, checked.check, share)
         with quiet():
-            report = found if isinstance(found, Blame) else sure(checked, small, found, share)
+            report = found if isinstance(found, Blame) else confirm(checked, small, found, share)
     except Exception as error:                          # code that does not stand being watched
         return Blame(False, checked.rows, checked.notes, kind="unknown", error=checked.error,
                      diagnosis=f"the line could not be looked for: {message(error)}")
@@ -150,9 +133,9 @@ def check(subject):
     return replace(known, rows=verdict.rows, questions=verdict.questions)
 
 
-def smaller(checked):
+def shrink_checked(checked):
     """The Checked of smaller inputs, where the backward is wrong with these too."""
-    found = shrunk(checked.subject)
+    found = shrink_inputs(checked.subject)
     if found is checked.subject:
         return checked
     with quiet():
@@ -166,7 +149,7 @@ def in_float64(watch):
     """Run the functions of a Watch with float64 where they write float32."""
     with contextlib.ExitStack() as stack:
         for function in watch.functions:
-            nodes = list(single_of(function.node))
+            nodes = list(float32_nodes(function.node))
             for node, word in nodes:
                 stack.callback(setattr, node, word, getattr(node, word))
                 setattr(node, word, "float64")
@@ -176,7 +159,7 @@ def in_float64(watch):
         yield
 
 
-def single_of(tree):
+def float32_nodes(tree):
     """(node, its field) of what names a type of less than float64: np.float32, dtype="f"."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in SINGLE[2:]:
@@ -189,54 +172,55 @@ def single_of(tree):
 
 # Locate and prove
 
-def reasoned(checked, runs, own, share):
+def locate_and_prove(checked, runs, own, share):
     """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it; a
     change has to work for the Check `own` of the student's inputs too."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
-    known, seen, later = located(runs, runs.gradients()), [], []
-    again = functools.cache(lambda: [*others(checked, runs.watch, runs.budget), Own(own)])
-    proof, name = unread(known, trial(known, again)) or (None, "")
+    known, seen, later = locate(runs, runs.gradients()), [], []
+    again = functools.cache(lambda: [*other_runs(checked, runs.watch, runs.budget), OwnInputs(own)])
+    proof, name = remedies.prove_unread_input(known, trial(known, again)) or (None, "")
     if proof is not None:
         return Found(known, [proof], spared=frozenset(known.wrong - {name}))
-    for goal in goals_of(known):
-        found = aimed((seen or [known])[0], goal)
+    for goal in possible_goals(known):
+        found = aim((seen or [known])[0], goal)
         seen.append(found)
         if not found.suspects:
-            return say.nothing(checked, found)
+            return say.blame_no_line(checked, found)
         if not any(f.could for f in seen[:-1]):
-            told = _plain(checked, found) or _plain_part(checked, found)
+            told = _blame_unproved(checked, found) or _blame_unproved_part(checked, found)
             if told is not None:
                 return told
-        if not alone(found):
+        if not has_candidate(found):
             continue
         tried = trial(found, again, found.left)
-        proofs = of_could(found, tried)
-        hidden = () if proofs or found.left or share < 1 else of_values(found, tried)
+        proofs = remedies.prove_likely(found, tried)
+        hidden = () if proofs or found.left or share < 1 else remedies.prove_hidden(found, tried)
         first = next((p for p in itertools.islice(hidden, GUESSES)
-                      if completes(checked, runs, p)), None)
+                      if is_one_of_two(checked, runs, p)), None)
         if first is not None:
             return Found(found, [first], spared=frozenset(known.wrong))
-        come = _found(found, tried, proofs, checked, seen)
-        if come is not None and (not found.left or alone(seen[0])
+        come = _found_of(found, tried, proofs, checked, seen)
+        if come is not None and (not found.left or has_candidate(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
-    if not alone(seen[0]):
+    if not has_candidate(seen[0]):
         tried = trial(seen[0], again)
-        later.insert(0, _found(seen[0], tried, of_could(seen[0], tried), checked, seen))
+        proofs = remedies.prove_likely(seen[0], tried)
+        later.insert(0, _found_of(seen[0], tried, proofs, checked, seen))
     return next(filter(None, later), None) or Found(
-        seen[0], otherwise=lambda: say.unproved(checked, seen))
+        seen[0], otherwise=lambda: say.blame_unproved(checked, seen))
 
 
-def alone(found):
+def has_candidate(found):
     """Whether a statement could mend the goal, besides one that returns what there is."""
-    return any(s.level < HANDS_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
+    return any(s.level < PASSES_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
 
 
-def completes(checked, runs, proof):
+def is_one_of_two(checked, runs, proof):
     """Whether with the change of a Proof another change of a likely line makes every gradient of
     Runs right, at a glance."""
     runs.watch.__exit__()                               # what is changed has a Watch of its own
@@ -245,65 +229,65 @@ def completes(checked, runs, proof):
             rest = Runs(checked.subject, checked.dout, budget=Budget(GLANCE * WORK, 1))
             rest.truth = runs.truth
             with rest.watch:
-                known = located(rest, rest.gradients())
-                found = aimed(known, known.wrong)
-                return not known.wrong or bool(of_could(found, trial(found, list)))
+                known = locate(rest, rest.gradients())
+                found = aim(known, known.wrong)
+                return not known.wrong or bool(remedies.prove_likely(found, trial(found, list)))
     except Exception:
         return False
     finally:
         runs.watch.__enter__()
 
 
-def _found(found, tried, proofs, checked, seen):
+def _found_of(found, tried, proofs, checked, seen):
     """What is Found of a Located, its first Proofs among it, or None."""
-    proofs = every_proof(found, tried, proofs)
-    forward = forward_instead(found, tried) if not found.left else None
-    return Found(found, proofs, forward, lambda: say.unproved(checked, seen),
+    proofs = remedies.find_proofs(found, tried, proofs)
+    forward = remedies.prove_forward(found, tried) if not found.left else None
+    return Found(found, proofs, forward, lambda: say.blame_unproved(checked, seen),
                  frozenset(found.left)) if proofs or forward is not None else None
 
 
-def _plain(checked, found):
+def _blame_unproved(checked, found):
     """The Blame of a Located that needs no proof: a part that is not called, a gradient to which
     nothing is added; or None."""
-    uncalled = say.uncalled(checked, found)
+    uncalled = say.uncalled_parts(checked, found)
     if uncalled and found.could:
-        return say.of_suspect(checked, found, found.could[0], "missing call", uncalled)
+        return say.blame_suspect(checked, found, found.could[0], "missing call", uncalled)
     absent = sorted(n for n, _ in checked.subject.layer.params() if n in found.wrong
                     and not found.base[n].any())
     if absent and not found.could and absent == sorted(found.wrong):
-        return say.of_line(checked, found, found.outermost.lines[-1], "missing line",
+        return say.blame_line(checked, found, found.outermost.lines[-1], "missing line",
                            "a line is missing before it: nothing is added to the gradient of "
                            + ", ".join(absent))
     return None
 
 
-def _plain_part(checked, found):
-    """`_plain` of a part of what is wrong, where no value could mend all: cheaper than to look for
-    proofs in the numbers."""
-    parts = [] if found.could or found.left else list(goals_of(found))[1:]
-    told = next(filter(None, (_plain(checked, aimed(found, part)) for part in parts)), None)
+def _blame_unproved_part(checked, found):
+    """`_blame_unproved` of a part of what is wrong, where no value could mend all: cheaper than to
+    look for proofs in the numbers."""
+    parts = [] if found.could or found.left else list(possible_goals(found))[1:]
+    told = next(filter(None, (_blame_unproved(checked, aim(found, part)) for part in parts)), None)
     found.solver.goal = found.goal
     return told
 
 
 # What is promised is tried first
 
-def sure(checked, small, found, share):
+def confirm(checked, small, found, share):
     """The Blame of what was Found: a change is promised to mend all when it does so with the
     student's own inputs too; of one that does not, what it mends, and where it goes on."""
     little = max((row.error for row in checked.rows if row.right is False), default=1) < SLIGHT
     found.proofs = [p for p in found.proofs if not little or not ODD.search(p.new)]
     proofs = [p for p in found.proofs[:TRIED] if mends(checked, p)]
     if little and not proofs:
-        return say.little(checked, found)
+        return say.blame_small_error(checked, found)
     forward = found.forward
     if forward is not None and mends(checked, forward, True):
         says = (f"forward computes something else: with `{forward.new}` in place of "
                 f"`{forward.old}` in line {forward.line.first} this backward is right as it is")
-        other = likelier(forward, proofs[0]) if proofs else not found.proofs and (
+        other = remedies.likelier(forward, proofs[0]) if proofs else not found.proofs and (
             not found.located.could or forward.kind == "name")
         if other and not unused_in(found.located.outermost.node):
-            report = say.of_line(checked, found.located, forward.line, "forward", says)
+            report = say.blame_line(checked, found.located, forward.line, "forward", says)
             report.new = forward.new
             if proofs:
                 report.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
@@ -311,14 +295,14 @@ def sure(checked, small, found, share):
             return report
         checked.notes.append(f"or {says}")
     if proofs:
-        report = say.proved(small, found.located, proofs)
-        still = wrong_still(checked.subject, proofs[0])
+        report = say.blame_proved(small, found.located, proofs)
+        still = still_wrong_with(checked.subject, proofs[0])
         if still:
             report.diagnosis = report.diagnosis.replace(
                 "every gradient is right", f"it is right at these inputs, and wrong still {still}")
         return report
     if found.proofs:
-        return partly(checked, small, found, share)
+        return blame_partial(checked, small, found, share)
     return found.otherwise()
 
 
@@ -332,9 +316,9 @@ def mends(checked, proof, forward=False):
         return False
 
 
-def wrong_still(subject, proof):
+def still_wrong_with(subject, proof):
     """With what other inputs a gradient is wrong with the change of a Proof too; or ""."""
-    for words, inputs in unlike(subject):
+    for words, inputs in unlike_inputs(subject):
         with contextlib.suppress(Exception), applied(proof):    # the layer may not take them
             other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
                                   subject.seed)
@@ -343,7 +327,7 @@ def wrong_still(subject, proof):
     return ""
 
 
-def partly(checked, small, found, share):
+def blame_partial(checked, small, found, share):
     """The Blame of a change that mends a part: of the one with which another mends the rest, and of
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
@@ -355,7 +339,7 @@ def partly(checked, small, found, share):
             with applied(proof):
                 rest = search(checked.subject, False, AGAIN, checked.clock)
             if rest.right:
-                return say.proved(small, found.located, [proof])
+                return say.blame_proved(small, found.located, [proof])
             left = {row.name for row in rest.finals if row.right is False}
         done = rest is not None and rest.new            # else it mends nothing of the student's own
         if not wrong or wrong - left or done:
@@ -363,26 +347,27 @@ def partly(checked, small, found, share):
                           proof, rest, sorted(wrong - left)))
             if rest is not None and rest.new:
                 break
-    return say.one_of_two(small, found.located, *min(tried)[-3:]) if tried else found.otherwise()
+    return say.blame_one_of_two(
+        small, found.located, *min(tried)[-3:]) if tried else found.otherwise()
 
 
 # Backward raises
 
-def raised(checked, runs):
+def locate_raised(checked, runs):
     """What is Found where the backward raises."""
-    trail = list(lines_of(checked.error, runs.watch))
+    trail = list(traceback_lines(checked.error, runs.watch))
     if isinstance(checked.error, NpdlError) and len(trail) > 1:
         trail = trail[:-1]                              # npdl refused what it was given
     if not trail:
-        return ended(checked.subject.layer, checked.error, checked.notes)
-    line, known = trail[-1][1], located(runs, {})
+        return blame_exception(checked.subject.layer, checked.error, checked.notes)
+    line, known = trail[-1][1], locate(runs, {})
     with quiet():
         runs.learn_slopes()
     tried = trial(known, functools.cache(
-        lambda: others(checked, runs.watch, runs.budget)))
+        lambda: other_runs(checked, runs.watch, runs.budget)))
     for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
         proof = by_edit(tried, one)
         if proof is not None:
             break
-    return Found(known, [proof] * bool(proof), otherwise=lambda: say.of_line(
-        checked, known, line, "raised", what_it_read(checked.error, line)))
+    return Found(known, [proof] * bool(proof), otherwise=lambda: say.blame_line(
+        checked, known, line, "raised", shapes_read(checked.error, line)))

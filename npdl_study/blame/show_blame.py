@@ -19,7 +19,7 @@ def blame_html(report):
         return _box(GOOD if report.right else BAD, _pre(said))
     where = f"{report.file.rpartition('/')[2]}:{report.line} in {report.function}"
     parts = [_heading("not written yet" if report.kind == "blank" else report.head,
-                      where + report.first_at), _source(report)]
+                      where + report.turn_text), _source(report)]
     if report.error is not None and report.kind != "blank":
         parts.append(_heading("raised", message(report.error)))
     if report.either:

@@ -3,6 +3,7 @@ is found; and other inputs, to try a proof on."""
 
 import numpy as np
 
+from npdl_study.blame.weights import SHIFT
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
 from npdl_study.trace.runs import Runs
@@ -10,11 +11,10 @@ from npdl_study.trees import is_float, leaves, mapped
 
 ENOUGH = 64                     # entries of the largest input: fewer are left as they are
 LENGTHS = (2, 3, 4)
-SHIFT = 0.3                     # of the numbers that a proof is tried on
 MOST = 3                        # lengths that are cut for it
 
 
-def shrunk(subject):
+def shrink_inputs(subject):
     """A Subject with the axes of its inputs cut, all that have one length alike, as far as forward
     takes it and a gradient is still wrong; the Subject itself where it is small already."""
     found = subject
@@ -24,23 +24,24 @@ def shrunk(subject):
         for n in LENGTHS if length > LENGTHS[0] else ():
             if n >= length:
                 break
-            smaller = _if_wrong(found, cut(found.inputs, length, n))
+            smaller = _if_wrong(found, cut_axes(found.inputs, length, n))
             if smaller is not None:
                 found = smaller
                 break
     return found
 
 
-def cut(nest, length, n):
+def cut_axes(nest, length, n):
     """A nest of arrays with n entries along each axis of a length."""
     def less(value):
         if not isinstance(value, np.ndarray):
             return value
-        return chosen(value, value[tuple(slice(n if m == length else None) for m in value.shape)])
+        part = value[tuple(slice(n if m == length else None) for m in value.shape)]
+        return keep_one_hot(value, part)
     return mapped(nest, less)
 
 
-def chosen(before, array):
+def keep_one_hot(before, array):
     """A part of an array; of rows that choose, of 0 and one 1, each with a 1 again."""
     if set(np.unique(before)) == {0.0, 1.0} and (before.sum(-1) == 1).all() and array.size:
         array = array.copy()
@@ -58,16 +59,16 @@ def _if_wrong(subject, inputs):
         return None
 
 
-def others(checked, watch, budget):
+def other_runs(checked, watch, budget):
     """Runs of a Checked that a proof was not found on: with the other upstream gradients, other
     numbers, other lengths."""
     subject, missing = checked.subject, [r.name for r in checked.rows if r.kind == "missing"]
     runs, found = [Runs(subject, subject.upstream(used), watch, budget)
                    for used in subject.uses[1:]], []
-    other = moved(subject.inputs)
+    other = perturbed(subject.inputs)
     lengths = {n for _, a in leaves(other) for n in np.shape(a)} - {0, 1}
-    for inputs in (other, *(shorter(other, axis) for axis in (0, 1)),
-                   *(cut(other, n, n - 1) for n in sorted(lengths)[:MOST])):
+    for inputs in (other, *(shorten_axis(other, axis) for axis in (0, 1)),
+                   *(cut_axes(other, n, n - 1) for n in sorted(lengths)[:MOST])):
         try:
             again = Subject(subject.layer, inputs, subject.options, subject.forward,
                             subject.seed + 1)
@@ -86,7 +87,7 @@ def others(checked, watch, budget):
     return found
 
 
-def moved(nest):
+def perturbed(nest):
     """Inputs with other numbers; masks, and what is no float, stay."""
     rng = np.random.default_rng(5)
 
@@ -97,7 +98,7 @@ def moved(nest):
     return mapped(nest, other)
 
 
-def shorter(nest, axis):
+def shorten_axis(nest, axis):
     """Inputs of which one axis is cut by one, where it is as long as that of the first array."""
     first = next((a for _, a in leaves(nest)), np.zeros(()))
     length = first.shape[axis] if axis < first.ndim else 0
@@ -105,5 +106,5 @@ def shorter(nest, axis):
     def less(value):
         if not isinstance(value, np.ndarray) or value.ndim <= axis or value.shape[axis] != length:
             return value
-        return chosen(value, np.take(value, range(length - 1), axis))
+        return keep_one_hot(value, np.take(value, range(length - 1), axis))
     return mapped(nest, less) if length > 1 else None

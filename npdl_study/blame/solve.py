@@ -8,6 +8,7 @@ import ast
 
 import numpy as np
 
+from npdl_study.blame.weights import CLOSE, HUGE, SLIGHT, ZERO
 from npdl_study.trace.oracle import Oracle, plain, stems
 
 MOST = 700                      # entries of a statement that are moved
@@ -33,20 +34,20 @@ class Solve:
         """Set what a Suspect could be, and has to be, to mend the goal."""
         try:
             if suspect.values.keys() <= self.fixed:
-                return self._bent(suspect)
-            self._solved(suspect)
+                return self._solve_nonlinear(suspect)
+            self._solve_linear(suspect)
         except Exception:                               # it does not stand being moved
             suspect.could = None
         if suspect.could or len(suspect.values) != 1:
             return
         (key, value), = suspect.values.items()          # has it lost an axis that it needs?
-        name = self.promised(suspect, key)
+        name = self.promised_name(suspect, key)
         if name and self.oracle.is_named(name, value):
             return
-        for shape in self._wider(suspect, key):
+        for shape in self._wider_shapes(suspect, key):
             suspect.values[key] = np.broadcast_to(value, shape).copy()
             try:
-                self._solved(suspect)
+                self._solve_linear(suspect)
             except Exception:
                 suspect.could = None
             if suspect.could:
@@ -55,7 +56,7 @@ class Solve:
             suspect.values[key], suspect.wanted = value, {}
             suspect.could = None if suspect.could is None else False
 
-    def _bent(self, suspect):
+    def _solve_nonlinear(self, suspect):
         """Solve, by Newton's method, for what a statement computes of forward's values alone: of
         that the gradients are no linear functions."""
         target, runs = getattr(suspect.line.node, "targets", [None])[0], self.runs
@@ -72,28 +73,28 @@ class Solve:
         for _ in range(TURNS):
             found = runs.gradients(only=only, put=wanted)
             if rank and not runs.wrong(found) & (self.goal | self.kept):
-                suspect.could, suspect.bent, suspect.wanted = True, True, wanted
+                suspect.could, suspect.nonlinear, suspect.wanted = True, True, wanted
                 suspect.sure = {k: np.full(v.shape, rank == size) for k, v in wanted.items()}
-                suspect.surely = (np.abs(J).max(1) > 1e-9 * np.abs(J).max()).sum() >= 2 * size
+                suspect.mends_many = (np.abs(J).max(1) > ZERO * np.abs(J).max()).sum() >= 2 * size
                 return
             base, columns = runs.short(found), []
             for key, value in wanted.items():
                 for at in np.ndindex(value.shape):
                     moved = value.copy()
-                    h = 1e-6 * max(1e-3, abs(moved[at]))
+                    h = CLOSE * max(SLIGHT, abs(moved[at]))
                     moved[at] += h
                     columns.append((base - runs.short(runs.gradients(
                         only=only, put={**wanted, key: moved}))) / h)
             J = np.stack(columns, axis=1)
             if runs.budget.over or not np.isfinite(J).all():
                 return
-            change, _, rank, _ = np.linalg.lstsq(J, base, rcond=1e-6)
+            change, _, rank, _ = np.linalg.lstsq(J, base, rcond=CLOSE)
             for key, value in wanted.items():
                 part, change = change[: value.size], change[value.size :]
                 wanted[key] = value + part.reshape(value.shape)
         suspect.could = False
 
-    def _wider(self, suspect, key):
+    def _wider_shapes(self, suspect, key):
         """The shapes of arrays that a statement reads, which its own value may have lost."""
         node = suspect.line.node
         reduces = any(isinstance(n, ast.Call) and getattr(n.func, "attr", "") in (
@@ -113,7 +114,7 @@ class Solve:
         return [s for s in sorted(shapes, key=np.prod, reverse=True)
                 if s != own and len(s) >= len(own) and _broadcasts(own, s)][:1]
 
-    def _solved(self, suspect):
+    def _solve_linear(self, suspect):
         runs, size = self.runs, sum(v.size for v in suspect.values.values())
         if not 0 < size <= MOST or self._collects(suspect):
             return
@@ -131,7 +132,7 @@ class Solve:
                 columns.append(base - runs.short(runs.gradients(
                     only=only, put={**suspect.values, key: moved})))
         J = np.stack(columns, axis=1)
-        if not np.isfinite(J).all() or np.abs(J).max() > 1e100:
+        if not np.isfinite(J).all() or np.abs(J).max() > HUGE:
             return
         suspect.J, suspect.base = J, base
         self.fit(suspect)
@@ -141,10 +142,10 @@ class Solve:
         runs, rows = self.runs, self.runs.rows(self.goal | self.kept)
         J, base = suspect.J[rows], suspect.base[rows]
         left, scale, right = np.linalg.svd(J, full_matrices=False)
-        good = scale > 1e-9 * scale.max(initial=0)
+        good = scale > ZERO * scale.max(initial=0)
         right = right[good]
         change = right.T @ ((left[:, good].T @ base) / scale[good])
-        sure = np.abs((right * right).sum(0) - 1) < 1e-6
+        sure = np.abs((right * right).sum(0) - 1) < CLOSE
         at = 0
         for key, value in suspect.values.items():
             part = slice(at, at + value.size)
@@ -153,7 +154,7 @@ class Solve:
             at += value.size
         first = next(iter(suspect.values.values())).size
         rest, scale, _ = np.linalg.svd(J[:, first:], full_matrices=False)
-        rest = rest[:, scale > 1e-9 * max(scale.max(initial=0), 1e-300)]
+        rest = rest[:, scale > ZERO * max(scale.max(initial=0), 1e-300)]
         suspect.effect = J[:, :first] - rest @ (rest.T @ J[:, :first])
         suspect.error = base - rest @ (rest.T @ base)
         only = {key[0] for key in suspect.values}
@@ -162,7 +163,7 @@ class Solve:
         if not suspect.could:                           # of what is no gradient, it is not linear
             far = {k: v + 1.0 for k, v in suspect.values.items()}
             then = runs.short(runs.gradients(only=only, put=far))
-            if not np.allclose(suspect.base - then, suspect.J.sum(1), rtol=1e-5, atol=1e-7):
+            if not np.allclose(suspect.base - then, suspect.J.sum(1), 10 * CLOSE, CLOSE / 10):
                 suspect.could = None
 
     def _collects(self, suspect):
@@ -173,9 +174,9 @@ class Solve:
                 not ast.unparse(node.target).endswith(".grad") or suspect.argument:
             return False
         sign, last = 1 if isinstance(node.op, ast.Add) else -1, {}
-        every = self._reached(suspect, suspect.keys)
+        every = self._gradients_reached(suspect, suspect.keys)
         for key in suspect.keys if len(every) > 1 else suspect.keys[-1:]:
-            for name in self._reached(suspect, [key]) if len(every) > 1 else every:
+            for name in self._gradients_reached(suspect, [key]) if len(every) > 1 else every:
                 last[name] = key
         if not last or len(set(last.values())) < len(last):
             return False
@@ -200,13 +201,13 @@ class Solve:
             suspect.error = sign * (suspect.wanted[first] - suspect.values[first]).ravel()
         return True
 
-    def _reached(self, suspect, keys):
+    def _gradients_reached(self, suspect, keys):
         """The names of the gradients that change when values of a Suspect do."""
         moved = self.runs.gradients(only={key[0] for key in keys}, put=suspect.values | {
             key: suspect.values[key] + 1.0 for key in keys})
         return [n for n, g in moved.items() if not np.array_equal(g, self.base[n])]
 
-    def promised(self, suspect, key):
+    def promised_name(self, suspect, key):
         """z of what a Suspect's statement gives to dz."""
         names = self.runs.watch.places[key[0]].names
         adds = isinstance(getattr(suspect.line.node, "op", None), ast.Add)

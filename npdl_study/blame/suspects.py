@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl_study.blame import weights
+from npdl_study.blame.weights import CLOSE, SLIGHT, ZERO
 from npdl_study.trace.syntax import names_of
 
-PROMISED, NOTHING, SOMETHING, PROVEN, HANDS_ON = range(-1, 4)
+PROMISED, NOTHING, SOMETHING, PROVEN, PASSES_ON = range(-1, 4)
 ODDS = {PROMISED: 0, NOTHING: weights.NOTHING}      # of the others weights.SOMETHING
 
 
@@ -20,7 +21,7 @@ class Suspect:
     could    whether other values make every gradient right; None: not known
     wanted   such values; sure[key] tells which entries have to be so
     level    PROMISED: not the gradient that its name promises, which would mend all; NOTHING: the
-             gradient of nothing in forward; SOMETHING; PROVEN: right, or no gradient; HANDS_ON
+             gradient of nothing in forward; SOMETHING; PROVEN: right, or no gradient; PASSES_ON
     """
 
     line: object
@@ -38,10 +39,10 @@ class Suspect:
     name: str = ""
     follows: int = 0
     widened: bool = False
-    librarys: bool = False
-    bent: bool = False          # made of forward's values alone
-    surely: bool = False        # that are few and mend many
-    handed: str = ""            # the name of an argument of the backward
+    in_library: bool = False
+    nonlinear: bool = False     # made of forward's values alone
+    mends_many: bool = False    # that are few and mend many
+    argument_name: str = ""     # the name of an argument of the backward
     collects: set = ()          # the names of the parameters that it alone adds to
     J: object = None
     base: object = None
@@ -60,10 +61,10 @@ class Suspect:
         """How unlikely it is the mistake, as the cost of a change: by what it computes, what it
         reads, the axes that it would have to have, and whether what it has to be is the gradient
         of nothing either."""
-        own = weights.BENT if self.bent and self.level == SOMETHING else ODDS.get(
+        own = weights.BENT if self.nonlinear and self.level == SOMETHING else ODDS.get(
             self.level, weights.SOMETHING)
-        unknown = not self.known and not self.bent
-        return own + weights.FOLLOWS * (self.follows + 2 * self.widened + self.librarys + unknown)
+        unknown = not self.known and not self.nonlinear
+        return own + weights.FOLLOWS * (self.follows + 2 * self.widened + self.in_library + unknown)
 
     @property
     def rank(self):
@@ -75,10 +76,10 @@ class Suspect:
         """Whether the first value of this suspect could be this one, whatever the others are."""
         key = self.keys[0]
         if self.effect is None:
-            return bool(np.allclose(value, self.wanted[key], 1e-5, 1e-8))
+            return bool(np.allclose(value, self.wanted[key], 10 * CLOSE, 10 * ZERO))
         change = np.broadcast_to(value, self.values[key].shape) - self.values[key]
         left = self.error - self.effect @ change.ravel()
-        return bool((np.abs(left) <= 1e-6 * max(1.0, np.abs(self.error).max())).all())
+        return bool((np.abs(left) <= CLOSE * max(1.0, np.abs(self.error).max())).all())
 
     @property
     def solved(self):
@@ -90,21 +91,21 @@ class Suspect:
     def changed(self):
         """The keys of the values that have to be others."""
         return [k for k in self.keys if k in self.wanted and np.abs(
-            self.wanted[k] - self.values[k]).max(initial=0) > 1e-6 * max(
-                np.abs(self.wanted[k]).max(initial=0), 1e-3)]
+            self.wanted[k] - self.values[k]).max(initial=0) > CLOSE * max(
+                np.abs(self.wanted[k]).max(initial=0), SLIGHT)]
 
-    def first_wrong(self):
+    def first_wrong_key(self):
         """The key of the first value that has to be another."""
         return (self.changed or self.keys)[0]
 
 
-def calls_of(node):
+def called_names(node):
     """The names of the functions that a statement calls."""
     return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(node)
             if isinstance(n, ast.Call)}
 
 
-def hands_on(node, parts=None):
+def only_passes_on(node, parts=None):
     """Whether a statement only returns, or unpacks, what is there; of a part of its values."""
     value = getattr(node, "value", None)
     if isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(

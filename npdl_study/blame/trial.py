@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl_study.blame.derivatives import derivatives
-from npdl_study.blame.edits import holds_itself
+from npdl_study.blame.edits import nests_itself
+from npdl_study.blame.scope import is_pure, scope_of
 from npdl_study.blame.suspects import frame_near
-from npdl_study.blame.words import is_pure, words_of
 from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import patched, recompiled
 from npdl_study.trace.syntax import cloned, parsed
@@ -34,7 +34,7 @@ class Proof:
     old: str
     new: str
     suspect: object = None
-    words: str = ""
+    note: str = ""
     inlines: str = ""           # the name in whose place it puts more than a name
     edit: object = None
 
@@ -46,14 +46,14 @@ class Proof:
 @dataclass(frozen=True, eq=False)
 class Trial:
     """What is wrong, `runs`, with locals at each key; `others()` gives more Runs that have to be
-    right, but for the gradients `spared`; `words(line)` what changes of a Line are made of;
+    right, but for the gradients `spared`; `scope(line)` what changes of a Line are made of;
     `derived()` the Derivatives of forward."""
 
     runs: object
     frames: dict
     others: object
     spared: frozenset
-    words: object
+    scope: object
     derived: object = tuple
 
 
@@ -61,44 +61,44 @@ def trial(found, others, spared=()):
     """The Trial of a Located."""
     runs, frames = found.runs, found.frames
     forwards = found.oracle.values if found.solver is not None else ()
-    return Trial(runs, frames, others, frozenset(spared), functools.cache(lambda line: words_of(
+    return Trial(runs, frames, others, frozenset(spared), functools.cache(lambda line: scope_of(
         line, frame_near(frames, runs.watch.places, line), runs.watch, forwards)),
         functools.cache(lambda: derivatives(found.oracle) if forwards else []))
 
 
 def first_right(trial, line, suspect, changes, gives=None, right=None):
-    """The Proof by the first of the changes, (Edit, words) of a Line, after which `right(trial)`;
+    """The Proof by the first of the changes, (Edit, note) of a Line, after which `right(trial)`;
     of those that replace the value, for which `gives(edit)`. None where there is none."""
     function, budget = line.function, trial.runs.budget
-    place = block_of(function.node, line.node)
+    place = find_block(function.node, line.node)
     if place is None:
         return None
     ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
-    for edit, words in changes:
+    for edit, note in changes:
         if budget.over or ran > MOST_RUN:
             return None
         whole = edit.value or suspect is not None and suspect.argument
-        if whole and gives and not gives(edit) or may_not_end(line, suspect, edit):
+        if whole and gives and not gives(edit) or may_loop_forever(line, suspect, edit):
             continue
         try:
             with edit.made() as body:
-                if writes_into_given(line, body):
+                if mutates_argument(line, body):
                     continue
-                with put(edit, body, line, place) as code:
+                with spliced(edit, body, line, place) as code:
                     pass
         except (SyntaxError, ValueError, TypeError):
             continue
         ran += 1
         budget.spend(size)
-        if code is not None and holds(trial, function, code, right or all_right):
+        if code is not None and is_right_with(trial, function, code, right or all_right):
             with edit.made() as body:
                 new = "; ".join(ast.unparse(n).split("\n")[0] for n in body)
-            return Proof(edit.cost, edit.kind, line, *in_its_words(line, edit, new), suspect,
-                         words, inlined(edit, line.node), edit)
+            return Proof(edit.cost, edit.kind, line, *as_written(line, edit, new), suspect,
+                         note, replaced_name(edit, line.node), edit)
     return None
 
 
-def may_not_end(line, suspect, edit):
+def may_loop_forever(line, suspect, edit):
     """Whether an Edit may keep a loop `while` from its end."""
     if isinstance(line.node, ast.While) and edit.kind not in ("number", "comparison"):
         return True
@@ -106,17 +106,17 @@ def may_not_end(line, suspect, edit):
     return inside and not (edit.value and suspect is not None and suspect.could)
 
 
-def writes_into_given(line, body):
+def mutates_argument(line, body):
     """Whether statements in a Line's place fill a list with itself, or write, as dy += does, into
     what the function was handed."""
     if any(word in line.text for word in (".append(", ".insert(", ".extend(")) and \
-            holds_itself(body):
+            nests_itself(body):
         return True
     return isinstance(body[0], ast.AugAssign) and not isinstance(line.node, ast.AugAssign) and \
         ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
 
 
-def giving(trial, line, suspect, given=None):
+def value_test(trial, line, suspect, given=None):
     """A function that tells of an Edit whether its expression gives what a Suspect has to be, or
     what `given(value)` takes; None where that can't be told."""
     if suspect is None or given is None and not (suspect.could and suspect.solved) or \
@@ -137,7 +137,7 @@ def giving(trial, line, suspect, given=None):
         with contextlib.suppress(Exception):
             return eval(compile(text, "edit", "eval"), space)
 
-    def of(edit):
+    def evaluate(edit):
         if isinstance(edit.part, (ast.Slice, ast.keyword, ast.Starred, ast.Constant)):
             new = parsed(edit.new) if isinstance(edit.new, str) else edit.new
             return eval(compiled(cloned(value, edit.part, new)), space)
@@ -151,7 +151,7 @@ def giving(trial, line, suspect, given=None):
         trial.runs.budget.spend(TO_TRY)
         try:
             with quiet():
-                found = np.asarray(of(edit), dtype=float)
+                found = np.asarray(evaluate(edit), dtype=float)
             if found.shape != shape:
                 found = found.reshape(shape) if found.size == np.prod(shape) else \
                     np.broadcast_to(found, shape)
@@ -165,7 +165,7 @@ def compiled(node):
     return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
 
-def holds(trial, function, code, right):
+def is_right_with(trial, function, code, right):
     """Whether `right(trial)` with other code of a function."""
     with trial.runs.watch.edited(function, code):
         try:
@@ -180,7 +180,7 @@ def all_right(trial):
         other.works(trial.spared) for other in trial.others())
 
 
-def derives(trial, names=None):
+def is_derivative(trial, names=None):
     """Whether the backward is the derivative of the forward that runs now; or the gradients that
     are named."""
     runs = trial.runs
@@ -195,7 +195,7 @@ def derives(trial, names=None):
 
 
 @contextlib.contextmanager
-def put(edit, body, line, place):
+def spliced(edit, body, line, place):
     """The code of a Line's function with an Edit's statements in its place, (block, index), which
     stay while the block runs."""
     function, (block, at) = line.function, place
@@ -216,15 +216,15 @@ def put(edit, body, line, place):
 def applied(proof):
     """Run the student's code, and let it be read, with the change of a Proof."""
     function = proof.line.function
-    place = block_of(function.node, proof.edit.statement)
-    with proof.edit.made() as body, put(proof.edit, body, proof.line, place) as code, \
+    place = find_block(function.node, proof.edit.statement)
+    with proof.edit.made() as body, spliced(proof.edit, body, proof.line, place) as code, \
             contextlib.ExitStack() as stack:
         for f in function.functions:
             stack.enter_context(patched(f, code))
         yield
 
 
-def block_of(tree, statement):
+def find_block(tree, statement):
     """(the list of statements that holds a statement, its index in it)."""
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
@@ -235,7 +235,7 @@ def block_of(tree, statement):
     return None
 
 
-def in_its_words(line, edit, new):
+def as_written(line, edit, new):
     """(a statement, what it is changed to), as the line itself is written; as Python writes them
     where that is not one line, or not one expression in it."""
     old, node, part = line.source.encode(), line.node, edit.part
@@ -254,7 +254,7 @@ def in_its_words(line, edit, new):
     return line.text, new
 
 
-def inlined(edit, node):
+def replaced_name(edit, node):
     """The name that an Edit puts more than a name in the place of; not of a whole value, nor of
     another array."""
     if not isinstance(edit.part, ast.Name) or edit.part is getattr(node, "value", None):

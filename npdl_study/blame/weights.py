@@ -1,9 +1,9 @@
 """Every number that a search goes by, the reason beside it.
 
 A cost says how unlikely a slip is: 1 for the exchange of one token, more for what adds or moves
-(edits, node_edits and fits give each kind its own). `python -m tests.tools.weight_ranges open`
-measures them: in these ranges, the others as they are, no comparison in the search for the 37
-mistakes of the open set turns out otherwise, so that no answer can. Outside, one may.
+(edits and node_edits give each kind its own). `python -m tests.tools.weight_ranges open` measures
+them: in these ranges, the others as they are, no comparison in the search for the 37 mistakes of
+the open set turns out otherwise, so that no answer can. Outside, one may.
 
     WORK 4.43 million ..    FORWARD 149,419 .. 150,293      ALIKE 0.1 .. 0.15
     HALF .. 0.709           AGAIN 0.104 .. 0.929            BENT 0.49 .. 0.51
@@ -41,4 +41,22 @@ FOLLOWS = 0.2                   # of a line that reads what is suspected: more t
                                 # the first of two comes first, less than a kind of change
 PENALTY = {-1: 4, 0: 1}         # how often FOLLOWS counts: after what has not the gradient that its
                                 # name promises, that is nearly sure; after what has none, once
-TRIED = 4                       # proofs that are tried on the student's own inputs
+TRIED = 4                       # proofs that are tried on the student's own inputs: a check each
+UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
+                                # that leaves such: three kinds of change
+DEAD = 1.0                      # what it costs less to add to what is there, which nothing has
+                                # read: then = for += is the slip, before any of one token
+MISSING = {"factor": 2, "term": 2.6, "softmax": 2.9, "slope": 3, "whole": 3.2, "sum": 3.6}
+                                # what is found in numbers: the dearer, the less of a line it keeps
+ARRAY = 0.3                     # for each array that it reads: the simplest is meant
+LETTER = 0.01                   # for each letter of a slope's formula: of two the shorter
+ODD_FACTOR, ODD_TERM = 2, 3     # for a number such as 0.3679, that nobody writes: it fits by chance
+SHIFT = 0.3                     # of the numbers that a proof is tried on anew: far more than CLOSE
+FACTORS = (10.0, -1.0, 0.01, -10.0)     # that inputs are scaled with, to reach the other sides:
+                                # beyond a clip, of the other sign, near 0, and two of these
+SLIGHT = 1e-3                   # a number that is less is an eps; what is off by less lacks one
+CLOSE = 1e-6                    # of its size: two arrays agree; ten times what gradcheck allows
+ZERO = 1e-9                     # of the largest entry: one is 0 but for rounding
+POWER = 1e-3                    # from a half or whole number: the power is that one
+RIDGE = 1e-13                   # of a system's trace, for arrays that are much alike
+HUGE = 1e100                    # a derivative beyond it has overflowed

@@ -156,7 +156,7 @@ def _unchecked(title, layer, inputs, options, error):
 
 def _mark(walk, subject, recorder, dout, wrong):
     """Put the Marks into a Walk; of WORK values, and a note when that was not enough."""
-    report = search(subject, elsewhere=False) if wrong else None
+    report = search(subject, other_inputs=False) if wrong else None
     budget = Budget(WORK)
     with quiet(), recorder:
         marks = Marks(walk.recording, Runs(subject, dout, recorder, budget))

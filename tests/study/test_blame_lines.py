@@ -12,7 +12,7 @@ from npdl.core import Cache, Layer
 from npdl.layers.linear import Linear
 from npdl_study.blame.blame import blame
 from npdl_study.blame.edits import edits
-from npdl_study.blame.words import Words
+from npdl_study.blame.scope import Scope
 from npdl_study.check.target import find_class
 
 DENSITY = "return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)"
@@ -114,7 +114,7 @@ def test_a_shape_is_multiplied_by_nothing():
     [statement] = ast.parse("ch = np.broadcast_to(ch, k.shape)").body
 
     def tried(*shapes):
-        words = Words(["ch"], ["n"], ["n"], shapes=set(shapes))
+        words = Scope(["ch"], ["n"], ["n"], shapes=set(shapes))
         return [edit.new for edit in edits(statement, words) if "k.shape) * n" in str(edit.new)]
 
     assert tried() and not tried("k.shape")

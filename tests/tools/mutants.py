@@ -11,7 +11,7 @@ import linecache
 import tokenize
 from dataclasses import dataclass
 
-from npdl_study.blame.edits import holds_itself
+from npdl_study.blame.edits import nests_itself
 from npdl_study.trace.source import find_code
 from npdl_study.trace.statements import lines_of
 
@@ -96,7 +96,7 @@ def mutants(function):
                 was, column = ".T", column - 1
             mutant = Mutant(function, token.start[0], column, was, now)
             try:
-                if mutant.code() is not None and not holds_itself(mutant.changed()):
+                if mutant.code() is not None and not nests_itself(mutant.changed()):
                     found.append(mutant)
             except SyntaxError:
                 continue

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from npdl_study.blame import weights
 
-LEFT_OUT = {"SECONDS", "TRIED", "GUESSES"}      # of a clock, and counts
+LEFT_OUT = {"SECONDS", "TRIED", "GUESSES",      # of a clock, and counts; of arrays
+            "SHIFT", "FACTORS", "SLIGHT", "CLOSE", "ZERO", "POWER", "RIDGE", "HUGE"}
 RANGES, TIES = {}, {}                   # {name: [low, high]}, {name: how many}
 
 
@@ -93,7 +94,8 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.times:
         name, factor = options.times
-        setattr(weights, name, getattr(weights, name) * float(factor))
+        old = getattr(weights, name)
+        setattr(weights, name, type(old)(old * float(factor)))
     for name, value in list(vars(weights).items()) if not options.times else ():
         if name.isupper() and name not in LEFT_OUT:
             setattr(weights, name, weighed(name, value))

@@ -9,32 +9,32 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.derivatives import formula
+from npdl_study.blame.multiples import multiples_of
 from npdl_study.blame.operands import (
     agree,
+    format_number,
     is_length,
     is_plain,
-    number_named,
+    name_number,
     numbers_of,
     ratio_of,
-    readable,
 )
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.sums import proportional
+from npdl_study.blame.weights import ARRAY, CLOSE, LETTER, MISSING, ODD_FACTOR, ODD_TERM
 
 MOST = 12                       # of one kind that are tried
-LONG = 0.01                     # what a letter of a whole formula costs: rather a part is wrong
 
 
-def fits(value, wanted, text, operands, derivatives=()):
-    """(cost, kind, expression, words) of what could be meant by an expression that gives `value`
+def numeric_edits(value, wanted, text, operands, derivatives=()):
+    """(cost, kind, expression, note) of what could be meant by an expression that gives `value`
     where `wanted` is right, the simplest first; of forward's Derivatives too."""
     if np.shape(value) != np.shape(wanted) or agree(value, wanted):
         return []
     found = []
-    for look in (_factors, _terms, _wholes, _orders):
+    for find_kind in (_factors, _terms, _expressions, _rearrangements):
         with np.errstate(all="ignore"):
-            found += itertools.islice(look(value, wanted, text, operands), MOST)
-    found += _slopes(wanted, operands, derivatives)
+            found += itertools.islice(find_kind(value, wanted, text, operands), MOST)
+    found += _slope_products(wanted, operands, derivatives)
     return sorted(found, key=lambda f: f[0])
 
 
@@ -44,7 +44,7 @@ def _bracketed(text):
 
 def _number(c, numbers):
     """A number as source: N, 1 / N, np.sqrt(d), 0.5."""
-    named = number_named(c, numbers)
+    named = name_number(c, numbers)
     if named.startswith("sqrt(") or "/sqrt(" in named:
         named = named.replace("sqrt", "np.sqrt")
     return named
@@ -56,20 +56,20 @@ def _factors(value, wanted, text, operands):
     if c is not None:
         if value.size == 1 and not is_plain(c):
             return
-        if abs(c + 1) < 1e-6:
+        if abs(c + 1) < CLOSE:
             yield 1.25, "sign", f"-{own}", "the sign is wrong"
             return
-        says = f"it is {readable(1 / c)} times what it should be"
+        says = f"it is {format_number(1 / c)} times what it should be"
         for label, n in numbers_of(operands):
-            odd = 1.5 + 0.5 * is_length(label)
+            cost = 1.5 + 0.5 * is_length(label)
             for new, factor in ((f"{own} * {label}", n), (f"{own} / {label}", 1 / n),
                                 (f"{own} * np.sqrt({label})", abs(n) ** 0.5),
                                 (f"{own} / np.sqrt({label})", abs(n) ** -0.5),
                                 (f"{own} * (1 - {label})", 1 - n)):
-                if abs(factor - c) < 1e-6 * abs(c):
-                    yield odd, "factor", new, says
-        plain = is_plain(c)
-        yield 2 + 2 * (not plain), "factor", f"{own} * {_number(c, ())}", says
+                if abs(factor - c) < CLOSE * abs(c):
+                    yield cost, "factor", new, says
+        cost = MISSING["factor"] + ODD_FACTOR * (not is_plain(c))
+        yield cost, "factor", f"{own} * {_number(c, ())}", says
         return
     if value.size < 2 or (wanted[value == 0] != 0).any():
         return
@@ -82,42 +82,45 @@ def _factors(value, wanted, text, operands):
         label = operand.label                           # 1 / a / b
         new = f"{own}{label[1:]}" if label.startswith("1 / ") else f"{own} * {label}"
         new += "" if number == "1" else f" * ({number})"
-        yield (2 + 0.3 * operand.weight + 2 * ("." in number), "missing factor", new,
+        yield (MISSING["factor"] + ARRAY * operand.weight + ODD_FACTOR * ("." in number),
+               "missing factor", new,
                f"a factor is missing: {new.removeprefix(own).strip()}")
 
 
 def _terms(value, wanted, text, operands):
     numbers = numbers_of(operands)
-    for label, c, words, weight in proportional(wanted - value, operands):
+    for label, c, note, weight in multiples_of(wanted - value, operands):
         number = _number(abs(c), numbers)
-        term = label if number == "1" else f"{number} * {_product(label)}"
+        term = label if number == "1" else f"{number} * {_bracketed_sum(label)}"
         sign = "-" if c < 0 else "+"
         if sign == "-":
-            term = term if number != "1" else _product(label)
-        yield (2.6 + 0.3 * weight + (number != "1") + 3 * ("." in number), "missing term",
-               f"{text} {sign} {term}", f"a term is missing: {sign} {term}{words}")
+            term = term if number != "1" else _bracketed_sum(label)
+        yield (MISSING["term"] + ARRAY * weight + (number != "1") + ODD_TERM * ("." in number),
+               "missing term",
+               f"{text} {sign} {term}", f"a term is missing: {sign} {term}{note}")
 
 
-def _wholes(value, wanted, text, operands):
+def _expressions(value, wanted, text, operands):
     numbers = numbers_of(operands)
-    for label, c, words, weight in proportional(wanted, operands):
+    for label, c, note, weight in multiples_of(wanted, operands):
         number = _number(c, numbers)
-        new = label if number == "1" else f"-{_product(label)}" if number == "-1" else \
-            f"{number} * {_product(label)}"
-        yield (3.2 + 0.3 * weight + 3 * ("." in number), "expression", new,
-               f"it should be {new}{words}")
+        new = label if number == "1" else f"-{_bracketed_sum(label)}" if number == "-1" else \
+            f"{number} * {_bracketed_sum(label)}"
+        yield (MISSING["whole"] + ARRAY * weight + ODD_TERM * ("." in number), "expression", new,
+               f"it should be {new}{note}")
     yield from _softmaxes(wanted, operands)
     for operand in operands:                                  # a + products: dy + dq
         if operand.array.shape == wanted.shape and operand.weight < 2 and wanted.size > 1:
             for more in power_products(wanted - operand.array, operands, 2):
                 c = ratio_of(more.array, wanted - operand.array)
                 if c is not None and is_plain(c):
-                    term = more.label if abs(c) == 1 else f"{readable(abs(c))} * {more.label}"
+                    term = more.label if abs(c) == 1 else f"{format_number(abs(c))} * {more.label}"
                     new = f"{operand.label} {'-' if c < 0 else '+'} {term}"
-                    yield 3.6 + 0.3 * more.weight, "expression", new, f"it should be {new}"
+                    cost = MISSING["sum"] + ARRAY * more.weight
+                    yield cost, "expression", new, f"it should be {new}"
 
 
-def _slopes(wanted, operands, derivatives):
+def _slope_products(wanted, operands, derivatives):
     """f'(a), alone or times a gradient."""
     for slope in (d for d in derivatives if wanted.size > 1):
         shape, ahead = slope.array.shape, tuple(range(slope.array.ndim - wanted.ndim))
@@ -129,14 +132,14 @@ def _slopes(wanted, operands, derivatives):
                 c = ratio_of(product, wanted)
             text = formula(slope, operands) if c is not None and is_plain(c) else None
             if text:
-                new = text if g is None else f"{g.label} * {_factor(text)}"
+                new = text if g is None else f"{g.label} * {_bracketed_factor(text)}"
                 new = f"({new}).sum({ahead[0] if len(ahead) == 1 else ahead})" if ahead else new
-                cost = 3 + 0.3 * (g.weight if g else 0) + LONG * len(new)
+                cost = MISSING["slope"] + ARRAY * (g.weight if g else 0) + LETTER * len(new)
                 yield (cost, "expression", _times(c, new),
                        f"f'({slope.by}) is missing: the slope of {slope.of} is {text}")
 
 
-def _factor(text):
+def _bracketed_factor(text):
     """A factor as source, in brackets where it is no product."""
     node = ast.parse(text, mode="eval").body
     return f"({text})" if isinstance(node, ast.UnaryOp) or isinstance(
@@ -151,7 +154,7 @@ def _softmaxes(wanted, operands):
             for g in alike:
                 if agree(g.array - np.exp(p.array) * g.array.sum(-1, keepdims=True), wanted):
                     new = f"{g.label} - np.exp({p.label}) * {g.label}.sum(-1, keepdims=True)"
-                    yield 2.9 + 0.3 * g.weight, "expression", new, (
+                    yield MISSING["softmax"] + ARRAY * g.weight, "expression", new, (
                         "each output of a log-softmax depends on its whole row: a sum over the "
                         "last axis is missing")
         if (p.array > 0).all() and np.allclose(p.array.sum(-1), 1):
@@ -161,22 +164,23 @@ def _softmaxes(wanted, operands):
                 if c is not None and is_plain(c):
                     dot = f"({g.label} * {p.label}).sum(-1, keepdims=True)"
                     new = _times(c, f"{p.label} * ({g.label} - {dot})")
-                    yield (2.9 + 0.3 * g.weight, "expression", new, "each output of a softmax "
-                           f"depends on its whole row: the Jacobian takes {dot} away")
+                    yield MISSING["softmax"] + ARRAY * g.weight, "expression", new, (
+                        "each output of a softmax depends on its whole row: the Jacobian takes "
+                        f"{dot} away")
 
 
 def _times(c, text):
-    return text if abs(c - 1) < 1e-6 else f"{readable(c)} * {text}"
+    return text if abs(c - 1) < CLOSE else f"{format_number(c)} * {text}"
 
 
-def _product(label):
+def _bracketed_sum(label):
     """A label, in brackets where it is a sum."""
     node = ast.parse(label, mode="eval").body
     plus = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.MatMult))
     return f"({label})" if plus else label
 
 
-def _orders(value, wanted, text, operands):
+def _rearrangements(value, wanted, text, operands):
     own = _bracketed(text)
     for count in range(1, value.ndim + 1):
         for axes in itertools.combinations(range(value.ndim), count):

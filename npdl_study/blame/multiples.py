@@ -6,15 +6,16 @@ import re
 
 import numpy as np
 
-from npdl_study.blame.operands import fitted, number_named, numbers_of, ratio_of
+from npdl_study.blame.operands import broadcast_or_none, name_number, numbers_of, ratio_of
 from npdl_study.blame.power_products import power_products
+from npdl_study.blame.weights import ODD_TERM, ZERO
 
 MOST_ATOMS = 24
 LARGEST = 1 << 14               # entries of a product that is tried
 
 
-def proportional(goal, operands, care=1.0):
-    """(label, factor, words, weight) of the candidates of which `goal` is a multiple where `care`
+def multiples_of(goal, operands, care=1.0):
+    """(label, factor, note, weight) of the candidates of which `goal` is a multiple where `care`
     is 1, odd factors last."""
     size = np.abs(goal).max(initial=0)
     if goal.size < 2 or size == 0:
@@ -25,24 +26,24 @@ def proportional(goal, operands, care=1.0):
     def candidates():
         for a in power_products(goal, operands, care=care):
             yield a.label, a.array, "", a.weight
-        for label, array, words in _candidates(operands, goal.shape):
-            yield label, array, words, None
+        for label, array, note in _candidates(operands, goal.shape):
+            yield label, array, note, None
         if not simple:
             yield from _scaled(goal, operands)
 
-    for label, array, words, weight in candidates():
+    for label, array, note, weight in candidates():
         with np.errstate(all="ignore"):
             array = array * care
-            along, length = (array * unit).sum(), (array * array).sum()
-            if along * along > (1 - 1e-9) * length > 0:
+            projection, length = (array * unit).sum(), (array * array).sum()
+            if projection * projection > (1 - ZERO) * length > 0:
                 c = ratio_of(array, goal)
-                weight = _weight(label, operands) if weight is None else weight
-                if c is not None and "." not in number_named(c, ()):
+                weight = _complexity(label, operands) if weight is None else weight
+                if c is not None and "." not in name_number(c, ()):
                     simple.append(label)
-                    yield label, c, words, weight
+                    yield label, c, note, weight
                 elif c is not None:
-                    odd.append((label, c, words, weight + 3))
-    named = [found for found in odd if "." not in number_named(found[1], numbers).replace(".s", "")]
+                    odd.append((label, c, note, weight + ODD_TERM))
+    named = [found for found in odd if "." not in name_number(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
 
 
@@ -51,14 +52,14 @@ def _scaled(goal, operands):
     few = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
     sums = (found for label, product in _products(few[:8], goal.shape)
             for found in _sums(label, product, goal.shape))
-    for label, array, *words in itertools.chain(_matrix_products(few, goal.shape), sums):
+    for label, array, *note in itertools.chain(_matrix_products(few, goal.shape), sums):
         if array.all():
             for by in power_products(goal / array, operands, 2):
                 inner = label if ".sum(" in label else f"({label})"
-                yield f"{by.label} * {inner}", array * by.array, "".join(words), None
+                yield f"{by.label} * {inner}", array * by.array, "".join(note), None
 
 
-def _weight(label, operands):
+def _complexity(label, operands):
     """How much is in an expression: its operations, and what its arrays weigh."""
     read = [a.weight for a in operands
             if re.search(rf"(?<![\w.]){re.escape(a.label)}(?!\w)", label)]
@@ -97,7 +98,7 @@ def _matrix_products(operands, shape):
 
 
 def _candidates(operands, shape):
-    """(label, array, words) of what a missing term may be beside products of powers."""
+    """(label, array, note) of what a missing term may be beside products of powers."""
     operands = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
     flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
              for a in operands for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
@@ -116,13 +117,13 @@ def _sums(label, product, shape):
     for axes in [(axis,) for axis in range(n)] + [(0, 1), (0, 2), (1, 2)] * (n == 3):
         if len(shape) and all(product.shape[axis] > 1 for axis in axes):
             keep = n == len(shape)
-            fits = fitted(product.sum(axes, keepdims=keep), shape)
-            if fits is None and keep:
-                keep, fits = False, fitted(product.sum(axes), shape)
+            aligned = broadcast_or_none(product.sum(axes, keepdims=keep), shape)
+            if aligned is None and keep:
+                keep, aligned = False, broadcast_or_none(product.sum(axes), shape)
             last = axes == (n - 1,)
             where = "the last axis" if last else " and ".join(f"axis {axis}" for axis in axes)
             at = -1 if last else axes[0] if len(axes) == 1 else axes
-            if fits is not None:
-                found.append((f"({label}).sum({at}{', keepdims=True' * keep})", fits,
+            if aligned is not None:
+                found.append((f"({label}).sum({at}{', keepdims=True' * keep})", aligned,
                               f" (the sum over {where} of {label})"))
     return found

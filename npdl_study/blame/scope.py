@@ -9,14 +9,14 @@ from types import FunctionType
 
 import numpy as np
 
-from npdl_study.blame.edits import place_of
+from npdl_study.blame.edits import index_source
+from npdl_study.blame.weights import SLIGHT
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import defined
 from npdl_study.trace.syntax import bound_by, names_of
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
-SLIGHT = 1e-3                   # a number that is less is an eps
 SMALL = 12                      # nodes of a part of a sum or product that is a word
 
 
@@ -30,8 +30,8 @@ class Helper:
 
 
 @dataclass
-class Words:
-    """The words of a Line, as source.
+class Scope:
+    """What stands at a Line, as source.
 
     arrays    float arrays and masks that its function holds; `numbers` numbers, and `counts` the
               whole ones of these
@@ -63,9 +63,9 @@ class Words:
         return [*self.arrays, *self.numbers]
 
 
-def words_of(line, frame, watch, forwards):
-    """The Words of a Line, of the locals there, and of the keys of what forward computes."""
-    names, tree = in_reach(line, frame), line.function.node
+def scope_of(line, frame, watch, forwards):
+    """The Scope of a Line, of the locals there, and of the keys of what forward computes."""
+    names, tree = names_in_scope(line, frame), line.function.node
     found = _values(line, names)
     arrays, numbers, counts = [], [], []
     for text, value in found.items():
@@ -90,14 +90,15 @@ def words_of(line, frame, watch, forwards):
                for t in getattr(n, "targets", [getattr(n, "target", None)])
                if isinstance(t, (ast.Name, ast.Attribute, ast.Subscript))]
     keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
-    places = [place_of(n) for f in watch.functions for n in ast.walk(f.node)
+    places = [index_source(n) for f in watch.functions for n in ast.walk(f.node)
               if isinstance(n, ast.Subscript)]
-    return Words(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
-                 places=list(dict.fromkeys(places)), forwards=_of_forward(watch, forwards),
+    return Scope(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
+                 places=list(dict.fromkeys(places)), forwards=_forward_expressions(watch, forwards),
                  shapes={text for text, value in found.items() if isinstance(value, tuple)},
-                 unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)), dead=_dead(line),
-                 helpers=helpers_of(line.function, names.get("self")),
-                 eps=eps_of({watch.places[key[0]].function for key in forwards}))
+                 unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)),
+                 dead=_overwrites_unread(line),
+                 helpers=helpers_in_scope(line.function, names.get("self")),
+                 eps=small_constants({watch.places[key[0]].function for key in forwards}))
 
 
 def _values(line, names):
@@ -143,13 +144,13 @@ def _lengths(arrays, found, own):
         for end in (*(f"shape[{i}]" for i in range(value.ndim)), *["size"] * (value.ndim > 1))]
 
 
-def eps_of(functions):
+def small_constants(functions):
     """The small numbers that functions write: 1e-7 of np.log(y + 1e-7)."""
     return sorted({repr(n.value) for f in functions for n in ast.walk(f.node) if isinstance(
         n, ast.Constant) and type(n.value) is float and 0 < n.value < SLIGHT})
 
 
-def _of_forward(watch, forwards):
+def _forward_expressions(watch, forwards):
     """{names: [sources]} of what forward computes, by the names that are read."""
     found = {}
     for place in {watch.places[key[0]] for key in forwards}:
@@ -159,7 +160,7 @@ def _of_forward(watch, forwards):
     return {names: sorted(sources) for names, sources in found.items()}
 
 
-def in_reach(line, frame):
+def names_in_scope(line, frame):
     """{name: value} of a module's numbers and arrays, and of the locals at a Line but what is left
     from a loop that it does not stand in, and what a turn before has left."""
     tree = line.function.node
@@ -175,7 +176,7 @@ def in_reach(line, frame):
         n: v for n, v in frame.items() if n not in left - around and first.get(n, 0) <= line.first}
 
 
-def helpers_of(function, holder):
+def helpers_in_scope(function, holder):
     """{source: Helper} of the functions of a module, and of the methods of self, that only compute
     what they return."""
     own = {name: f for name, f in function.space.items()
@@ -184,7 +185,7 @@ def helpers_of(function, holder):
             if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
     found = {}
     for name, f in own.items():
-        node = None if f.__code__ is function.code else _computing(f.__code__)
+        node = None if f.__code__ is function.code else _pure_function(f.__code__)
         if node is not None and not re.search("forward|backward|sample", name):
             taken = inspect.signature(f).parameters.values()
             found[name] = Helper(sum(p.default is p.empty for p in taken), {
@@ -192,7 +193,7 @@ def helpers_of(function, holder):
     return found
 
 
-def _computing(code):
+def _pure_function(code):
     """The tree of a function that has an argument, no loop, and returns what it computes; or
     None."""
     node, _ = defined(code) or (None, "")
@@ -203,7 +204,7 @@ def _computing(code):
         if isinstance(n, ast.stmt)) else None
 
 
-def _dead(line):
+def _overwrites_unread(line):
     """Whether a Line binds a name that stands bound before it, in the same block, unread."""
     name = bound_by(line.node)
     body = line.loops[-1].body if line.loops else line.function.node.body

@@ -13,9 +13,9 @@ from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.watch import NPDL, STUDY
 
 
-def lines_of(error, watch):
+def traceback_lines(error, watch):
     """(Watched, Line) of the statements that an exception came through, the outermost first."""
-    for frame, number in traceback.walk_tb(own_error(error).__traceback__):
+    for frame, number in traceback.walk_tb(original_error(error).__traceback__):
         name = original_file(frame.f_code.co_filename)
         for function in watch.functions:
             if function.file != name or not (
@@ -27,9 +27,9 @@ def lines_of(error, watch):
                 yield function, max(lines, key=lambda line: line.first)
 
 
-def what_it_read(error, line):
+def shapes_read(error, line):
     """The shapes of what a Line read that raised, or the fields of a cache that lacks one."""
-    error = own_error(error)
+    error = original_error(error)
     holds = getattr(error, "obj", None)
     if isinstance(error, AttributeError) and isinstance(holds, Cache):
         return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
@@ -41,17 +41,17 @@ def what_it_read(error, line):
     return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
 
 
-def own_error(error):
+def original_error(error):
     """What the student's code raised, where `containment` told of it by another exception."""
     return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
 
 
-def ended(layer, error, notes=(), backward=False):
+def blame_exception(layer, error, notes=(), backward=False):
     """The Blame for an exception: the line that raised it, best in the user's own file. A
     NotImplementedError is a place that is still to be written (kind "blank")."""
     blank = isinstance(error, NotImplementedError)
     found = Blame(False, [], list(notes), error=error, kind="blank" if blank else "raised")
-    trail = traceback.walk_tb(own_error(error).__traceback__)
+    trail = traceback.walk_tb(original_error(error).__traceback__)
     frames = [(f.f_code, number) for f, number in trail
               if not f.f_code.co_filename.startswith(STUDY)]
     own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
@@ -68,7 +68,7 @@ def ended(layer, error, notes=(), backward=False):
         found.line = max(n.lineno for n in at) if at else number
         found.source = ast.unparse(max(at, key=lambda n: n.lineno)).split("\n")[0] if at else ""
     found.diagnosis = "the backward can be checked when the forward runs to its end"
-    if isinstance(own_error(error), (IndexError, TypeError, KeyError)):
+    if isinstance(original_error(error), (IndexError, TypeError, KeyError)):
         found.diagnosis += ("; inputs made by --input are floats: of what is an index, or a dict, "
                             "give a sample(), or NAME_sample() beside NAME_forward")
     if blank:

@@ -4,14 +4,14 @@ import ast
 import itertools
 
 from npdl_study.blame.edits import Edit, edits
+from npdl_study.blame.scope import unused_in
 from npdl_study.blame.weights import STAGES
-from npdl_study.blame.words import unused_in
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 MOST = 3                        # names that a turn may hand on to the next
 
 
-def returns_moved(line):
+def move_return(line):
     """A return that ends a loop in its first turn, put behind the loop of a Line."""
     loop = line.node
     last = loop.body[-1] if isinstance(loop, (ast.For, ast.While)) else None
@@ -22,7 +22,7 @@ def returns_moved(line):
                "the loop returns in its first turn: the return belongs behind it")
 
 
-def handed_on(line):
+def carry_to_next_turn(line):
     """What a loop computes and never uses, given to what its next turn reads, after a Line."""
     loop = line.loops[-1] if line.loops else None
     tree, own = line.function.node, bound_by(line.node)
@@ -40,7 +40,7 @@ def handed_on(line):
         yield Edit(1.2, "missing line", None, [line.node, *new], line.node), line.node, says
 
 
-def apart(line):
+def copy_before_write(line):
     """An array of its own for what a function writes into one that it was handed, from a Line on:
     dx = np.ones_like(x); dx[x < 0] = ..; return dx."""
     target = _written(line.node)
@@ -72,7 +72,7 @@ def _written(node):
     return getattr(base, "id", "")
 
 
-def twins(line, words):
+def edit_twice(line, scope):
     """One slip in a Line and in the next statement, which is the same with other names."""
     body = line.loops[-1].body if line.loops else line.function.node.body
     if not isinstance(line.node, ast.Assign) or line.node not in body[:-1]:
@@ -81,7 +81,7 @@ def twins(line, words):
     to = dict(zip(*(_names(node) for node in (line.node, other)), strict=False))
     if ast.dump(_renamed(line.node, to)) != ast.dump(_renamed(other, {})) or not to:
         return
-    for edit in edits(line.node, words, True, STAGES[1]):
+    for edit in edits(line.node, scope, True, STAGES[1]):
         with edit.made() as made:
             texts = [ast.unparse(ast.fix_missing_locations(node)) for node in made]
         new = ast.parse(texts[0]).body[0]
