@@ -170,12 +170,12 @@ def blame_unproved(checked, seen):
 
 def _before(found, last):
     """Of a Suspect that computes a whole gradient of those that are wrong, the first before it that
-    computes the gradient of nothing, and could not mend all; or None."""
+    computes the gradient of nothing, and could not mend all, but moves them; or None."""
     key = last.first_wrong_key()
     if key not in last.wanted or not found.is_in_goal(last.wanted[key]):
         return None
     return min((s for s in found.suspects if s.level <= NOTHING and s.could is False
-                and not s.argument and s.order < last.order
+                and not s.argument and s.order < last.order and np.any(s.J)
                 and s.line.function is last.line.function), key=lambda s: s.order, default=None)
 
 

@@ -94,3 +94,14 @@ def test_what_forward_never_reads_is_named(tmp_path):
         tmp_path, "a = x * t; y = a + 0", "return dy * w, (dy * x).sum(0), dy * 0")
     report = blame(layer, *inputs, **options)
     assert lines[report.line - 1].strip() == "a = x * t" and report.new == "a = x * w", report
+
+
+@pytest.mark.slow
+def test_a_line_that_nothing_reads_is_not_the_first_wrong_one(tmp_path):
+    (layer, inputs, options), lines = built(
+        tmp_path, "m = x.mean(-1, keepdims=True); s = np.sqrt(((x - m)**2).mean(-1, keepdims=True)"
+        " + 1e-5); a = (x - m) / s; y = a * w + t",
+        "s = np.sqrt(x.var(-1, keepdims=True) + 1e-5); da = dy * w; "
+        "shift = da.mean(-1, keepdims=True); dx = da / s; return dx, (dy * a).sum(0), dy")
+    report = blame(layer, *inputs, **options)
+    assert lines[report.line - 1].strip() == "dx = da / s" and not report.second, report
