@@ -104,6 +104,13 @@ def comparisons_to_select(size, width, method, seed=0):
     return count
 
 
+def comparisons_per_score(size, width, draws=30):
+    """{method: (mean, standard deviation)} of the comparisons / size over seeds 0 to draws - 1."""
+    found = {method: [comparisons_to_select(size, width, method, seed) / size
+                      for seed in range(draws)] for method in ("scan", "heap", "quickselect")}
+    return {method: (np.mean(each), np.std(each, ddof=1)) for method, each in found.items()}
+
+
 def claims():
     return [start_claim(), rank_claim(), *time_claims(), *memory_claims(), *practical_claims()]
 
@@ -156,9 +163,7 @@ def time_claims(N=1000, width=8, steps=5):
     _, counts = algorithm_1(random_model(40), width, steps)
     scanned = counts["comparisons"] == steps * width * (width * 40)
     scores_per_step = counts["scores"] // steps
-    work = {method: comparisons_to_select(width * N, width, method)
-            for method in ("scan", "heap", "quickselect")}
-    per_score = {method: work[method] / (width * N) for method in work}
+    per_score = comparisons_per_score(width * N, width)
     return [
         claim("Each step computes B N scores.", "B N",
               f"B = {width}, N = 40: {scores_per_step} a step as written",
@@ -166,9 +171,11 @@ def time_claims(N=1000, width=8, steps=5):
               "counted; a search that starts from one beam needs only N of them at t = 1"),
         claim("The time is O(T B N).", "O(T B N)",
               f"comparisons for each score at B = {width}, N = {N}: as written "
-              f"{per_score['scan']:.0f} = B, so O(T B^2 N); with a heap {per_score['heap']:.2f}; "
-              f"with quickselect {per_score['quickselect']:.2f}",
-              judge(scanned and per_score["quickselect"] < 5, "under-specified"),
+              f"{per_score['scan'][0]:.0f} = B, so O(T B^2 N); with a heap "
+              f"{per_score['heap'][0]:.2f} +- {per_score['heap'][1]:.2f}; with quickselect "
+              f"{per_score['quickselect'][0]:.2f} +- {per_score['quickselect'][1]:.2f} (mean and "
+              "deviation of seeds 0 to 29)",
+              judge(scanned and per_score["quickselect"][0] < 5, "under-specified"),
               "holds when the B largest are selected in linear time and sequences are kept by "
               "back pointers (copying them costs B T a step), and only with O(1) for each "
               "log p, which no real model has"),
@@ -227,13 +234,6 @@ WORDS = ("x", "y", "z")
 MODEL = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.5, 0.3, 0.2]])
 
 
-def mean_comparisons(scores, width, draws):
-    """{method: comparisons for each of so many scores}, the mean of some draws."""
-    return {method: sum(comparisons_to_select(scores, width, method, seed)
-                        for seed in range(draws)) / draws / scores
-            for method in ("scan", "heap", "quickselect")}
-
-
 def solutions(width=2, steps=3):
     N, table = len(WORDS), np.log(MODEL)
     beams, rows = [((), 0.0)], []
@@ -250,8 +250,8 @@ def solutions(width=2, steps=3):
     big_N, big_B, big_T = 10_000, 5, 10
     scored, zeros_of_all = big_T * big_B * big_N, 4 * big_T    # N^T is 10^(4 T)
     held = {"scores": big_B * big_N, "sequences": big_B * (big_T + 1)}
-    held_scores, draws = width * 1000, 30
-    per_score = mean_comparisons(held_scores, width, draws)
+    held_scores = width * 1000
+    per_score = comparisons_per_score(held_scores, width)
     work = Solution("2.3",
                     f"B = {width}, T = {steps}, the words {', '.join(WORDS)}, and a model that "
                     "looks at one word back.")
@@ -273,8 +273,9 @@ def solutions(width=2, steps=3):
     work.step("The B largest of B N scores must be found. Going through all of them B times, as "
               "the algorithm is written, costs a factor B; selection in linear time does not.",
               "as written: O(T B² N)      with selection in linear time: O(T B N)",
-              f"comparisons for each of {held_scores} scores, mean of {draws} draws: " + ", ".join(
-                  f"{method} {num(value, 2)}" for method, value in per_score.items()))
+              f"comparisons for each of {held_scores} scores, mean ± deviation of seeds 0 to 29:\n"
+              + ", ".join(f"{method} {num(mean, 2)} ± {num(spread, 2)}"
+                          for method, (mean, spread) in per_score.items()))
     work.step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
               "before the first is chosen (N, if one chooses while scoring).",
               "B (T + 1) + B N  →  O(B (T + N))",

@@ -136,7 +136,8 @@ def attention_claims(B=2, S=5, m=3, d=4):
                 f"the width of one key: npdl's layer agrees ({below(error)})",
                 judge(total < 1e-9, if_false="under-specified"),
                 f"with the whole width, {d_model}, scores would be sqrt(m) = {math.sqrt(m):.3f} "
-                f"times smaller and outputs off by up to {total:.3f}; one letter stands for both")
+                f"times smaller and outputs off by up to {total:.3f} in an example (data of seed "
+                "1, weights of 2); one letter stands for both")
     yield claim("Problem 2.4", "shapes",
                 "The h_i, concatenated, have the shape of the input and go into W_O.",
                 "concat(h_1 .. h_m)",

@@ -106,7 +106,7 @@ def dropout_claims():
               "if L >= 2 and l < L",
               f"L = 1: no change; L = 2: the output changes by up to {changed:.2f} and {zeros} of "
               f"its {y.size} entries are 0", proved(alone and changed > 0 and zeros == 0),
-              "npdl's LSTM, rate 0.5")
+              "npdl's LSTM, rate 0.5; an example, masks and input of seed 0, weights of 1")
     yield ask("dropout in time", "Dropout does not act from step to step inside a layer.",
               "not across time steps", "layer 1's final h is the same with dropout as without",
               proved(np.array_equal(h[0], h_without[0])),
@@ -116,8 +116,7 @@ def dropout_claims():
               "the same name h^(l) before and after dropout",
               "two readings: the state before dropout (npdl returns this) or its dropped copy",
               judge(same_as_dropped, if_false="under-specified"),
-              "with rate 0.5 a drawn mask makes the two differ by up to "
-              f"{apart:.2f}; to go on needs the undropped")
+              f"in that example the two differ by up to {apart:.2f}; to go on needs the undropped")
 
 
 def model_claims(vocab_size=36):
@@ -146,7 +145,7 @@ def model_claims(vocab_size=36):
             f"earlier rows not ({below(leak)}) but its own by {moved:.2f} or more",
             judge(leak < 1e-9 < moved, provided=p.min() >= 0 and sums_off < 1e-9
                   and (at_3 < 1e-9) == (leak < 1e-9)),    # two ways to see a later token
-            "each token changed in turn, all others kept"),
+            "each token changed in turn, all others kept; an example, all of seed 0"),
         *letter_claims(vocab_size),
     ]
 

@@ -116,7 +116,8 @@ def accuracy_claim(data, counted):
         f"npdl's accuracy equals the products for all {len(counted)} equations: "
         f"{accuracy.mean():.3f} of equations, {tokens:.3f} of tokens",
         judge(accuracy.mean() < tokens, provided=np.array_equal(accuracy, by_hand) and alike),
-        "random logits, half the targets raised; logits and probabilities have the same arg max")
+        "an example: logits of seed 0, half the targets (seed 1) raised; logits and "
+        "probabilities have the same arg max")
 
 
 def reduction_claim(data):
@@ -148,7 +149,8 @@ def average_claims():
         f"samples of 1 and 9 tokens: {apart[0]:.2f} by samples, {apart[1]:.2f} by tokens; on "
         "all tokens of p = 5 {:.3f} and {:.3f}".format(*losses["all tokens"]),
         judge(gap["all tokens"] > 1e-6 and abs(apart[0] - apart[1]) > 1e-6),
-        "npdl's SequenceLoss with both averages; losses 0 and 3 in the example")
+        "npdl's SequenceLoss with both averages; losses 0 and 3 for 1 and 9 tokens, random logits "
+        "(an example, seeds 0 and 1) for p = 5")
     yield claim("slightly",
                 "Averaged over tokens, the loss is slightly different when samples have different "
                 "numbers of valid tokens.", "slightly different",
@@ -165,8 +167,8 @@ def average_claims():
                 f"the right-hand side: means {losses['all tokens'][1]:.3f} and "
                 f"{losses['answers'][1]:.3f}",
                 judge(bool((mask == counted).all()), if_false="under-specified"),
-                "all equations of p = 5, both orders; holds if every target up to = is "
-                "overwritten with the ignored index first")
+                "all equations of p = 5, both orders, the same logits; holds if every target up to "
+                "= is overwritten with the ignored index first")
 
 
 def training_claim():

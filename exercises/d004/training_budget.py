@@ -156,7 +156,7 @@ def sign_claim():
         "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
         f"from {accuracies.min():g} to {accuracies.max():g}",
         judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
-        "-log p >= 0 since p <= 1; indicators are 0 or 1")
+        "-log p >= 0 since p <= 1; indicators are 0 or 1; random logits, an example (seeds 0, 1)")
 
 
 def best_of(evaluations, size, p):
