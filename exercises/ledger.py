@@ -33,7 +33,8 @@ right; an error that several claims show counts once. Verdicts are computed, but
 that they are a judgement. What document 004 says of runs, in Problem 4, 2 to 8, is
 {", ".join(RUNS[:-1])} or {RUNS[-1]}
 by npdl's kept runs, as [the study](../../experiments/REPORT.md) judges it; none of it counts as an
-error. `python -m exercises 000.2.4` works one question out, step by step."""
+error. A figure from random numbers is a mean with its spread, or an example with its seed.
+`python -m exercises 000.2.4` works one question out, step by step."""
 KINDS = (*WEIGHTS, "slip")
 HEADINGS = {"answer": "Answers that are wrong", "step": "Steps, reasons and numbers that are wrong",
             "slip": "Slips"}

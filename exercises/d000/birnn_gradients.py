@@ -73,6 +73,7 @@ def recursion_claims(net):
     yield claim("2", "Both recursions express the gradients at t by those at t + 1.",
                 "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
                 judge(wrong_way < LIMIT, if_false="slip", provided=errors["b"] < LIMIT),
+                "an example, seed 0: "
                 f"with t + 1 for b the gradient in b_1 is off by {wrong_percent:.0f} %")
     yield claim("2", "The recursions determine all gradients.", "no start is given",
                 "they start from the gradient of L_T in f_T and that of L_1 in b_1",
@@ -111,6 +112,7 @@ def local_claims(net):
         "2 (y_t - z_t) times V, then V^T in front in the result",
         "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
         judge(row < LIMIT < wrong, "convention"),
+        "an example, seed 0: "
         f"the row agrees with differences to {below(row)}; V times the column (no transpose) is "
         f"off by {wrong_percent:.0f} %"))
     return found
@@ -136,6 +138,7 @@ def jacobian_claims(net):
         found.append(claim("2b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
                            "derived in (a) already", "as claimed",
                            proved(ours and error < LIMIT),
+                           "an example, seed 0: "
                            f"differences: {below(error)}; the other order, U diag, is off by "
                            f"{other_percent:.0f} %"))
     return found
@@ -207,6 +210,7 @@ def partial_claim(net):
         "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the gradient "
         "of L_t alone",
         judge(right, "under-specified"),
+        "an example, seed 0: "
         "both readings agree with differences; total times total counts later effects twice and "
         f"is off by {twice_percent:.0f} %")
 

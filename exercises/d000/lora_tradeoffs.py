@@ -144,6 +144,7 @@ def quality_claims():
               f"the same update over a 4-bit base: {packed_percent:.0f} % missed, over a 12-bit "
               f"base {finer_percent:.1f} %",
               judge(packed > 0.5 > finer, "under-specified"),
+              "an example, seed 0: "
               "with the question's quantizer the rounding error has full rank and is larger than "
               "the update; whether a model's answers suffer is an experiment on that model"),
     ]
@@ -174,7 +175,7 @@ def rank_claims():
                 "error on an update of rank 4 at r = 1, 2, 4, 8: "
                 + ", ".join(f"{e:.2f}" for e in exact),
                 judge(exact[0] > exact[1] > 0.3, provided=exact[2] < 1e-6),
-                "nothing is gained beyond the rank that is needed")
+                "an example, seed 0: nothing is gained beyond the rank that is needed")
     yield claim("2", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
                 f"{megabytes:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
                 judge(affordable > 64),
@@ -202,6 +203,7 @@ def inference_claims(d=64, r=4):
     yield claim("3", "QLoRA must compute its adapters separately.", "separate adapter computations",
                 "it can be merged into a float matrix too, and is then as fast and as large as "
                 "LoRA", judge(errors[1] < 1e-12, if_true="under-specified"),
+                "an example (seeds 0 and 5): "
                 f"merged outputs agree to {below(errors[1], 1e-12)}; merged back into 4 bits an "
                 f"update of 2 % of W moves {moved:.1f} % of the codes and is lost "
                 f"({lost:.0f} % of its size in error)")

@@ -92,6 +92,7 @@ def inverse_claim(bits=4):
         f"W - step < dequant(quant(W)) <= W; equal only where W is a multiple of the step: "
         f"{exact} of {len(values)} numbers at m = {bits}",
         judge(exact == len(values), provided=inside and again == codes),
+        "an example, seed 3: "
         f"in fractions {'all' if inside else 'not all'} errors lie between 0 and one step, mean "
         f"{mean_steps:.2f} steps; of multiples of the step it is "
         f"{'' if again == codes else 'not '}the inverse")
@@ -108,6 +109,7 @@ def rounding_claim():
         f"{shown['nearest'][0]:.1f} % to the nearest; at m = 8: "
         f"{shown['floor'][1]:.2f} % and {shown['nearest'][1]:.2f} %",
         judge(ratio > 1.8, "convention"),
+        "an example, seed 0: "
         f"a 256 x 256 normal matrix: {ratio:.2f} times the error; floor lowers every entry by "
         "half a step on average, which the sums of a product add up")
 
@@ -128,6 +130,7 @@ def qlora_claims():
                 + ", ".join(f"{kind} {e:.1f} %" for kind, e in error.items()),
                 judge(gaps.max() / gaps.min() > 2 and error["nf4"] < error["blocks"],
                       "under-specified", provided=np.allclose(NF4, LEVELS)),
+                "errors of an example, seed 0; "
                 f"gaps between NF4's levels from {gaps.min():.3f} to {gaps.max():.3f}; the two "
                 "answers use two quantizers, and only part 4's is defined in the question")
     yield claim("1", "Double quantization saves memory beyond 4 bits.", "further reduces memory",

@@ -74,7 +74,7 @@ def greedy_claims(results, full):
     return [
         claim("Greedy decoding can end in a sequence that is not the most probable.",
               "locally optimal choices can be globally poor",
-              f"{share(missed, trees)} of {trees} random trees (4 words, 4 levels)",
+              f"{share(missed, trees)} of {trees} random trees (4 words, 4 levels; seed 0)",
               judge(missed > 0, provided=full),
               "compared with exhaustive search on each tree"),
         claim("A slightly less probable early choice may lead to a much better sequence.",
@@ -104,7 +104,7 @@ def beam_claims(results, full):
     yield claim("Too narrow a beam can miss the most probable sequence.", "can still miss it",
                 "best found: " + ", ".join(f"B = {w}: {text}" for w, text in shares.items()),
                 judge(found_best(results, 2) < trees, provided=full),
-                f"{trees} random trees; no beam of N^(T-1) = {WIDTHS[-1]} can miss it")
+                f"{trees} random trees, seed 0; no beam of N^(T-1) = {WIDTHS[-1]} can miss it")
     yield claim("Width trades cost for quality: a wider beam finds better sequences.",
                 "a trade-off",
                 "on average yes, in each case no: on the tree of 2.4 width 1 can end at "

@@ -91,7 +91,7 @@ def bound_claims(found, n):
         claim("The rank of the attention matrix, from p and q.", "none", "at most q",
               judge(above == 0, "no answer given"),
               f"a product's rank is at most that of its factor V; {len(found)} random integer "
-              f"cases, exact: above q in {above}, above p in {beyond}"),
+              f"cases of seed 0, exact: above q in {above}, above p in {beyond}"),
         claim("An upper bound in terms of p.", "none, but an answer in p and q is asked for",
               f"there is none for p > 0: p = {one['p']}, q = {one['q']} gives rank "
               f"{one['attention']}", judge(one["attention"] == both == n, "no answer given"),

@@ -113,6 +113,7 @@ def answer_claims(net):
         "3", "The network is trained with these gradients.", "total loss J, gradients of J_1",
         "J_2 adds (W_3^T (softmax(y^) - y) * 1{h > 0}) x^T to the gradient in W_1",
         judge(share > 1e-3, "under-specified"),
+        "an example, seed 0: "
         f"npdl's backward of J and of J_1 differ by {percent:.0f} % of the largest entry"))
     return found
 
@@ -146,6 +147,7 @@ def label_claims(net):
         "", "J_2 is the cross-entropy of the label y and the prediction y^ = W_3 p + b_3.",
         "CE(y, y^)", f"CE(y, softmax(y^)) = {value:.3f} here",
         judge(not usable, "under-specified"),
+        "an example, seed 0: "
         f"y^ = ({shown}) is no distribution, and -log of a negative entry does not exist; it holds "
         "if CE applies the softmax itself, as npdl's CrossEntropy does")]
 

@@ -104,7 +104,8 @@ def sampling_claim(q, prior, likelihood, found):
     return claim(
         "1", "The terms on the right are expectations under Q.", "E_Q",
         f"left {found['left']:.4f}; right, sampled from Q: {mean:.4f} +- {error:.4f}",
-        proved(abs(mean - found["left"]) < 4 * error), "Monte Carlo, 20,000 outputs drawn from Q")
+        proved(abs(mean - found["left"]) < 4 * error),
+        "an example, seed 0: Monte Carlo, 20,000 outputs drawn from Q")
 
 
 def condition_claims(q, prior, likelihood, found):
@@ -122,6 +123,7 @@ def condition_claims(q, prior, likelihood, found):
               "D(P || Q) in the definition, D(Q || P) in the identity",
               f"D(Q || posterior) = {found['left']:.4f}, D(posterior || Q) = {reverse:.4f}",
               judge(abs(found["left"] - reverse) > 1e-3, "convention"),
+              "an example, seed 0: "
               "two numbers, one name: the expectation is under the distribution that stands first"),
     ]
 
@@ -133,11 +135,13 @@ def meaning_claims(q, prior, likelihood):
     return [
         claim("1", "P(context | output) is a likelihood.", "a likelihood",
               f"over the outputs it sums to {total:.3f}",
-              judge(abs(total - 1) > 1e-3), "as a function of the output it is no distribution"),
+              judge(abs(total - 1) > 1e-3),
+              "an example, seed 0: as a function of the output it is no distribution"),
         claim("1", "Q can be used to estimate the posterior.", "an approximate distribution",
               f"lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
               f"{start:.4f} to {below(end, 1e-6)}",
-              proved(end < 1e-6), f"gradient descent with npdl's KLDivergence, which never saw the "
+              proved(end < 1e-6),
+              f"an example, seed 0: gradient descent with npdl's KLDivergence, which never saw the "
               f"posterior; the bound reaches log P(context) = {evidence:.4f} (off by "
               f"{below(gap, 1e-6)})"),
     ]

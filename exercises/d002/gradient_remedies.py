@@ -102,6 +102,7 @@ def clipping_claims():
         "limits gradient values, prevents explosion",
         f"length {long:.1e} becomes {cut:.2f} by the global norm, same direction",
         proved(cut <= 1 + 1e-9 and cos_norm > 1 - 1e-9),
+        "an example (seeds 1, 6): "
         f"cosine with the true gradient: by norm {cos_norm:.3f}; with every value cut off to the "
         f"same length {cos_entry:.3f}")
     yield claim_of(
@@ -109,6 +110,7 @@ def clipping_claims():
         "in the list for both; its own line says explosion",
         f"of explosion only: a vanished gradient of length {short:.1e} stays at {same:.1e}",
         judge(same > short, if_false="under-specified"),
+        "an example (seeds 1, 6): "
         f"it changes by a factor {factor:.3f}; holds as its own line has it")
 
 
@@ -128,6 +130,7 @@ def cell_claims():
         "with a forget gate near 1; at the usual start near 1/2 an LSTM vanishes too: length "
         f"after 50 steps {listing(ends, '.1e')} for forget biases {listing(biases, '.0f')}",
         judge(ends[0] < 1e-6 and ends[-1] > 0.01, "under-specified"),
+        "an example (seeds 0 and 2); "
         f"the forget gate alone gives f^50: {half_50:.1e} at f = 0.5, {near_50:.2f} at 0.9933")
     yield claim_of(
         "initialisation", "Xavier or He initialisation stabilises an RNN",
@@ -135,6 +138,7 @@ def cell_claims():
         f"spectral radius of W_h: {xavier:.2f} with Xavier's variance 1/H, {he:.2f} with He's 2/H; "
         "the second explodes until tanh saturates",
         judge(abs(xavier - 1) < 0.1 and he > 1.3, "under-specified"),
+        "an example (seeds 0, 1, 2, 7); "
         f"He's, near the origin: length {he_end:.1e} after 100 steps; both variances were derived "
         "for layers with their own weights, used once")
     yield claim_of(
@@ -143,7 +147,7 @@ def cell_claims():
         f"it moves the factor per step towards 1, not to it: {plain[0]:.2f} to {normed[0]:.2f} "
         f"with small weights, {plain[1]:.2f} to {normed[1]:.2f} with large ones",
         judge(normed[0] < 0.9 and normed[1] < plain[1], "under-specified"),
-        f"50 steps: {normed_50[0]:.1e} in place of {plain_50[0]:.1e}, and "
+        f"an example, seed 8; 50 steps: {normed_50[0]:.1e} in place of {plain_50[0]:.1e}, and "
         f"{normed_50[1]:.1e} in place of {plain_50[1]:.1e}")
 
 

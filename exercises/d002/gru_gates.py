@@ -133,6 +133,7 @@ def update_gate():
         "b", "with z near 0 the state hardly changes", "True",
         "true: |h' - h| = z |h^ - h|, at most 2 z while |h| <= 1",
         judge(all(m <= 2 * z for (m, _), z in zip(moves, gates, strict=True)), provided=bounded),
+        "an example (seeds 0 and 1): "
         f"largest change of 200 random states: {listing([m for m, _ in moves], '.4f')} at "
         f"z = {listing(gates, 'g')}")
     yield claim_of(
@@ -148,6 +149,7 @@ def update_gate():
         "h' = (1 - z) h + z h^",
         "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near 1 keeps",
         judgement("convention", provided=low < high),
+        "an example (seeds 0 and 1): "
         f"npdl's cell, the document's: largest change {low:.2f} at z = 0.01, {high:.2f} at 0.99; "
         "there the two change places")
 
@@ -172,6 +174,7 @@ def reset_gate():
         "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
         f"few: {five_back:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",
         judge(left[1] < 1, provided=error < 1e-12),
+        "an example (seeds 0 and 2): "
         f"one-layer tanh(x W) and the cell agree: {below(error)}; estimated by "
         f"{left[1]:.3f}^5, from the length of dh'/dh at one state")
     yield claim_of(
@@ -179,6 +182,7 @@ def reset_gate():
         "read as r * (U h), as npdl does; U (r * h) is the other usual form, and the print does "
         "not say which comes first",
         judge(full > 1e-3, "convention", provided=diagonal < 1e-12),
+        "an example, seed 3: "
         f"a random U of 8 x 8: they differ by up to {full:.2f}; with a diagonal U by "
         f"{below(diagonal)}; part (c) holds for both")
 

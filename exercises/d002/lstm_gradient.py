@@ -177,6 +177,7 @@ def claims():
                    f"right under {len(holds)} of {len(errors)} readings: {'; '.join(holds)}",
                    judge(len(holds) == len(errors), provided=off < 1e-7 > max(alone.values()),
                          if_false="under-specified" if holds else "wrong"),
+                   "an example, seed 0: "
                    f"against npdl's backward: off {below(min(errors.values()))}; under the others "
                    f"{least:.0f} % to {most:.0f} %; backward against "
                    f"differences: {below(off, 1e-7)}")
@@ -189,6 +190,7 @@ def claims():
     yield claim_of("a", "dh_t/do_t belongs to the answer", "listed, but unused in the solution",
                    "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
                    judge(errors["dh/dh at fixed C_t"] < 1e-9, "confirmed", "under-specified"),
+                   "an example, seed 0: "
                    "with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
                    f"{by_gate_alone:.0f} %; do_t/dh_(t-1) is not listed either")
     yield claim_of("a", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
@@ -196,7 +198,8 @@ def claims():
                    f"central differences: error {below(slope, 1e-7)}")
     yield claim_of("a", "in the list of factors it stands as o (1 tanh^2 C_t), without a minus",
                    "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",
-                   judge(lost < 1e-7, if_false="slip"), f"as printed it is off by up to {lost:.2f}")
+                   judge(lost < 1e-7, if_false="slip"),
+                   f"an example, seed 0: as printed it is off by up to {lost:.2f}")
 
 
 def reading_claims(errors):
@@ -208,6 +211,7 @@ def reading_claims(errors):
         "as the direct effect only; as total derivatives it misses i, f and C_(t-1), and the "
         "formula would count the past twice",
         judge(errors["dC~/dW_g total"] < 1e-9, "confirmed", "under-specified"),
+        "an example, seed 0: "
         f"error of dJ/dW_g with dC~ total: {percent['dC~/dW_g total']}; with dC_t total: "
         f"{percent['dC_t/dW_g total']}")
     yield claim_of(
@@ -215,6 +219,7 @@ def reading_claims(errors):
         "dependency on previous hidden states",
         "at fixed C_(t-1), through all four gates; following C_(t-1) too counts its road twice",
         judge(errors["dh/dh total, through C_(t-1) too"] < 1e-9, "confirmed", "under-specified"),
+        "an example, seed 0: "
         f"error with C_(t-1) followed too: {percent['dh/dh total, through C_(t-1) too']}")
     bracket = "the bracket reused as dC_(t-1)/dW_g of the next step"
     yield claim_of(
@@ -222,12 +227,13 @@ def reading_claims(errors):
         "dC_t/dW_g + dC_t/dC_(t-1) dC_(t-1)/dW_g expands it",
         "it gives no dC_t/dW_g to go on with: dC_t/dh_(t-1) dh_(t-1)/dW_g has to be added",
         judge(errors[bracket] < 1e-9, "confirmed", "under-specified"),
-        f"error when unrolled as it stands: {percent[bracket]}")
+        f"an example, seed 0: error when unrolled as it stands: {percent[bracket]}")
     yield claim_of(
         "a", "dJ/dW_g = sum_t dJ/dh_t dh_t/dW_g", "sum over t of dJ/dh_t dh_t/dW_g",
         "with dJ/dh_t direct and dh_t/dW_g total; with both total every later step counts again",
         judge(errors["dJ/dh_t total, later steps included"] < 1e-9, "confirmed",
               "under-specified"),
+        "an example, seed 0: "
         f"error with both total: {percent['dJ/dh_t total, later steps included']}")
 
 

@@ -67,6 +67,7 @@ def key_term():
         "b", "dC_t/dC_(t-1) is f as a total derivative too", "not said which",
         "no: C_(t-1) also makes h_(t-1), which feeds the gates of step t",
         judge(beyond < 1e-3, "confirmed", "under-specified"),
+        "an example (seeds 0 and 1): "
         f"random cell, U of spectral radius near 2: the rest is {percent:.0f} % of f "
         "(Frobenius)")
     gates = (0.5, 0.9, 0.99, 0.999)
@@ -92,6 +93,7 @@ def comparisons():
         "squashing at all; and f, a sigmoid, is squashed too",
         judge(linear > 0.1 * flat, if_false="under-specified" if bent < 1e-3 * flat else "wrong",
               provided=np.allclose(halves, 0.5 ** np.arange(4))),
+        "an example (seeds 0, 1, 2): "
         f"length after 100 steps: tanh the identity, {linear:.1e} at radius 0.8, {flat:.2f} at "
         f"radius 1; tanh bent by inputs, {bent:.1e} at radius 1")
     yield claim_of(
@@ -100,6 +102,7 @@ def comparisons():
         "on the memory's own road, which cannot explode, since f < 1; the road through h and U "
         "can",
         judge(burst[-1] < 1e3, if_false="under-specified"),
+        "an example (seeds 0 and 1): "
         f"f = 1/2, U large, states near 0: the gradient's length goes from 1 to {burst[-1]:.1e} in "
         "60 steps; holds for the part of the gradient that runs through C alone")
     same = memory_jacobians(_open_cell())[0]

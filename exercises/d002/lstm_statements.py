@@ -89,7 +89,8 @@ def zero_input():
     yield claim_of(
         "a", "x = 0 makes h' = h", "False",
         f"false: h moves by {moved.min():.2f} to {moved.max():.2f} (its largest entry)",
-        judge(moved.min() > 1e-3), f"{len(h)} random states of 6 units, x = 0")
+        judge(moved.min() > 1e-3),
+        f"an example (seeds 0 and 3): {len(h)} random states of 6 units, x = 0")
 
 
 def forgetting():
@@ -102,6 +103,7 @@ def forgetting():
         "b", "f = 0 keeps the error from earlier steps", "False",
         "false: f = 0 closes the road through c only; h still feeds the gates",
         judge(closed[5] > 0, provided=closed[0] == 1 and cut[2] == 0),
+        "an example (seeds 0 and 1): "
         f"f = 0 exactly: length of the error 1, 2, 5 steps back {listing(closed[[1, 2, 5]], '.1e')}"
         f"; with U = 0 too, {listing(cut[[1, 2, 5]], 'g')}")
     yield claim_of(
@@ -109,7 +111,7 @@ def forgetting():
         "because i and c~ depend on h",
         "these, and the output gate as well, which the reason leaves out: o depends on h too",
         judge(output[3] == 0, "confirmed", "under-specified"),
-        f"f = 0 and U = 0 but for the output gate: 1, 2, 3 steps back "
+        f"an example (seeds 0 and 1): f = 0 and U = 0 but for the output gate: 1, 2, 3 steps back "
         f"{listing(output[1:4], '.1e')}")
     yield claim_of(
         "b, summary", "the reason for the answer is that a small f makes gradients vanish",
@@ -117,6 +119,7 @@ def forgetting():
         "that would speak for True, and contradicts the solution above it; nor does it hold: with "
         "a large U the error grows at f = 0",
         judge(strong[-1] < 1),
+        "an example (seeds 0 and 1): "
         f"f = 0, U eight times larger, states near 0: the error's length is "
         f"{strong[20]:.1e} after 20 steps and {strong[60]:.1e} after 60, from 1")
 
@@ -135,6 +138,7 @@ def signs():
         "c", "the entries of f, i, o are not negative", "True",
         "true: the sigmoid's values are",
         judge(float(gates.min()) >= 0 and extremes[0] >= 0),
+        "an example (seeds 0 and 2): "
         f"{gates.size} gate values between {gates.min():.4f} and {gates.max():.4f}")
     yield claim_of(
         "c", "a forget gate that is not negative keeps the memory from being all negative",
@@ -142,6 +146,7 @@ def signs():
         "the memory can be all negative; what holds is that f * c has the signs of c, so that it "
         "is not f that makes it so",
         judge(all_negative == 0, if_false="under-specified", provided=flips == 0),
+        "an example (seeds 0 and 4): "
         f"{all_negative} of 2000 random steps end with all 6 entries of c below 0; f changed the "
         f"sign of {flips} of 12000 entries")
 
@@ -154,7 +159,7 @@ def distributions():
         "d", "f, i, o can be seen as probability distributions", "False",
         f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
         judge(sums.min() < 0.99 or sums.max() > 1.01),
-        f"{len(sums)} gates; {whole} sum to 1. They can: two units "
+        f"an example (seeds 0 and 2): {len(sums)} gates; {whole} sum to 1. They can: two units "
         f"at 0 sum to {half:g}, so not necessarily is right and never would not be")
 
 

@@ -127,12 +127,14 @@ def order():
         "equivariant: permuted tokens give permuted outputs; a sum over the outputs would be "
         "invariant",
         judge(changed < 1e-9, provided=moved < 1e-9),
+        "an example (seeds 0 and 1): "
         f"6 random tokens: f(Px) differs from f(x) by {changed:.2f}, from P f(x) by {below(moved)}")
     yield claim_of(
         "1", "transformers have no sense of order without positional encoding",
         "no built-in sense of order",
         "without a mask; a causal mask alone tells the order, since token t sees t tokens",
         judge(causal < 1e-9, "confirmed", "under-specified"),
+        "an example (seeds 0 and 1): "
         f"f(Px) against P f(x): {below(moved)} without a mask, {causal:.2f} with the causal one, "
         f"{encoded:.2f} with positions")
 
@@ -181,6 +183,7 @@ def heads():
         "2", "each head learns a different kind of dependency", "each head learns different types",
         "nothing makes them differ but their random starts: heads that start alike stay alike",
         judge(apart > 1e-6, "confirmed", "under-specified", provided=known),
+        "an example, seed 2: "
         f"20 updates move W_Q by {trained:.2f} and the two heads apart by {below(apart)}")
     yield claim_of(
         "2", "heads find syntax, coreference, word senses and alignments",

@@ -142,6 +142,7 @@ def definition():
         "j < t there too: with j = t in the softmax the weights used do not sum to 1, and at "
         "t = 1 the sum is empty and a_1 = 0",
         judge(mass < 1e-3, "confirmed", "under-specified"),
+        "an example, seed 3: "
         f"5 random states: with j up to t, {percent:.0f} % of the weight is lost")
     yield claim_of(
         "a", "adding a_t to the state enhances retention and learning",
@@ -165,7 +166,8 @@ def benefits():
         "a", "RNNs struggle with long ranges; self-attention lets them capture these",
         "vanishing gradients; better long-range dependencies",
         f"over 60 steps dL/dx_1 has length {plain:.1e} without and {attentive:.1e} with attention",
-        judge(attentive > 1e3 * plain), "the same weights, npdl's RNN and AttentiveRNN")
+        judge(attentive > 1e3 * plain),
+        "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
     yield claim_of(
         "a", "each token attends to all others, not only to past states",
         "to all others instead of past states alone",
@@ -190,6 +192,7 @@ def matrices():
         "A = softmax(Q K^T), output A V",
         "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
         proved(by_row < 1e-12 < 1e-3 < by_column),
+        "an example, seed 0: "
         f"against a loop over the definition: error {below(by_row)}; along columns it would be "
         f"{by_column:.1f}")
 

@@ -68,6 +68,7 @@ def definitions():
         "of those that are not complete: the text forbids to expand these, the formula does not",
         judge(complete == 0, "confirmed", "under-specified",
               provided=(complete, total) == (held, len(plain))),
+        "seeds 0 to 59: "
         f"{len(trees)} random trees, width 4: {complete} of {total} beams to be expanded held "
         "complete hypotheses")
     yield from optimum()

@@ -117,6 +117,7 @@ def rule():
         "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
         "most s^1, and so does all that can come of it",
         proved(all(c["same"] == n for c in counts.values()) and rise <= 0),
+        "seeds 0 to 59: "
         f"{n} random trees, widths 1, 2, 4: the same best in all {searches} searches with and "
         f"without the rule; at width 2 it fires in {two['fired']} and takes {two['steps'][0]} "
         f"steps in place of {two['steps'][1]}")

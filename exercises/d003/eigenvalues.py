@@ -157,6 +157,7 @@ def premises():
         "(15)", "the spectral radius max |lambda| is what decides in the long run",
         "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {rho:.3f}",
         proved(abs(roots[-1] - rho) < 0.01),
+        "an example, seed 3: "
         f"a random 6 x 6 matrix: {roots[0]:.3f} at t = 10, {roots[1]:.3f} at t = 1000")
     yield claim_of(
         "premise", "gradients over many steps either vanish or explode",
@@ -171,7 +172,7 @@ def premises():
         "makes vanishing likelier",
         judge(min(shares) > 0.5, "confirmed", "under-specified"),
         f"32 x 32 normal entries of variance g^2/32: rho < 1 in "
-        f"{listing(percents, '.0f')} % of 200 at g = {listing(gains, 'g')}")
+        f"{listing(percents, '.0f')} % of 200 (seed 2) at g = {listing(gains, 'g')}")
 
 
 def _root(W, t):
