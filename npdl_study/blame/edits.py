@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
 from npdl_study.blame.weights import DEAD, STAGES, UNUSED
-from npdl_study.trace.syntax import (
-    exchanged,
-    header,
-    indexed,
-    indices,
-    names_of,
-    number,
-    parsed,
-)
+from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
          ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -284,8 +276,7 @@ def _sign_edits(node, text):
 
 def _name_edits(node, text, scope):
     """Another name in the place of one; the slope of a function in the place of its value."""
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) or (
-            isinstance(node, ast.Constant)):
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)):
         number = text in scope.numbers or isinstance(node, ast.Constant)
         alike = scope.numbers if number else scope.arrays
         for other in scope.all:

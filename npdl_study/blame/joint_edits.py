@@ -43,7 +43,8 @@ def carry_to_next_turn(line):
 def copy_before_write(line):
     """An array of its own for what a function writes into one that it was handed, from a Line on:
     dx = np.ones_like(x); dx[x < 0] = ..; return dx."""
-    target = _written(line.node)
+    place = getattr(line.node, "target", None) or getattr(line.node, "targets", [None])[0]
+    target = getattr(place.value, "id", "") if isinstance(place, ast.Subscript) else ""
     block = line.loops[-1].body if line.loops else line.function.node.body
     if target not in line.function.arguments or line.node not in block or any(
             target in bound_by(node) for node in ast.walk(line.function.node)):
@@ -65,20 +66,14 @@ def copy_before_write(line):
                "result needs an array of its own")
 
 
-def _written(node):
-    """The name of the array that a statement writes a part of; or ""."""
-    target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
-    base = getattr(target, "value", None) if isinstance(target, ast.Subscript) else None
-    return getattr(base, "id", "")
-
-
 def edit_twice(line, scope):
     """One slip in a Line and in the next statement, which is the same with other names."""
     body = line.loops[-1].body if line.loops else line.function.node.body
     if not isinstance(line.node, ast.Assign) or line.node not in body[:-1]:
         return
     other = body[body.index(line.node) + 1]
-    to = dict(zip(*(_names(node) for node in (line.node, other)), strict=False))
+    to = dict(zip(*([n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+                    for node in (line.node, other)), strict=False))
     if ast.dump(_renamed(line.node, to)) != ast.dump(_renamed(other, {})) or not to:
         return
     for edit in edits(line.node, scope, True, STAGES[1]):
@@ -90,10 +85,6 @@ def edit_twice(line, scope):
             found = Edit(edit.cost, edit.kind, None, both, line.node, span=2,
                          also=(ast.unparse(other), ast.unparse(both[1])))
             yield found, line.node, ""
-
-
-def _names(node):
-    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
 
 
 def _renamed(node, to):

@@ -30,7 +30,6 @@ def agree(a, b):
 def operands(names, like, source=""):
     """The Operands among a function's locals: arrays, numbers, fields of caches, parameters."""
     found = {}
-
     turns = {n: int(v) for n, v in names.items() if isinstance(v, int) and not isinstance(v, bool)}
 
     def add(label, value, weight):
