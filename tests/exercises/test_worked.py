@@ -140,9 +140,39 @@ def lengths(tree):
                 isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))]
 
 
+def is_text(node):
+    return isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
+
+
+def computes(node):
+    """Whether an expression combines numbers: places of a subscript and joined texts are none."""
+    if isinstance(node, ast.Subscript):
+        return computes(node.value)
+    if isinstance(node, ast.BinOp) and not (is_text(node.left) or is_text(node.right)):
+        return True
+    return any(map(computes, ast.iter_child_nodes(node)))
+
+
+def lines_that_compute(tree):
+    """The lines of f-strings with arithmetic between their braces."""
+    return [node.lineno for node in ast.walk(tree)
+            if isinstance(node, ast.FormattedValue) and computes(node)]
+
+
+def test_arithmetic_between_braces_is_found():
+    for text in ("{100 * share:.1f}", "{num(a * b)}", "{max(x ** 2 for x in a)}", "{(a @ b)[0]}",
+                 "{', '.join(num(x - 1) for x in a)}", "{a:{b + 1}}", "{' ' * (a + 1)}"):
+        assert set(lines_that_compute(ast.parse(f'\nf"{text}"'))) == {2}, text
+    for text in ("{x[t - 1]}", "{'-' * n}", "{num(-a)}", "{f'{a}' + b}", "{sum(a)}"):
+        assert lines_that_compute(ast.parse(f'f"{text}"')) == [], text
+
+
 @pytest.mark.parametrize("path", sorted(ROOM.glob("**/*.py")), ids=lambda path: path.stem)
 def test_an_exercise_can_be_stepped_through(path):
-    assert [place for place in lengths(ast.parse(path.read_text("utf-8"))) if place[1] > 15] == []
+    tree = ast.parse(path.read_text("utf-8"))
+    assert [place for place in lengths(tree) if place[1] > 15] == []
+    assert [f"{path.relative_to(ROOM)}:{line}: arithmetic in an f-string; name the number before"
+            for line in lines_that_compute(tree)] == []
 
 
 @pytest.mark.slow
