@@ -103,7 +103,7 @@ def moments():
     yield claim_of(
         "a", "E[q.k] = mu.mu", "mu^T mu", f"{mean(mu)} for {data}",
         judge(off < 4, provided=sound),
-        f"200,000 draws: {found:.2f} +- {error:.2f}")
+        f"200,000 draws of seed 0: {found:.2f} +- {error:.2f}")
     yield claim_of(
         "a, premise", "q and k are two random vectors; nothing is said of their dependence",
         "the solution takes them as independent",
@@ -140,7 +140,8 @@ def moments():
         f"2 sigma^2 mu.mu + d sigma^4, as the line above it: {float(exact):.2f} for {data}; the "
         f"printed result gives {float(printed):.2f}",
         judge(exact == printed, provided=sound and exact == right_variance(mu, sigma)),
-        f"200,000 draws: {var:.1f} +- {var_error:.1f}; the two agree only for d = 1 or mu = 0",
+        f"200,000 draws of seed 0: {var:.1f} +- {var_error:.1f}; the two agree only for "
+        "d = 1 or mu = 0",
         weight="answer")
 
 
