@@ -195,15 +195,15 @@ def locate_and_prove(checked, runs, own, share):
             continue
         tried = trial(found, again, found.left)
         proofs = remedies.prove_likely(found, tried)
+        come = _found_of(found, tried, proofs, checked, seen)
+        if come is not None and (not found.left or has_candidate(seen[0])
+                                 or come.proofs[0].edit.cost < TAKEN):
+            return come
         hidden = () if proofs or found.left or share < 1 else remedies.prove_hidden(found, tried)
         first = next((p for p in itertools.islice(hidden, GUESSES)
                       if is_one_of_two(checked, runs, p)), None)
         if first is not None:
             return Found(found, [first], spared=frozenset(known.wrong))
-        come = _found_of(found, tried, proofs, checked, seen)
-        if come is not None and (not found.left or has_candidate(seen[0])
-                                 or come.proofs[0].edit.cost < TAKEN):
-            return come
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break

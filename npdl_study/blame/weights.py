@@ -16,9 +16,9 @@ gives the same 37 answers; TRIED 1 takes the second of two lines from one answer
 asked. SECONDS, of a clock, and the numbers below TRIED but CLOSE are not measured.
 """
 
-WORK = 12_000_000               # values that a search may compute, then it gives up: 8 s or so
-SECONDS = 12.0                  # of the processor, for a whole answer: more than WORK takes, so
-                                # that a somewhat slower machine gives the same
+WORK = 12_000_000               # values that a search may compute, then it gives up: 10 s or so
+SECONDS = 30.0                  # of the processor, for a whole answer: three times what WORK takes,
+                                # so that a slow or busy machine gives the same
 FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
 HALF = 0.5                      # of WORK for what could mend a part: the rest is for what then
                                 # mends the other
