@@ -15,7 +15,7 @@ from exercises import ledger, lookup
 from exercises.framework import failures, report
 from npdl.errors import InputError, NpdlError
 from npdl.files import write_atomically
-from npdl_train.console import INTERRUPTED, OneLineParser, as_path, open_streams
+from npdl_train.console import INTERRUPTED, OneLineParser, file_or_folder, open_streams
 
 DESCRIPTION = """\
 The questions of five course documents, 000 to 004, worked out by computing; and each claim that
@@ -38,7 +38,7 @@ def parse(argv):
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="work out questions: numbers, 000.2.4 002.3, or words of one title")
     parser.add_argument("--list", action="store_true", help="all questions, one line each")
-    parser.add_argument("--figures", metavar="DIR", type=as_path,
+    parser.add_argument("--figures", metavar="DIR", type=file_or_folder,
                         help="draw the pictures into this folder")
     parts = parser.add_mutually_exclusive_group()
     parts.add_argument("--solution", action="store_true", help="the worked solution alone")

@@ -31,7 +31,7 @@ from experiments.bench.mkl import NAME, as_on_intel
 from experiments.bench.real_sides import TOKENS, finetuning, npdl_step, torch_step
 from experiments.bench.worker import WorkerError, serve
 from npdl.errors import InputError
-from npdl_train.console import OneLineParser, as_path, folder, guarded, positive
+from npdl_train.console import OneLineParser, file_or_folder, folder, guarded, positive
 from npdl_train.pretrained import load, to_huggingface
 from npdl_train.runs.finetune import model_config
 
@@ -120,7 +120,8 @@ def ways_to_tune(args, path):
 
 def parse(argv):
     parser = OneLineParser(description=__doc__, formatter_class=RAW)
-    parser.add_argument("model", nargs="?", type=as_path, help="a model's folder or a .gguf file")
+    parser.add_argument("model", nargs="?", type=file_or_folder,
+                        help="a model's folder or a .gguf file")
     parser.add_argument("--tokens", type=positive, metavar="N", default=64, help="tokens to "
                         "generate (64)")
     parser.add_argument("--threads", type=positive, nargs="+", metavar="N", default=[1, 2],

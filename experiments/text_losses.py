@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 from npdl.errors import InputError
-from npdl_train.console import OneLineParser, as_path, guarded
+from npdl_train.console import OneLineParser, file_or_folder, guarded
 from npdl_train.runs.engine import Batch, PlainEngine
 from npdl_train.runs.run import load_run
 from npdl_train.runs.task import make_task
@@ -62,7 +62,7 @@ def measured(model, inputs, targets):
 
 def arguments(given):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("runs", nargs="+", metavar="RUN", type=as_path,
+    p.add_argument("runs", nargs="+", metavar="RUN", type=file_or_folder,
                    help="the folder of a run on a text")
     p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
     return p, p.parse_args(given)

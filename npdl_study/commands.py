@@ -10,7 +10,7 @@ from npdl_study.check.samples import more_samples
 from npdl_study.check.target import build, find_class
 from npdl_study.containment import message, time_limit
 from npdl_study.step.step import step
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.options import NATURAL, SECONDS, add_settings, setting, taken
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
@@ -75,7 +75,7 @@ def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
     set_description(parser, STEP)
     _add_target(parser)
-    parser.add_argument("--html", metavar="FILE", type=as_path,
+    parser.add_argument("--html", metavar="FILE", type=file_or_folder,
                         help="write a page instead of printing")
     parser.add_argument("--title", help="the page's title; the layer's name if not given")
     side = parser.add_mutually_exclusive_group()

@@ -68,7 +68,7 @@ def offer_all(parser):
                         help="show the rare options, too, and exit")
 
 
-def as_path(text):
+def file_or_folder(text):
     """The type of an argument that names a file or a folder: not the empty text."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
@@ -84,7 +84,7 @@ def positive(text):
 
 def folder(text):
     """The type of an argument that names a folder to write into: an old one or a new one."""
-    if os.path.lexists(as_path(text)) and not os.path.isdir(text):
+    if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
     return text
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from npdl.errors import InputError
 from npdl.files import LARGEST_NUMBER
-from npdl_train.console import as_path
+from npdl_train.console import file_or_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _reader(kind):
         return {"type": _listed(parts[0])}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
-        return {"type": as_path if inner is str else _or_none(_reader(inner)["type"])}
+        return {"type": file_or_folder if inner is str else _or_none(_reader(inner)["type"])}
     return {"type": kind}
 
 

@@ -233,15 +233,21 @@ WORDS = ("x", "y", "z")
 MODEL = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.4, 0.4, 0.2], [0.5, 0.3, 0.2]])
 
 
-def solutions(width=2, steps=3):
-    N, table = len(WORDS), np.log(MODEL)
-    beams, rows = [((), 0.0)], []
+def by_hand(table, width, steps):
+    """(beams, rows): what is kept of the search from one beam, and a row of what each step did."""
+    N, beams, rows = len(WORDS), [((), 0.0)], []
     for t in range(1, steps + 1):
         scores = {(*tokens, j): total + table[tokens[-1] if tokens else N][j]
                   for tokens, total in beams for j in range(N)}
         best = sorted(scores, key=scores.get)[::-1][:width]
         rows.append((t, len(beams), len(scores), spelled(scores, scores), spelled(best, scores)))
         beams = [(tokens, scores[tokens]) for tokens in best]
+    return beams, rows
+
+
+def solutions(width=2, steps=3):
+    N, table = len(WORDS), np.log(MODEL)
+    beams, rows = by_hand(table, width, steps)
     found = beam_search(CountingScorer(table), width, steps).finished
     literal, counts = algorithm_1(table, width, steps)
     written, different = steps * width * N, {tokens for tokens, _ in literal}

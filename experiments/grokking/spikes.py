@@ -74,7 +74,7 @@ MINUTES = {("gpt", "float64"): 4, ("gpt", "float32"): 3, ("lstm", "float64"): 9,
            ("lstm", "float32"): 5}                  # on one core, expected
 
 
-class Watch:
+class Probe:
     """Looks at a trainer with the eigenvector that it found the last time."""
 
     def __init__(self, hessian, params):
@@ -121,11 +121,11 @@ def rounded(trainer):
 def looked_at(config):
     """The columns of a training in the WINDOW."""
     trainer, rows = Trainer(config), []
-    watch = Watch(Hessian(config), trainer.model.params())
+    probe = Probe(Hessian(config), trainer.model.params())
     with trainer.engine, unwarned():
         while trainer.step <= WINDOW[1]:
             if trainer.step >= WINDOW[0] and trainer.step % EVERY == 0:
-                rows.append(watch.row(trainer, TURNS[2]))
+                rows.append(probe.row(trainer, TURNS[2]))
             trainer.update()
     return columns_of(rows)
 
@@ -133,7 +133,7 @@ def looked_at(config):
 def spiking(config):
     """The columns of a training until its first jump."""
     trainer = Trainer(config)
-    watch, rows, seen = Watch(Hessian(config), trainer.model.params()), [], []
+    probe, rows, seen = Probe(Hessian(config), trainer.model.params()), [], []
     states = deque(maxlen=1 + BACK // GRID)
     for row in evaluations(trainer):
         if trainer.step % GRID == 0:
@@ -142,16 +142,16 @@ def spiking(config):
             if jump_places(columns_of(rows)):
                 break
             if trainer.step % SPARSE == 0:
-                seen.append(watch.row(trainer, TURNS[1]))
+                seen.append(probe.row(trainer, TURNS[1]))
     trainer.load_state(*states[0])
     seen = [row for row in seen if row["step"] < trainer.step]
-    watch.turns = TURNS[0]
+    probe.turns = TURNS[0]
     with trainer.engine:
         while trainer.step < rows[-1]["step"]:
-            seen.append(watch.row(trainer, TURNS[2]))
+            seen.append(probe.row(trainer, TURNS[2]))
             for _ in range(EVERY):
                 trainer.update()
-    seen.append(watch.row(trainer, TURNS[2]))
+    seen.append(probe.row(trainer, TURNS[2]))
     return columns_of(seen)
 
 

@@ -13,7 +13,7 @@ from experiments.study.questions import RUNS
 from experiments.study.records import SEEDS, is_done, keep, with_recipe
 from npdl.backend import using
 from npdl.errors import NpdlError
-from npdl_train.console import OneLineParser, as_path, guarded
+from npdl_train.console import OneLineParser, file_or_folder, guarded
 from npdl_train.runs.recipes import RECIPES
 from npdl_train.runs.sweep import folder_of, is_finished, meanwhile, steps_done, sweep
 from npdl_train.runs.versions import engine_digest
@@ -125,8 +125,8 @@ def parser():
                    "release (an LSTM's gates as Glorot's, too) or stated (no clip)")
     p.add_argument("--anew", action="store_true", help="make again what other code of the engine "
                    "has made; the new records stand beside the old")
-    p.add_argument("--out", type=as_path, help="folder of the runs (default: runs/study; with "
-                   "--anew runs/study-ENGINE)")
+    p.add_argument("--out", type=file_or_folder,
+                   help="folder of the runs (default: runs/study; with --anew runs/study-ENGINE)")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--backend", choices=("numpy", "cupy", "dask"), default="numpy",
                    help="this machine's cores (default), its GPU, or a cluster")

@@ -2,7 +2,8 @@
 
 A state keeps what later tokens need of the earlier ones - keys and values, or an LSTM's (h, c) -
 so a step computes one token for each hypothesis, and all hypotheses in one batch. This is forward
-only: the textbook's own layers, asked for new tokens alone.
+only: the textbook's own layers, asked for new tokens alone. A Llama's are written again, without
+checks or caches.
 """
 
 import functools

@@ -117,7 +117,7 @@ def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
         live, place = live[open_], place[open_]
         if not len(live):
             break
-        here = rows if len(place) == len(rows) and (np.diff(place) > 0).all() else rows[place]
+        here = rows if np.array_equal(place, np.arange(len(rows))) else rows[place]     # no copy
         tokens = choose(here, live, len(found))
         totals[live] += rows[place, tokens]
         for sequence, token in zip(live, tokens, strict=True):

@@ -60,8 +60,9 @@ class XOR(Layer):
     """
 
     def __init__(self, *, dtype="float32"):
-        self.hidden = ThresholdNeuron.from_weights([[1, -1], [1, -1]], [-0.5, 1.5], dtype)
-        self.output = ThresholdNeuron.from_weights([1, 1], -1.5, dtype)         # OR AND NAND
+        W, b = [[1, -1], [1, -1]], [-0.5, 1.5]                              # OR, NAND
+        self.hidden = ThresholdNeuron.from_weights(W, b, dtype)
+        self.output = ThresholdNeuron.from_weights([1, 1], -1.5, dtype)     # AND
 
     def forward(self, x):
         h, c_hidden = self.hidden.forward(x)

@@ -145,38 +145,38 @@ def expressions_of(tree, leaf, function, given=()):
                 part, list) else expand(part, known) if isinstance(part, ast.expr) else part
             for name, part in ast.iter_fields(node)})
 
+    for node, to, part in bound_parts(tree):
+        if known and not given:                         # by what it reads itself, as it stands
+            yield ast.unparse(part), expand(part, {})
+        found, whole = expand(part), to.value if isinstance(to, ast.Subscript) else to
+        before = expand(parsed(ast.unparse(whole))) if whole is not None else None
+        if isinstance(node, ast.AugAssign):
+            found = ast.BinOp(before, node.op, found)
+        if whole is not to:                             # z[mask] = a
+            found = ast.Call(parsed("np.where"), [expand(to.slice), found, before], [])
+        for call in ast.walk(found):                    # the terms of a sum, the a of tanh(a)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                own = ast.unparse(call.func.value) not in ("np", "xp")
+                yield ast.unparse(part), call.func.value if own else (call.args or [call])[0]
+        if sum(1 for _ in ast.walk(found)) > LARGEST:
+            known.pop(whole is not None and ast.unparse(whole), None)
+            continue
+        if whole is not None:
+            known[ast.unparse(whole)] = found
+        yield ast.unparse(part), found
+
+
+def bound_parts(tree):
+    """(statement, target, expression) of what a function binds, or, without a target, returns; of
+    tuples, part by part."""
     for node in tree.body:
         value = getattr(node, "value", None)
         if value is None or isinstance(node, ast.Expr):
             continue
         target = getattr(node, "targets", [getattr(node, "target", None)])[0]
-        parts = [(target, value)]
-        if isinstance(value, ast.Tuple):
-            parts = list(zip(getattr(target, "elts", [None] * len(value.elts)), value.elts,
-                             strict=False))
-        for to, part in parts:
-            if known and not given:                     # by what it reads itself, as it stands
-                yield ast.unparse(part), expand(part, {})
-            found = expand(part)
-            if isinstance(node, ast.AugAssign):
-                found = ast.BinOp(expand(ast.parse(ast.unparse(to), mode="eval").body), node.op,
-                                  found)
-            if isinstance(to, ast.Subscript):           # z[mask] = a
-                base = expand(parsed(ast.unparse(to.value)))
-                if isinstance(node, ast.AugAssign):
-                    found = ast.BinOp(base, node.op, expand(part))
-                mask, to = expand(to.slice), to.value
-                found = ast.Call(parsed("np.where"), [mask, found, base], [])
-            for call in ast.walk(found):                # the terms of a sum, the a of tanh(a)
-                if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-                    own = ast.unparse(call.func.value) not in ("np", "xp")
-                    yield ast.unparse(part), call.func.value if own else (call.args or [call])[0]
-            if sum(1 for _ in ast.walk(found)) > LARGEST:
-                known.pop(to is not None and ast.unparse(to), None)
-                continue
-            if to is not None:
-                known[ast.unparse(to)] = found
-            yield ast.unparse(part), found
+        parts = zip(getattr(target, "elts", [None] * len(value.elts)), value.elts, strict=False) \
+            if isinstance(value, ast.Tuple) else [(target, value)]
+        yield from ((node, *pair) for pair in parts)
 
 
 def differentiate(node, name):

@@ -77,8 +77,8 @@ class Found:
 
 
 def search(subject, other_inputs=True, share=1.0, clock=None):
-    """The Blame of a Subject. With `elsewhere`, what its inputs do not reach is looked for at
-    others; `share` of the work that a search may do."""
+    """The Blame of a Subject. With `other_inputs`, what its own do not reach is
+    looked for at others; `share` of the work that a search may do."""
     clock = clock or Budget(seconds=SECONDS)
     with quiet():
         checked = replace(check(subject), clock=clock)

@@ -6,14 +6,16 @@ them: in these ranges, the others as they are, no comparison in the search for t
 the open set turns out otherwise, so that no answer can. Outside, one may.
 
     WORK 4.43 million ..    FORWARD 149,419 .. 150,293      ALIKE 0.1 .. 0.15
-    HALF .. 0.709           AGAIN 0.104 .. 0.929            BENT 0.49 .. 0.51
+    HALF .. 0.854           AGAIN 0.110 .. 0.974            BENT 0.49 .. 0.51
     TAKEN 1.4 .. 1.6        SLIP 1.05 .. 1.1                FOLLOWS 0.18 .. 0.202
     NOTHING 0.09 .. 0.11    SOMETHING 0.91 .. 1.01          PENALTY 3.5 .. 4.05, 0.95 .. 1.05
-    STAGES .. 0.7, 1.3 .. 1.45, 1.8 .. 2, 3 ..              LIKELIER, GLANCE: any number
+    STAGES .. 0.7, 1.3 .. 1.45, 1.8 .. 2, 3 ..              LIKELIER, GLANCE, ODD_*: any number
+    UNUSED 0.25 .. 0.35     DEAD 0.99 ..                    ARRAY 0.298 .. 0.31
+    MISSING 1.99 .. 2.09, 1.5 .., 2.49 .., 2.43 .., 2.6 .., any     LETTER -0.002 .. 0.011
 
 FORWARD runs out in some searches: its range is narrow. With `--times`: GUESSES 1, or CLOSE 1e-5,
 gives the same 37 answers; TRIED 1 takes the second of two lines from one answer, of 24 that were
-asked. SECONDS, of a clock, and the numbers below TRIED but CLOSE are not measured.
+asked. SECONDS, of a clock, SHIFT, FACTORS and the numbers below them but CLOSE are not measured.
 """
 
 WORK = 12_000_000               # values that a search may compute, then it gives up: 10 s or so

@@ -23,7 +23,7 @@ from npdl_study.containment import message
 from npdl_study.homework import blanks as source
 from npdl_study.homework import grading
 from npdl_study.homework.handout import HANDED_OUT, handed_out, readme, test_file
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.options import NATURAL, add_settings, check, setting, taken
 
 LEVELS = ("layer", "line", "lstm")
@@ -311,7 +311,7 @@ def add_arguments(parser):
     grading.add_arguments(actions.add_parser(
         "grade", help="grade a class: see `python -m npdl homework grade -h`",
         description="Grade a folder of submissions."))
-    parser.add_argument("--out", metavar="DIR", type=as_path, help="a new or empty folder")
+    parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
                         f"classmethod sample() or samples() (default: {' '.join(LAYERS)})")

@@ -28,7 +28,7 @@ from npdl_study.homework.isolated import answers, isolated
 from npdl_study.homework.judging import POINTS, losses, questions
 from npdl_study.homework.services import write_autograder, write_results, write_workflow
 from npdl_study.homework.submissions import NotGraded, NotOwn, find_file, listed
-from npdl_train.console import as_path, printable
+from npdl_train.console import file_or_folder, printable
 from npdl_train.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl_train.process import SEALS
 from npdl_train.runs.config import usable_cores
@@ -286,12 +286,12 @@ def add_arguments(parser):
     parser.add_argument("--again", nargs="+", default=[], metavar="NAME",
                         help="grade these submissions anew, and none but these")
     service = parser.add_mutually_exclusive_group()
-    service.add_argument("--gradescope", metavar="FILE.zip", type=as_path,
+    service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,
                          help="grade nobody, write the autograder that Gradescope runs")
-    service.add_argument("--classroom", metavar="FILE.yml", type=as_path,
+    service.add_argument("--classroom", metavar="FILE.yml", type=file_or_folder,
                          help="grade nobody, write the workflow that GitHub Classroom runs")
-    service.add_argument("--results", metavar="FILE.json", type=as_path, help="FOLDER is one "
-                         "submission; write what these services read (they call this)")
+    service.add_argument("--results", metavar="FILE.json", type=file_or_folder, help="FOLDER is "
+                         "one submission; write what these services read (they call this)")
 
 
 def run(options):

@@ -32,8 +32,6 @@ FLOAT32 = "No number fixes a dtype: float32 in, float32 out"
 SHAPES = ("sample", "in float32", "more rows", "more axes")
 STACK = {"RNN", "GRU", "LSTM", "Recurrent"}
 KIN = {"DotAttention": "ScaledDotAttention"}        # has the same backward
-
-
 # {layer: (a function that its forward asks for besides and does not call, its arguments)}
 CALLED = {"SinusoidalPositions": lambda layer, inputs, about: (
               "sinusoidal", (*layer.table.shape, about.get("exponent", "k/d"), "float64")),

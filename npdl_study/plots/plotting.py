@@ -19,7 +19,7 @@ from npdl_study.plots.embedding_spectrum import plot_embeddings
 from npdl_study.plots.flow import plot_flow
 from npdl_study.plots.style import save
 from npdl_study.plots.through_time import plot_gradients
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.options import Range, add_settings, check, count, option_of, setting
 from npdl_train.runs.config import Config
 from npdl_train.runs.curves import plot_curves
@@ -114,8 +114,8 @@ def add_arguments(parser):
     """Add the options of `python -m npdl plot` to an argparse parser."""
     set_description(parser, __doc__)
     parser.add_argument("what", choices=KINDS, metavar="WHAT", help=", ".join(KINDS))
-    parser.add_argument("run", nargs="?", metavar="RUN", type=as_path, help="a run folder")
-    parser.add_argument("--out", metavar="FILE", type=as_path,
+    parser.add_argument("run", nargs="?", metavar="RUN", type=file_or_folder, help="a run folder")
+    parser.add_argument("--out", metavar="FILE", type=file_or_folder,
                         help="the PNG to write (default: WHAT.png)")
     add_settings(parser, "plot", ("gradients", "flow", "attention", "curves"),
                  Settings(text="one of the run's"))

@@ -152,9 +152,9 @@ class Oracle:
     def is_known(self, value):
         """Whether a value is the gradient of anything in forward, as it stands."""
         if value.shape not in self.products:
-            found = [p for shape, p, _ in self._of_size(value.size) if alike(shape, value.shape)
-                     and shape == value.shape and abs(p) > 1e-9]
-            self.products[value.shape] = np.array(found)
+            self.products[value.shape] = np.array([
+                p for shape, p, _ in self._of_size(value.size)
+                if shape == value.shape and abs(p) > 1e-9])
         terms = direction(value.shape) * value
         size = np.sqrt((terms * terms).sum()) + 1e-3
         return bool(np.isfinite(size) and (

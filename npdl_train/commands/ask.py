@@ -14,7 +14,7 @@ import numpy as np
 
 from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.options import COUNT, add_settings, setting, taken
 from npdl_train.runs.run import load_run
 
@@ -104,7 +104,7 @@ def show(run, question, top):
 def add_arguments(parser):
     """Add the options of `ask` to an argparse parser."""
     set_description(parser, __doc__, given_only=True)
-    parser.add_argument("run", type=as_path, help="a run folder")
+    parser.add_argument("run", type=file_or_folder, help="a run folder")
     parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
     add_settings(parser, "ask", ("",), Settings())
 

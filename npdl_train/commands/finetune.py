@@ -25,7 +25,7 @@ from pathlib import Path
 from npdl import backend
 from npdl.errors import InputError
 from npdl_train.commands.train import parsed, run_options
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.options import add_settings, option_of
 from npdl_train.pretrained import Pretrained, is_model, to_huggingface
 from npdl_train.process import peak_memory
@@ -51,7 +51,7 @@ from npdl_train.runs.metrics import read_records
 def add_arguments(p):
     """Add the options of `finetune` to an argparse parser."""
     set_description(p, __doc__, given_only=True)
-    p.add_argument("run", nargs="?", default=None, type=as_path,
+    p.add_argument("run", nargs="?", default=None, type=file_or_folder,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")

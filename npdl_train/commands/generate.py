@@ -26,7 +26,7 @@ from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
-from npdl_train.console import as_path, note, print_text, set_description
+from npdl_train.console import file_or_folder, note, print_text, set_description
 from npdl_train.options import (
     COUNT,
     NATURAL,
@@ -74,7 +74,8 @@ class Settings:
 def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
     set_description(p, __doc__, given_only=True)
-    p.add_argument("run", type=as_path, help="a run folder, a model's folder or a .gguf file")
+    p.add_argument("run", type=file_or_folder,
+                   help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="what to continue: an "
                    "equation's tokens apart, or text (default: BOS, or a new line)")
     add_settings(p, "generate", METHODS.values(), Settings(

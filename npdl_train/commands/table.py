@@ -12,7 +12,7 @@ import dataclasses
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl_train.console import as_path, set_description
+from npdl_train.console import file_or_folder, set_description
 from npdl_train.runs.folder import model_name
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.run import read_config
@@ -78,7 +78,7 @@ def _setting(name, value):
 def add_arguments(parser):
     """Add the options of `table` to an argparse parser."""
     set_description(parser, __doc__, given_only=True)
-    parser.add_argument("runs", nargs="+", type=as_path, help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=file_or_folder, help="folders of finished runs")
 
 
 def run(options):

@@ -168,7 +168,7 @@ class Step(Work):
         flat.move(flat.parts(max(flat.size, 1)), rate, eps, keep)
 
 
-class Look(Work):
+class Measure(Work):
     """What `measure` tells of a batch: (2, E) of its targets' losses and whether each is right."""
 
     def body(self):
@@ -265,10 +265,10 @@ class GraphEngine(FastEngine):
         if not self.inside:
             return super().measure(batch)
         self.flat.snapshot.check()
-        look = self.work_of(Look, batch, False)
-        look.fill(batch, (), None)
-        look.run(look.body)
-        return look.results()
+        work = self.work_of(Measure, batch, False)
+        work.fill(batch, (), None)
+        work.run(work.body)
+        return work.results()
 
     def work_of(self, kind, batch, dropout, *more):
         """The Work for batches of this shape, with what else is the same in all its runs."""

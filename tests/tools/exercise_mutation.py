@@ -161,7 +161,8 @@ def _note(numbers, known, frame, event, arg):
 
 
 def numbers_of(value):
-    """[(sum along a fixed direction, sum of sizes)] of all arrays and numbers in a value."""
+    """[(sum along a fixed direction, sum of sizes, shape)] of all arrays and numbers in a value,
+    and its texts."""
     if isinstance(value, (np.ndarray, Number)):
         array = np.nan_to_num(np.asarray(value, complex).real.ravel(), posinf=9e99, neginf=-9e99)
         return [(float(array @ np.cos(np.arange(array.size) + 1.0)), float(np.abs(array).sum()),
