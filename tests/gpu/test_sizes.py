@@ -169,9 +169,9 @@ def step_of(model):
     """A step of document 004's model, without a graph, whose kernels do nothing: the most bytes of
     its Arena, and the allocations from CuPy's pools."""
     trainer = Trainer(Config(model=model, engine="eager"))
-    with trainer.engine, cupy_on_cpu.empty_kernels():
-        trainer.update()
-        with Counted() as count:
+    with trainer.engine:
+        trainer.update()                # its constants are kept for whoever comes next
+        with cupy_on_cpu.empty_kernels(), Counted() as count:
             trainer.update()
     arena = trainer.engine.workers.workers[0].arena
     chunk, end = max(place for _, place in arena.known.values())
