@@ -6,7 +6,6 @@ import contextlib
 import numpy as np
 import pytest
 
-from npdl import backend
 from npdl.backend import to_host, xp
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
@@ -28,12 +27,6 @@ extern "C" __global__ void row_sums(const float* x, float* y, int D) {
     if (t == 0) y[blockIdx.x] = parts[0] + parts[1];
 }
 """
-
-
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
 
 
 @pytest.fixture

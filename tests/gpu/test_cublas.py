@@ -6,18 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from npdl import backend, cublas
+from npdl import cublas
 from npdl.backend import to_device, to_host, xp
 from npdl_train.runs.versions import versions
 from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy
-
-
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
 
 
 def test_a_product_of_any_layout_is_numpys(gpu):

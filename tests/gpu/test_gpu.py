@@ -35,12 +35,6 @@ every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card does not count launches")
 
 
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
-
-
 def close(result, expected, limit, what=""):
     """Equal up to `limit` of the largest entry."""
     assert deviation(to_host(result), to_host(expected), 1.0) <= limit, what

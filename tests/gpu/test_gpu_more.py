@@ -35,12 +35,6 @@ MODELS = {
 }
 
 
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
-
-
 def model_of(name):
     model = MODELS[name]()
     randomise(model, np.random.default_rng(7), 0.3)

@@ -36,12 +36,6 @@ PEAK = {"gpt": 55e6, "lstm": 44e6}                  # bytes of document 004's st
 ALLOCATIONS = {"gpt": 7, "lstm": 7}                 # from CuPy's pool
 
 
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
-
-
 def test_scores_above_88():
     broken_kernels.large_scores()
 

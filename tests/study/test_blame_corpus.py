@@ -8,7 +8,8 @@ import pytest
 from npdl_study.blame.blame import blame
 from npdl_study.check.target import build
 from tests.tools import slow
-from tests.tools.blame_corpus import MARK, STYLES, cases, layers, pairs, run, table, whole_files
+from tests.tools.blame_corpus import run, table
+from tests.tools.corpus_files import MARK, STYLES, cases, layers, pairs, whole_files
 
 ON_LINE, DIAGNOSED = 0.9, 0.7
 QUICK = ("powers", "triplet", "upsampled")

@@ -10,7 +10,7 @@ from npdl import assert_right, blame, gradcheck, step
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.target import build
 from tests.tools import slow
-from tests.tools.blame_corpus import cases
+from tests.tools.corpus_files import cases
 
 LAYERS = ("Linear", "LayerNorm", "Softmax", "ReLU", "GRUCell", "DotAttention", "CrossEntropy",
           "GroupNorm", "Embedding", "ThresholdNeuron")

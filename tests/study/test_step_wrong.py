@@ -8,7 +8,7 @@ import pytest
 from npdl_study.check.target import build
 from npdl_study.step.step import step
 from tests.tools import slow
-from tests.tools.blame_corpus import MARK, whole_files
+from tests.tools.corpus_files import MARK, whole_files
 
 # where all that the mistake's line reads is known to be right, and what it writes to be wrong
 CERTAIN = ("conv_cs", "conv_transposed", "gru_steps", "layernorm_chain", "lstm_peephole",
