@@ -309,7 +309,7 @@ def rank_solution(d=4):
     return work
 
 
-def flat(codes):
+def spaced(codes):
     return " ".join(map(num, codes.ravel().tolist()))
 
 
@@ -345,7 +345,7 @@ def inference_solution(d=64, r=4):
               f"Δ = {num(step)}, half a step {num(half_step)}",
               table=Table(("update", "its largest entry", "codes before", "step after",
                            "codes after"), tuple(
-                  (name, float(np.abs(update).max()), flat(codes), float(new[0]), flat(after))
+                  (name, float(np.abs(update).max()), spaced(codes), float(new[0]), spaced(after))
                   for name, update, new, after in (("A Bᵀ", A @ B.T, wider, moved),
                                                    ("A Bᵀ / 10", A @ B.T / 10, same, kept)))))
     work.answer = ("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² "

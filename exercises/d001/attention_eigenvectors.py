@@ -182,7 +182,7 @@ def softmax_rows(scores, d):
     return weights / weights.sum(1, keepdims=True)
 
 
-def along(X, P, product):
+def projected_scores(X, P, product):
     """(X P, the parts of the inputs along the columns of P; the scores with these products)."""
     parts = X @ P
     return parts, (parts * product) @ parts.T
@@ -200,7 +200,7 @@ def solutions():
 def aligned_solution():
     W_Q, W_K = symmetric(P, LAMBDA), symmetric(P, MU)
     product = LAMBDA * MU
-    parts, scores = along(X, P, product)
+    parts, scores = projected_scores(X, P, product)
     weights, one = softmax_rows(scores, len(P)), score_terms(parts[0], parts[2], product)
     negative = scores_by_eigenvectors(X, P, LAMBDA, -MU)
     work = Solution("4.1",

@@ -88,16 +88,16 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     return shown((complete or left)[:1]), *found, steps if keep_steps else []
 
 
-def told(hypotheses):
+def pairs(hypotheses):
     return shown([(h.tokens, h.log_prob) for h in hypotheses])
 
 
 SHOWN |= {
-    greedy: lambda result, *_, **__: told(result),
-    exhaustive_search: lambda result, *_, **__: (result.count, told(result.finished)),
+    greedy: lambda result, *_, **__: pairs(result),
+    exhaustive_search: lambda result, *_, **__: (result.count, pairs(result.finished)),
     beam_search: lambda result, *_, **__: (
-        told([result.best] if result.best else []), told(result.finished),
-        told(result.unfinished), [
-            (told(step.kept), told(step.pruned), told([step.best] if step.best else []),
+        pairs([result.best] if result.best else []), pairs(result.finished),
+        pairs(result.unfinished), [
+            (pairs(step.kept), pairs(step.pruned), pairs([step.best] if step.best else []),
              step.bound) for step in result.steps]),
 }

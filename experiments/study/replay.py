@@ -54,7 +54,7 @@ def label_of(run):
                  and label["model"] == run.config.model), {})
 
 
-def told(stored, name, difference):
+def line_of(stored, name, difference):
     """One line on a record that no longer replays: what to decide."""
     run = KeptRun(stored)
     step, metric, now, kept = difference
@@ -75,7 +75,7 @@ def main(path):
         return 3
     difference = first_difference(stored)
     if difference is not None:
-        print(told(stored, path.name, difference))
+        print(line_of(stored, path.name, difference))
     return int(difference is not None)
 
 

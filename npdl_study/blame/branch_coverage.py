@@ -111,7 +111,7 @@ def is_finite(subject):
 @contextlib.contextmanager
 def _watched(function, choices):
     """Run a function with its choices noted."""
-    watch = _Watch(function.file, len(choices))
+    watch = _ChoiceHooks(function.file, len(choices))
     tree = ast.fix_missing_locations(watch.visit(copy.deepcopy(function.node)))
     new = recompiled(function.code, tree, function.owner)
     if new is None or not watch.choices:
@@ -191,7 +191,7 @@ def _guards(bound):
     return size.ndim == 0 and (0 < size < SLIGHT or 0 < abs(size - 1) < SLIGHT)
 
 
-class _Watch(ast.NodeTransformer):
+class _ChoiceHooks(ast.NodeTransformer):
     """Puts a hook around every choice of a function; one that leads to nothing but an exception
     is none."""
 

@@ -1,7 +1,7 @@
 """What a layer of homework must give: the same arrays as npdl's own layer of its name.
 
 `questions` are out of a seed, with npdl's own answers; whoever answers (`isolated.answers`) gets
-the questions alone. `judged` compares two sets of answers.
+the questions alone. `losses` compares two sets of answers.
 """
 
 import contextlib
@@ -124,16 +124,10 @@ def _question(cls, shape, seed, forward):
         {"inputs": inputs, "options": options} if forward else {"cache": cache})
 
 
-def judged(name, found, wanted):
-    """(points, why not all, the shape whose gradient is wrong, if that is why) of answers beside
-    npdl's own, `wanted`."""
-    lost = losses(name, found, wanted)
-    return len(POINTS) - len(lost), *[*lost.values(), ("", "")][0]
-
-
 def losses(name, found, wanted):
-    """{point: (why it is lost, the shape whose gradient is wrong, if that is why)}: one of POINTS
-    is for the sample, one for all other shapes, and with both one for manners."""
+    """{point: (why it is lost, the shape whose gradient is wrong, if that is why)} of answers
+    beside npdl's own, `wanted`: one of POINTS is for the sample, one for all other shapes, and
+    with both one for manners."""
     lost = {point: [] for point in POINTS}
     for path, array in wanted.items():
         shape, kind, what = path.split("/", 2)

@@ -8,7 +8,7 @@ from npdl_study.blame.blame import blame
 from npdl_study.containment import message, time_limit
 from npdl_study.homework.handout import HANDED_OUT, unpacked
 from npdl_study.homework.isolated import answers
-from npdl_study.homework.judging import instance, judged, questions
+from npdl_study.homework.judging import instance, losses, questions
 from npdl_study.homework.splice import student_names
 from npdl_study.homework.submissions import NotGraded, NotOwn, find_file, listed
 
@@ -34,7 +34,8 @@ def _trouble(name):
     names = student_names(place, task, task["pristine"], text)
     asked, wanted = (unpacked(task["given"]) if "given" in task else
                      questions(name, 0, task["forward"]))
-    _, why, shape = judged(name, answers(asked, names, place), wanted)
+    lost = losses(name, answers(asked, names, place), wanted)
+    why, shape = [*lost.values(), ("", "")][0]
     told = shape and _blamed(student_names(place, task, task["text"], text)[name], shape)
     return f"{why}\n\n{told}" if told else why
 

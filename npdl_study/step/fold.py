@@ -51,10 +51,10 @@ def only_names(node):
         return isinstance(node, ast.For)
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     parts = [p for p in parts if not (isinstance(p, ast.Call) and ast.unparse(p.func) == "Cache")]
-    return all(_is_named(n) for part in parts for n in ast.walk(part))
+    return all(_is_plain_access(n) for part in parts for n in ast.walk(part))
 
 
-def _is_named(node):
+def _is_plain_access(node):
     """Whether a node is part of an expression such as cache.x, or shape[1]."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Constant)

@@ -119,10 +119,10 @@ def fresh_model(source, out, given, adapters, how):
     out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
     backend.use(config.backend)
     status = runs.train(config, out, **how)
-    return told(out, status, how["quiet"])
+    return show_result(out, status, how["quiet"])
 
 
-def told(out, status, quiet):
+def show_result(out, status, quiet):
     """Show what a real model's run has come to, as far as it was looked at; its status."""
     if not quiet:
         records = [record for record in read_records(Path(out) / "metrics.jsonl")
@@ -149,7 +149,7 @@ def resumed(out, given, adapters, how):
         raise InputError(f"--out {out}: was not fine-tuned; resume it with {config.command}")
     backend.use(config.backend)
     status = runs.train(config, out, True, **how)
-    return status if config.pretrained is None else told(out, status, how["quiet"])
+    return status if config.pretrained is None else show_result(out, status, how["quiet"])
 
 
 def merged(source, out, given, quiet, **training):

@@ -82,5 +82,5 @@ def test_another_rounding_is_told_in_one_line(tmp_path):
     columns["validation_loss"][2] *= 1.0001
     step, metric, now, was = replay.first_difference(stored, 4, 1)
     assert (step, metric) == (3, "validation_loss") and now != was
-    line = replay.told(stored, "x.json.gz", (step, metric, now, was))
+    line = replay.line_of(stored, "x.json.gz", (step, metric, now, was))
     assert "\n" not in line and "experiments.study --anew" in line and "0123456789ab" in line

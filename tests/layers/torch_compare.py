@@ -38,7 +38,7 @@ class Pair:
         return f"{self.layer_class.__name__}: {self.what}"
 
 
-def told(cls, torchs, theirs):
+def pairs_of(cls, torchs, theirs):
     """A Pair for all that npdl_study.check.examples tells of a class: sizes, options, masks; but
     of dropout, for which each library draws its own."""
     return [Pair(cls, what, torchs, build, theirs) for what, build in every_sample(cls).items()

@@ -14,11 +14,11 @@ from npdl.layers.linear import Linear
 from npdl.layers.transformer import FeedForward
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
 from npdl.models.mlp import MLP
-from tests.layers.torch_compare import told
+from tests.layers.torch_compare import pairs_of
 
 
 def pointwise(cls, torchs, theirs):
-    return told(cls, torchs, lambda layer, P, x: theirs(x))
+    return pairs_of(cls, torchs, lambda layer, P, x: theirs(x))
 
 
 def softmax(layer, P, x, visible=None):
@@ -112,22 +112,22 @@ PAIRS = [
     *pointwise(ReLU, "nn.ReLU", torch.relu),
     *pointwise(GELU, "nn.GELU", F.gelu),
     *pointwise(TanhGELU, "nn.GELU('tanh')", lambda x: F.gelu(x, approximate="tanh")),
-    *told(Softmax, "nn.Softmax", softmax),
-    *told(Linear, "nn.Linear", lambda layer, P, x: linear(P, x)),
-    *told(Embedding, "nn.Embedding",
+    *pairs_of(Softmax, "nn.Softmax", softmax),
+    *pairs_of(Linear, "nn.Linear", lambda layer, P, x: linear(P, x)),
+    *pairs_of(Embedding, "nn.Embedding",
           lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id)),
-    *told(Unembedding, "nn.Linear", lambda layer, P, x: F.linear(x, P["W"])),
-    *told(LearnedPositions, "nn.Embedding", positions),
-    *told(LayerNorm, "nn.LayerNorm", layer_norm),
-    *told(RMSNorm, "nn.RMSNorm", rms_norm),
-    *told(BatchNorm, "nn.BatchNorm", batch_norm),
-    *told(GroupNorm, "nn.GroupNorm", group_norm),
-    *told(InstanceNorm, "nn.InstanceNorm", instance_norm),
-    *told(FeedForward, "nn.Linear and nn.GELU", feed_forward),
-    *told(CrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
-    *told(SequenceLoss, "nn.CrossEntropyLoss", sequence_loss),
-    *told(StableMaxLoss, "its formula", stablemax),
-    *told(SquaredError, "nn.MSELoss", squared_error),
-    *told(KLDivergence, "nn.KLDivLoss", kl),
-    *told(MLP, "nn.Linear, nn.ReLU", mlp),
+    *pairs_of(Unembedding, "nn.Linear", lambda layer, P, x: F.linear(x, P["W"])),
+    *pairs_of(LearnedPositions, "nn.Embedding", positions),
+    *pairs_of(LayerNorm, "nn.LayerNorm", layer_norm),
+    *pairs_of(RMSNorm, "nn.RMSNorm", rms_norm),
+    *pairs_of(BatchNorm, "nn.BatchNorm", batch_norm),
+    *pairs_of(GroupNorm, "nn.GroupNorm", group_norm),
+    *pairs_of(InstanceNorm, "nn.InstanceNorm", instance_norm),
+    *pairs_of(FeedForward, "nn.Linear and nn.GELU", feed_forward),
+    *pairs_of(CrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
+    *pairs_of(SequenceLoss, "nn.CrossEntropyLoss", sequence_loss),
+    *pairs_of(StableMaxLoss, "its formula", stablemax),
+    *pairs_of(SquaredError, "nn.MSELoss", squared_error),
+    *pairs_of(KLDivergence, "nn.KLDivLoss", kl),
+    *pairs_of(MLP, "nn.Linear, nn.ReLU", mlp),
 ]

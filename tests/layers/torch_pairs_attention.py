@@ -11,7 +11,7 @@ from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
 from npdl.layers.transformer import Block, Decoder, Encoder, PreNormBlock
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.seq2seq import Seq2Seq
-from tests.layers.torch_compare import told
+from tests.layers.torch_compare import pairs_of
 from tests.layers.torch_pairs import linear
 
 ENCODER, DECODER = "nn.TransformerEncoderLayer", "nn.TransformerDecoderLayer"
@@ -125,14 +125,14 @@ def seq2seq(layer, P, source, target, source_mask=None, target_mask=None):
 
 
 PAIRS = [
-    *told(DotAttention, "F.scaled_dot_product_attention", dot(1.0)),
-    *told(ScaledDotAttention, "F.scaled_dot_product_attention", dot(None)),
-    *told(MultiHeadAttention, "nn.MultiheadAttention", multi_head),
-    *(pair for cls in (Block, PreNormBlock) for pair in told(cls, ENCODER, reading(block))),
-    *(pair for cls in (Decoder, Encoder) for pair in told(cls, ENCODER, reading(stack))),
+    *pairs_of(DotAttention, "F.scaled_dot_product_attention", dot(1.0)),
+    *pairs_of(ScaledDotAttention, "F.scaled_dot_product_attention", dot(None)),
+    *pairs_of(MultiHeadAttention, "nn.MultiheadAttention", multi_head),
+    *(pair for cls in (Block, PreNormBlock) for pair in pairs_of(cls, ENCODER, reading(block))),
+    *(pair for cls in (Decoder, Encoder) for pair in pairs_of(cls, ENCODER, reading(stack))),
     *(pair for cls in (DecoderBlock, PreNormDecoderBlock)
-      for pair in told(cls, DECODER, reading(block))),
-    *told(CrossDecoder, DECODER, reading(stack)),
-    *told(GPT, ENCODER, gpt), *told(GPT2, ENCODER, gpt),
-    *told(Seq2Seq, f"{ENCODER} and {DECODER}", seq2seq),
+      for pair in pairs_of(cls, DECODER, reading(block))),
+    *pairs_of(CrossDecoder, DECODER, reading(stack)),
+    *pairs_of(GPT, ENCODER, gpt), *pairs_of(GPT2, ENCODER, gpt),
+    *pairs_of(Seq2Seq, f"{ENCODER} and {DECODER}", seq2seq),
 ]

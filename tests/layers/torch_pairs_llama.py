@@ -11,7 +11,7 @@ from npdl.layers.embedding import Unembedding
 from npdl.layers.grouped import GroupedQueryAttention, Rotary
 from npdl.layers.llama import LlamaBlock, SwiGLU
 from npdl.models.llama import Llama
-from tests.layers.torch_compare import told
+from tests.layers.torch_compare import pairs_of
 from tests.layers.torch_pairs import linear
 from tests.layers.torch_pairs_attention import visible
 
@@ -66,9 +66,9 @@ def llama(layer, P, ids, key_mask=None):
 
 
 PAIRS = [
-    *told(Rotary, "torch.polar", turned),
-    *told(GroupedQueryAttention, SDPA, attention),
-    *told(SwiGLU, "F.silu", swiglu),
-    *told(LlamaBlock, f"{SDPA} and others", block),
-    *told(Llama, f"{SDPA} and others", llama),
+    *pairs_of(Rotary, "torch.polar", turned),
+    *pairs_of(GroupedQueryAttention, SDPA, attention),
+    *pairs_of(SwiGLU, "F.silu", swiglu),
+    *pairs_of(LlamaBlock, f"{SDPA} and others", block),
+    *pairs_of(Llama, f"{SDPA} and others", llama),
 ]

@@ -24,7 +24,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl_study.check.examples import on, part
 from npdl_study.check.samples import DRAWN, with_state
-from tests.layers.torch_compare import Pair, told
+from tests.layers.torch_compare import Pair, pairs_of
 from tests.layers.torch_pairs import linear
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
@@ -173,16 +173,17 @@ def of_kind(kind, name):
 
 PAIRS = [
     *(pair for cls in (RNNCell, GRUCell, LSTMCell)
-      for pair in told(cls, f"nn.{cls.__name__}", cell)),
+      for pair in pairs_of(cls, f"nn.{cls.__name__}", cell)),
     *(pair for cls in (RNNLayer, GRULayer, LSTMLayer)
-      for pair in told(cls, f"nn.{cls.__name__.removesuffix('Layer')}", one_layer)),
-    *(pair for cls in (RNN, GRU, LSTM) for pair in told(cls, f"nn.{cls.__name__}", stack)),
-    *told(Bidirectional, "nn.RNN", both_ways),
+      for pair in pairs_of(cls, f"nn.{cls.__name__.removesuffix('Layer')}", one_layer)),
+    *(pair for cls in (RNN, GRU, LSTM) for pair in pairs_of(cls, f"nn.{cls.__name__}", stack)),
+    *pairs_of(Bidirectional, "nn.RNN", both_ways),
     *(of_kind(kind, name) for kind in (GRU, LSTM) for name in ("state", "lengths")),
-    *told(BiRNN, "nn.RNN and nn.Linear", birnn),
-    *(pair for pair in told(GRU, "its formula", gru_formula) if pair.what in ("state", "lengths")),
-    *told(BiRNNLoss, "its formula", birnn_loss),
-    *told(AttentiveRNN, "its formula", attentive),
-    *told(LSTMLM, "nn.LSTM and nn.Linear", lstm_lm),
-    *told(LSTMSeq2Seq, "nn.LSTM, its formula", lstm_seq2seq),
+    *pairs_of(BiRNN, "nn.RNN and nn.Linear", birnn),
+    *(pair for pair in pairs_of(GRU, "its formula", gru_formula)
+      if pair.what in ("state", "lengths")),
+    *pairs_of(BiRNNLoss, "its formula", birnn_loss),
+    *pairs_of(AttentiveRNN, "its formula", attentive),
+    *pairs_of(LSTMLM, "nn.LSTM and nn.Linear", lstm_lm),
+    *pairs_of(LSTMSeq2Seq, "nn.LSTM, its formula", lstm_seq2seq),
 ]

@@ -19,12 +19,12 @@ from npdl_study.check.samples import (
     with_option,
 )
 from npdl_study.homework.isolated import answers
-from npdl_study.homework.judging import _question, judged
+from npdl_study.homework.judging import POINTS, _question, losses
 from npdl_study.trees import upstream
 from tests.tools import slow
-from tests.tools.cases import is_composed, is_told
+from tests.tools.cases import has_samples, is_composed
 
-OPTIONS = [(name, option) for name, cls in layer_classes().items() if is_told(cls)
+OPTIONS = [(name, option) for name, cls in layer_classes().items() if has_samples(cls)
            for option in dict.fromkeys(option for option, _ in option_values(cls))
            if name not in examples.STAND_INS]
 PLAIN = int, float, str, bool, type(None)
@@ -90,8 +90,9 @@ def test_who_ignores_an_option_loses_points(name, option, seed):
         for forward in (True, False):
             asked = {f"option {i}": _question(cls, f"option {i}", seed, forward)}
             wanted = answers(copy.deepcopy(asked), {})
-            assert judged(name, wanted, wanted)[0] == 3
-            points[forward] = judged(name, answers(asked, {name: deaf}), wanted)[0]
+            assert not losses(name, wanted, wanted)
+            lost = losses(name, answers(asked, {name: deaf}), wanted)
+            points[forward] = len(POINTS) - len(lost)
         assert points[True] < 3, value
         found_out |= points[False] < 3
         read |= other in examples.VALUES and reads(layer, plain, inputs, options)

@@ -87,7 +87,7 @@ def exercises():
     it tells."""
     found, files = modules(), {code.co_filename for code in known_functions()}
     return {name_of(module): SimpleNamespace(module=module, **in_a_process(
-        lambda module=module: {"lines": lines_run(module, files), "told": told([module])}))
+        lambda module=module: {"lines": lines_run(module, files), "told": outcome([module])}))
         for module in found}
 
 
@@ -102,7 +102,7 @@ def lines_run(module, files):
 
     sys.settrace(follow)
     try:
-        told([module])
+        outcome([module])
     finally:
         sys.settrace(None)
     forget()
@@ -129,7 +129,7 @@ def users(mutant):
     return [e for e in exercises().values() if places & e.lines]
 
 
-def told(modules, numbers=None):
+def outcome(modules, numbers=None):
     """(verdicts, everything printed, failures) of some exercises, as the command has them.
 
     numbers  a list, to which what npdl hands on is added, as `numbers_of` has it
@@ -197,7 +197,7 @@ def numbers_as_they_are(*names):
 
 def _numbers(names):
     numbers = []
-    told([exercises()[name].module for name in names], numbers)
+    outcome([exercises()[name].module for name in names], numbers)
     return numbers
 
 
@@ -221,7 +221,7 @@ def judge(mutant):
 
 
 def verdict(used):
-    verdicts, printed, failed = told([e.module for e in used])
+    verdicts, printed, failed = outcome([e.module for e in used])
     for exercise in used:
         (before,) = exercise.told[0].values()
         now = verdicts[name_of(exercise.module)]

@@ -22,7 +22,7 @@ LIMIT = 64 << 20                                # bytes: what a refusal may take
 DIGEST = checkpoint.DIGEST_BYTES
 
 
-def sealed(body):
+def with_right_digest(body):
     """`body` with the digest at its end made right again."""
     return body[:-DIGEST] + hashlib.sha256(body[:-DIGEST]).hexdigest().encode()
 
@@ -51,7 +51,7 @@ class Forger:
         for _ in range(self.rng.choice((1, 2, 4))):
             position = min(place + self.rng.randrange(100), len(bad) - DIGEST - 1)
             bad[position] = self.rng.randrange(256)
-        return sealed(bytes(bad))
+        return with_right_digest(bytes(bad))
 
     def shapes_and_dtypes(self):
         name = self.rng.choice(sorted(self.arrays))

@@ -77,7 +77,7 @@ def strided(array):
     return np.repeat(array, 2, axis=-1)[..., ::2]
 
 
-def is_told(cls):
+def has_samples(cls):
     """Whether the table has all of a class; tests/layers/test_gradcheck.py says what is missing."""
     try:
         return bool(every_sample(cls))
@@ -85,7 +85,7 @@ def is_told(cls):
         return False
 
 
-def told(cls):
+def cases_of(cls):
     """The cases of a class in the table."""
     return [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
                  of_option=what not in ROW)
@@ -99,7 +99,7 @@ def is_composed(cls):
 
 def all_cases():
     """What the table tells of every layer, and the cases of every module in this package."""
-    found = [case for cls in npdl_layers() if is_told(cls) for case in told(cls)]
+    found = [case for cls in npdl_layers() if has_samples(cls) for case in cases_of(cls)]
     for module in pkgutil.iter_modules(__path__):
         found += importlib.import_module(f"{__name__}.{module.name}").CASES
     return found
