@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
-from npdl_study.blame.weights import DEAD, STAGES, UNUSED
+from npdl_study.blame.weights import (
+    DEAD,
+    FACTOR,
+    FORMULA,
+    PRODUCT,
+    STAGES,
+    TERM,
+    TOKEN,
+    UNUSED,
+)
 from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
@@ -106,7 +115,7 @@ def _factor_of_each(whole, scope):
     parts = [ast.unparse(e) for e in whole.value.elts]
     for a in scope.all if parts.count("None") < len(parts) - 1 else ():
         new = ", ".join(t if t == "None" else f"({t}) * {a}" for t in parts)
-        yield 1.25, "missing factor", whole.value, f"({new})", (whole, "value", False)
+        yield FACTOR, "missing factor", whole.value, f"({new})", (whole, "value", False)
 
 
 def _name_everywhere(whole, scope):
@@ -115,7 +124,7 @@ def _name_everywhere(whole, scope):
         n, (ast.Name, ast.Attribute, ast.Subscript))]
     for text in (t for t in scope.arrays if read.count(t) > 1):
         for other in (t for t in scope.arrays if t != text):
-            yield 1.1, "name", whole.value, exchanged(whole.value, text, other), (
+            yield FACTOR, "name", whole.value, exchanged(whole.value, text, other), (
                 whole, "value", False)
 
 
@@ -171,7 +180,7 @@ def _node_edits(node, around, value, scope):
         yield from node_edits.of_slice(node, scope)
     elif isinstance(getattr(node, "ctx", None), ast.Store):
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and field != "value":
-            yield from ((1.5, "name", _as_target(t)) for t in scope.targets
+            yield from ((TERM, "name", _as_target(t)) for t in scope.targets
                         if t != ast.unparse(node))
         if isinstance(node, ast.Subscript):
             yield from _index_edits(node, scope)
@@ -180,12 +189,12 @@ def _node_edits(node, around, value, scope):
         own = scope.helpers.get(ast.unparse(node))
         for name, helper in scope.helpers.items() if own else ():
             if helper.needs == own.needs and helper is not own:
-                yield 1, "function", name
+                yield TOKEN, "function", name
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
                 for other in (o for o in group if o != node.attr):
                     kind = "factor" if {node.attr, other} == {"sum", "mean"} else "operator"
-                    yield 1, kind, ast.Attribute(node.value, other, ast.Load())
+                    yield TOKEN, kind, ast.Attribute(node.value, other, ast.Load())
     else:
         yield from _expression_edits(node, parent, index, value, scope)
 
@@ -196,7 +205,7 @@ def _index_edits(node, scope):
     for place in scope.places:
         if place != own and place.count(",") == own.count(","):
             new = parsed(f"x[{place}]").slice
-            yield 1.6, "window", ast.Subscript(node.value, new, node.ctx)
+            yield TERM, "window", ast.Subscript(node.value, new, node.ctx)
 
 
 def index_source(node):
@@ -213,7 +222,7 @@ def _as_target(text):
 def _expression_edits(node, parent, index, value, scope):
     text = ast.unparse(node)
     if isinstance(node, ast.Constant):
-        yield from ((1, "number", t) for names, own in scope.forwards.items()
+        yield from ((TOKEN, "number", t) for names, own in scope.forwards.items()
                     if names <= {"np", "xp", "math"} for t in own)
         yield from node_edits.of_constant(node, parent, scope)
         if not isinstance(node.value, (int, float)) or isinstance(node.value, bool):
@@ -222,56 +231,56 @@ def _expression_edits(node, parent, index, value, scope):
             parent, ast.Attribute) and text not in scope.all:
         return
     if text in scope.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
-        yield 1, "step", f"({text}) + 1"
-        yield 1, "step", f"({text}) - 1"
-        yield from ((1.5, "count", other) for other in scope.counts if other != text)
+        yield TOKEN, "step", f"({text}) + 1"
+        yield TOKEN, "step", f"({text}) - 1"
+        yield from ((TERM, "count", other) for other in scope.counts if other != text)
     yield from _operator_edits(node, scope)
     if index and isinstance(node, (ast.Name, ast.Constant)):
-        yield from ((2, "name", t) for t in scope.arrays)
+        yield from ((FORMULA, "name", t) for t in scope.arrays)
         return
     if isinstance(node, ast.Compare):
         if len(node.ops) == 1:
             for op in COMPARISONS:
-                yield 1, "comparison", ast.Compare(node.left, [op()], node.comparators)
-        yield 1.5, "comparison", f"~({text})"
+                yield TOKEN, "comparison", ast.Compare(node.left, [op()], node.comparators)
+        yield TERM, "comparison", f"~({text})"
         return
     if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
         if isinstance(parent, (ast.Call, ast.keyword)) and all(isinstance(
                 e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
-            yield from ((1, "axis", axis) for axis in AXES)
+            yield from ((TOKEN, "axis", axis) for axis in AXES)
         return
     yield from _sign_edits(node, text)
     yield from _name_edits(node, text, scope)
-    yield from ((1.15, "otherwise", other) for other in scope.forwards.get(
+    yield from ((FACTOR, "otherwise", other) for other in scope.forwards.get(
         frozenset(names_of(node)), ()) if other != text)
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if text in scope.shapes:
         if isinstance(parent, (ast.Call, ast.Starred)):
-            yield 1.1, "order", f"np.argsort({text})"
+            yield FACTOR, "order", f"np.argsort({text})"
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
         yield from _missing_parts(text, product, node is value, scope)
     elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
         for a in scope.all:
-            yield 1.2, "missing factor", f"({text}) * {a}"
-            yield 1.3, "missing factor", f"({text}) / {a}"
+            yield FACTOR, "missing factor", f"({text}) * {a}"
+            yield FACTOR, "missing factor", f"({text}) / {a}"
 
 
 def _sign_edits(node, text):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield 1, "sign", node.operand
+        yield TOKEN, "sign", node.operand
     else:
-        yield 1.25, "sign", f"-({text})"
+        yield FACTOR, "sign", f"-({text})"
     if isinstance(node, ast.Attribute) and node.attr == "T":
-        yield 1, "transposed", node.value
-    yield 1, "transposed", f"({text}).T"
-    yield 1.1, "transposed", f"({text}).swapaxes(-1, -2)"
-    yield 1.5, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
-    yield 1.6, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
+        yield TOKEN, "transposed", node.value
+    yield TOKEN, "transposed", f"({text}).T"
+    yield FACTOR, "transposed", f"({text}).swapaxes(-1, -2)"
+    yield TERM, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
+    yield TERM, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
     if isinstance(node, (ast.Name, ast.Attribute)):
         for place in ("::-1", ":, ::-1"):
-            yield 1.6, "reversed", f"{text}[{place}]"
+            yield TERM, "reversed", f"{text}[{place}]"
 
 
 def _name_edits(node, text, scope):
@@ -281,59 +290,59 @@ def _name_edits(node, text, scope):
         alike = scope.numbers if number else scope.arrays
         for other in scope.all:
             if other != text:
-                yield 1 if other in alike else 1.3, "name", other
+                yield TOKEN if other in alike else FACTOR, "name", other
     elif text.startswith("len("):
-        yield from ((1, "number", other) for other in scope.numbers)
+        yield from ((TOKEN, "number", other) for other in scope.numbers)
     elif isinstance(node, (ast.Call, ast.BinOp)):
         blank = "ones" in text or "zeros" in text
-        yield from ((1.3 - 0.3 * blank, "name", other) for other in scope.arrays)
+        yield from ((TOKEN if blank else FACTOR, "name", other) for other in scope.arrays)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         for form in SLOPES:
-            yield 1.9 if form in FUNCTIONS else 1.5, "slope", form.format(a=text)
+            yield FORMULA if form in FUNCTIONS else TERM, "slope", form.format(a=text)
         for name in (n for n, helper in scope.helpers.items() if helper.needs == 1):
-            yield 1.5, "function", f"{name}({text})"
+            yield TERM, "function", f"{name}({text})"
             if "log" in name:
-                yield 1.6, "function", f"np.exp({name}({text}))"
+                yield TERM, "function", f"np.exp({name}({text}))"
         for axis in ("-1", "0"):
-            yield 1.6, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
+            yield TERM, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
 
 
 def _missing_parts(text, product, whole, scope):
     """A factor, a term or a sum that is missing."""
     for n in ("2", "3", "0.5") if not product else ():
-        yield 1.2, "factor", f"({text}) * {n}"
+        yield FACTOR, "factor", f"({text}) * {n}"
     for a in scope.all if not product else ():
-        yield 1.2, "missing factor", f"({text}) * {a}"
-        yield 1.3, "missing factor", f"({text}) / {a}"
-        yield 2, "missing factor", f"({text}) / np.sqrt({a})"
-        yield 2.1, "missing factor", f"({text}) * np.sqrt({a})"
-        yield 2.1, "missing factor", f"({text}) / {a} ** 2"
+        yield FACTOR, "missing factor", f"({text}) * {a}"
+        yield FACTOR, "missing factor", f"({text}) / {a}"
+        yield FORMULA, "missing factor", f"({text}) / np.sqrt({a})"
+        yield FORMULA, "missing factor", f"({text}) * np.sqrt({a})"
+        yield FORMULA, "missing factor", f"({text}) / {a} ** 2"
         for form in SLOPES:
-            yield 2, "missing factor", f"({text}) * {form.format(a=a)}"
+            yield FORMULA, "missing factor", f"({text}) * {form.format(a=a)}"
     for names, own in scope.forwards.items() if not product else ():
         for a in own if names <= {"np", "xp", "math", "self"} else ():
-            yield 2, "missing factor", f"({text}) / {a}"
-            yield 2, "missing factor", f"({text}) * {a}"
+            yield FORMULA, "missing factor", f"({text}) / {a}"
+            yield FORMULA, "missing factor", f"({text}) * {a}"
     for total in SUMS:
-        yield 1.8, "missing sum", f"({text}){total}"
-    yield from ((1.45, "eps", f"({text} + {eps})") for eps in scope.eps if text in scope.arrays)
+        yield TERM, "missing sum", f"({text}){total}"
+    yield from ((TERM, "eps", f"({text} + {eps})") for eps in scope.eps if text in scope.arrays)
     if not product or whole or text.isidentifier():
         for a in scope.all:
-            yield 1.5, "missing term", f"({text}) + {a}"
-            yield 1.5, "missing term", f"({text}) - {a}"
+            yield TERM, "missing term", f"({text}) + {a}"
+            yield TERM, "missing term", f"({text}) - {a}"
     if whole:
         for place in ("[:, None]", "[..., None]", "[None]"):
-            yield 2.2, "axis", f"({text}){place}"
+            yield FORMULA, "axis", f"({text}){place}"
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
-            yield 1.4, "function", f"np.{name}({text})"
+            yield TERM, "function", f"np.{name}({text})"
         for a, b in itertools.permutations(scope.arrays[:MOST_PAIRS], 2):
-            yield 3, "missing term", f"({text}) + {a} * {b}"
-            yield 3, "missing term", f"({text}) + {a} @ {b}"
-            yield 3, "missing term", f"({text}) + {a} @ {b}.T"
-            yield 3, "missing factor", f"({text}) * ({a} - {b})"
+            yield PRODUCT, "missing term", f"({text}) + {a} * {b}"
+            yield PRODUCT, "missing term", f"({text}) + {a} @ {b}"
+            yield PRODUCT, "missing term", f"({text}) + {a} @ {b}.T"
+            yield PRODUCT, "missing factor", f"({text}) * ({a} - {b})"
             if a < b:
-                yield 3, "missing term", f"({text}) - {a} * {b}"
-                yield 2.5, "missing factor", f"({text}) * {a} * {b}"
+                yield PRODUCT, "missing term", f"({text}) - {a} * {b}"
+                yield PRODUCT, "missing factor", f"({text}) * {a} * {b}"
 
 
 def _operator_edits(node, scope):
@@ -341,24 +350,24 @@ def _operator_edits(node, scope):
     if isinstance(node, ast.BinOp):
         yield from node_edits.of_operator(node)
     elif isinstance(node, ast.Subscript):
-        yield 1.5, "part", node.value
+        yield TERM, "part", node.value
         yield from _index_edits(node, scope)
         items = indices(node)
         for i, item in enumerate(items):
             if isinstance(item, ast.Slice) and item.lower is item.upper is None:
                 turned = ast.Slice(None, None, number(-1) if item.step is None else None)
-                yield 1.2, "reversed", indexed(node, [*items[:i], turned, *items[i + 1 :]])
+                yield FACTOR, "reversed", indexed(node, [*items[:i], turned, *items[i + 1 :]])
         if isinstance(node.slice, ast.Constant) and node.slice.value in scope.keys:
             for key in scope.keys:
-                yield 1, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
+                yield TOKEN, "name", ast.Subscript(node.value, ast.Constant(key), node.ctx)
     elif isinstance(node, ast.IfExp):
-        yield 1, "part", node.body
-        yield 1, "part", node.orelse
+        yield TOKEN, "part", node.body
+        yield TOKEN, "part", node.orelse
     elif isinstance(node, ast.Call):
         yield from node_edits.of_call(node)
         own = scope.helpers.get(ast.unparse(node.func))
         for name, default in (own.flags if own and not node.keywords else {}).items():
-            yield 1, "function", ast.Call(node.func, node.args, [
+            yield TOKEN, "function", ast.Call(node.func, node.args, [
                 ast.keyword(name, ast.Constant(not default))])
     else:
         yield from node_edits.of_tuple(node)

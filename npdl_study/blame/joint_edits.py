@@ -5,7 +5,7 @@ import itertools
 
 from npdl_study.blame.edits import Edit, edits
 from npdl_study.blame.scope import unused_in
-from npdl_study.blame.weights import STAGES
+from npdl_study.blame.weights import FACTOR, STAGES, TOKEN
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 MOST = 3                        # names that a turn may hand on to the next
@@ -18,7 +18,7 @@ def move_return(line):
     if isinstance(last, ast.Return) and len(loop.body) > 1:
         head = [loop.target, loop.iter] if isinstance(loop, ast.For) else [loop.test]
         new = [type(loop)(*head, loop.body[:-1], loop.orelse), ast.Return(last.value)]
-        yield (Edit(1, "early return", None, new, loop), last,
+        yield (Edit(TOKEN, "early return", None, new, loop), last,
                "the loop returns in its first turn: the return belongs behind it")
 
 
@@ -37,7 +37,7 @@ def carry_to_next_turn(line):
     for names in itertools.permutations(carried, len(unused)):
         pairs = zip(names, unused, strict=True)
         new = [ast.Assign([ast.Name(n, ast.Store())], ast.Name(u, ast.Load())) for n, u in pairs]
-        yield Edit(1.2, "missing line", None, [line.node, *new], line.node), line.node, says
+        yield Edit(FACTOR, "missing line", None, [line.node, *new], line.node), line.node, says
 
 
 def copy_before_write(line):
@@ -61,7 +61,7 @@ def copy_before_write(line):
                 if isinstance(base, ast.Name) and base.id == target:
                     base.id = own
             new.append(found)
-        yield (Edit(1.3, "in place", None, new, line.node, span=len(rest)), line.node,
+        yield (Edit(FACTOR, "in place", None, new, line.node, span=len(rest)), line.node,
                f"{target} is written into, which {line.function.code.co_name} was handed: the "
                "result needs an array of its own")
 

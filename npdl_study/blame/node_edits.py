@@ -4,6 +4,7 @@ np.add.at for [] =, nothing), an operator, a call, a tuple, a slice, a constant.
 import ast
 import itertools
 
+from npdl_study.blame.weights import FACTOR, FORMULA, TERM, TOKEN
 from npdl_study.trace.syntax import binary, method, number, parsed
 
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
@@ -19,51 +20,51 @@ def statement_edits(node):
         for sign, op in (("-", ast.Sub), ("+", ast.Add), ("*", ast.Mult), ("/", ast.Div)):
             if not isinstance(node.op, op):
                 kind = "sign" if sign in "+-" else "operator"
-                yield 1, kind, [ast.AugAssign(node.target, op(), node.value)]
-        yield 1, "overwritten", [ast.Assign([node.target], node.value)]
+                yield TOKEN, kind, [ast.AugAssign(node.target, op(), node.value)]
+        yield TOKEN, "overwritten", [ast.Assign([node.target], node.value)]
         if isinstance(node.target, ast.Name):
             apart = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, node.value)
-            yield 1, "in place", [ast.Assign([node.target], apart)]
+            yield TOKEN, "in place", [ast.Assign([node.target], apart)]
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     if isinstance(node, ast.Assign) and isinstance(target, (ast.Name, ast.Attribute,
                                                             ast.Subscript)):
-        yield 1, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
+        yield TOKEN, "overwritten", [ast.AugAssign(target, ast.Add(), node.value)]
         if isinstance(target, ast.Name):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), node.value)
-            yield 1.05, "overwritten", [ast.Assign([target], both)]
-        yield 1.3, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
+            yield TOKEN, "overwritten", [ast.Assign([target], both)]
+        yield FACTOR, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
     if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute,
                                                                 ast.Subscript)):
-        yield 1, "in place", [ast.Assign(node.targets, method(node.value, "copy"))]
+        yield TOKEN, "in place", [ast.Assign(node.targets, method(node.value, "copy"))]
     if isinstance(target, ast.Subscript) and not any(
             isinstance(part, ast.Slice) for part in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
-        yield 1, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, node.value], []))]
+        yield TOKEN, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, node.value], []))]
     if isinstance(target, ast.Subscript) and isinstance(node, ast.Assign) and not (
             isinstance(node.value, ast.Constant) and node.value.value == 0):
-        yield 1.1, "number", [ast.Assign([target], ast.Constant(0))]
+        yield FACTOR, "number", [ast.Assign([target], ast.Constant(0))]
     if isinstance(node, ast.For):
         for text in (f"reversed({ast.unparse(node.iter)})",
                      f"list({ast.unparse(node.iter)})[::-1]"):
-            yield 1, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
+            yield TOKEN, "reversed", [ast.For(node.target, parsed(text), node.body, node.orelse)]
     if isinstance(node, ast.Expr):
         yield from _kept(node.value)
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
-        yield 1.7, "extra line", [ast.Pass()]
+        yield TERM, "extra line", [ast.Pass()]
 
 
 def _kept(value):
     """What is computed and kept nowhere: returned, or kept."""
     if isinstance(value, ast.Compare):
-        yield 1, "lost", [ast.Assign([ast.Name(ast.unparse(value.left), ast.Store())],
+        yield TOKEN, "lost", [ast.Assign([ast.Name(ast.unparse(value.left), ast.Store())],
                                      value.comparators[0])]
         return
-    yield 1, "lost", [ast.Return(value)]
+    yield TOKEN, "lost", [ast.Return(value)]
     first = next((n for n in ast.walk(value) if isinstance(n, ast.Name)
                   and n.id not in ("np", "self")), None)
     if first is not None:
-        yield 1, "lost", [ast.Assign([ast.Name(first.id, ast.Store())], value)]
+        yield TOKEN, "lost", [ast.Assign([ast.Name(first.id, ast.Store())], value)]
 
 
 def of_tuple(node):
@@ -72,68 +73,68 @@ def of_tuple(node):
     for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]
-        yield 1, "order", type(node)(items, node.ctx)
+        yield TOKEN, "order", type(node)(items, node.ctx)
 
 
 def of_operator(node):
     left, op, right = node.left, node.op, node.right
     own = SIGN_OF.get(type(op), "")
     for sign in OPERATORS.get(type(op), ""):
-        yield 1, SAME_WAY.get(frozenset((own, sign)), "operator"), binary(left, sign, right)
-    yield 1.05, "extra part", left
-    yield 1.05, "extra part", right
-    yield 1, "transposed" if own == "@" else "order", ast.BinOp(right, op, left)
+        yield TOKEN, SAME_WAY.get(frozenset((own, sign)), "operator"), binary(left, sign, right)
+    yield TOKEN, "extra part", left
+    yield TOKEN, "extra part", right
+    yield TOKEN, "transposed" if own == "@" else "order", ast.BinOp(right, op, left)
     if own == "@":
-        yield 1.1, "transposed", f"({ast.unparse(right)}).T @ ({ast.unparse(left)}).T"
+        yield FACTOR, "transposed", f"({ast.unparse(right)}).T @ ({ast.unparse(left)}).T"
     for inner, new in ((left, lambda i: ast.BinOp(i.left, i.op, ast.BinOp(i.right, op, right))),
                        (right, lambda i: ast.BinOp(ast.BinOp(left, op, i.left), i.op, i.right))):
         if isinstance(inner, ast.BinOp):
-            yield 1.3, "brackets", new(inner)
+            yield FACTOR, "brackets", new(inner)
             for sign in OPERATORS.get(type(inner.op), "") if inner is left else ():
-                yield 1.4, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
+                yield TERM, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
 
 
 def of_call(node):
     func = node.func
     library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in ("np", "xp", "numpy")
     if isinstance(func, ast.Attribute) and not library:
-        yield 1.2, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
+        yield FACTOR, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
     for arg in node.args[:2]:
         if not isinstance(arg, ast.Starred):
-            yield 1.2, "extra part", arg
+            yield FACTOR, "extra part", arg
     for i, j in itertools.combinations(range(len(node.args)), 2):
         swapped = list(node.args)
         swapped[i], swapped[j] = swapped[j], swapped[i]
-        yield 1, "order", ast.Call(func, swapped, node.keywords)
+        yield TOKEN, "order", ast.Call(func, swapped, node.keywords)
     for i in range(len(node.keywords)):
-        yield 1.2, "axis", ast.Call(func, node.args, node.keywords[:i] + node.keywords[i + 1 :])
+        yield FACTOR, "axis", ast.Call(func, node.args, node.keywords[:i] + node.keywords[i + 1 :])
     word = getattr(func, "attr", "")
     if word in ("sum", "mean", "max", "cumsum"):
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if library else []
         for axis in AXES if "axis" not in named else ():
-            yield 1, "axis", ast.Call(func, own, [*node.keywords,
+            yield TOKEN, "axis", ast.Call(func, own, [*node.keywords,
                                                   ast.keyword("axis", parsed(axis))])
         if "keepdims" not in named:
-            yield 1, "axis", ast.Call(func, node.args, [
+            yield TOKEN, "axis", ast.Call(func, node.args, [
                 *node.keywords, ast.keyword("keepdims", ast.Constant(True))])
     if word == "reshape":
         for i in (0, 1, 2):
             axes = [number(i), number(i + 1)]
-            yield 1.6, "transposed", method(method(func.value, "swapaxes", *axes), "reshape",
+            yield TERM, "transposed", method(method(func.value, "swapaxes", *axes), "reshape",
                                             *node.args)
             lengths = list(node.args)
             if i + 1 < len(lengths):
                 lengths[i : i + 2] = lengths[i : i + 2][::-1]
-                yield 1.7, "transposed", method(ast.Call(func, lengths, []), "swapaxes", *axes)
+                yield TERM, "transposed", method(ast.Call(func, lengths, []), "swapaxes", *axes)
 
 
 def of_keyword(node):
     if node.arg == "axis":
         for axis in AXES:
-            yield 1, "axis", ast.keyword("axis", parsed(axis))
+            yield TOKEN, "axis", ast.keyword("axis", parsed(axis))
     elif isinstance(getattr(node.value, "value", None), bool):
-        yield 1, "axis" if node.arg == "keepdims" else "function", ast.keyword(
+        yield TOKEN, "axis" if node.arg == "keepdims" else "function", ast.keyword(
             node.arg, ast.Constant(not node.value.value))
 
 
@@ -152,7 +153,7 @@ def of_slice(node, scope):
         if lower is None:
             ends.append((parsed(n), binary(upper, "+", parsed(n))))
     for i, (low, high) in enumerate(ends):
-        yield 1.5 if i < 15 else 2, "window", ast.Slice(low, high, node.step)
+        yield TERM if i < 15 else FORMULA, "window", ast.Slice(low, high, node.step)
 
 
 def _negative(node):
@@ -168,13 +169,13 @@ def of_constant(node, parent, scope):
         for i, part in enumerate(parts):
             for a, b in itertools.combinations(dict.fromkeys(part), 2):
                 other = [*parts[:i], part.translate(str.maketrans(a + b, b + a)), *parts[i + 1 :]]
-                yield 1, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
+                yield TOKEN, "subscripts", ast.Constant(",".join(other[:-1]) + "->" + other[-1])
     elif isinstance(value, str) and value in scope.keys:
-        yield from ((1, "name", ast.Constant(key)) for key in scope.keys if key != value)
+        yield from ((TOKEN, "name", ast.Constant(key)) for key in scope.keys if key != value)
     elif type(value) in (int, float):
         whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
         for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
                     -0.5, -1.5):
             if new != value and not (whole and new != int(new)):
                 new = int(new) if type(value) is int and new == int(new) else new
-                yield 1, "number", number(new)
+                yield TOKEN, "number", number(new)

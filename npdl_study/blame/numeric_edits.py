@@ -20,7 +20,17 @@ from npdl_study.blame.operands import (
     ratio_of,
 )
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.weights import ARRAY, CLOSE, LETTER, MISSING, ODD_FACTOR, ODD_TERM
+from npdl_study.blame.weights import (
+    ARRAY,
+    CLOSE,
+    FACTOR,
+    FORMULA,
+    LETTER,
+    MISSING,
+    ODD_FACTOR,
+    ODD_TERM,
+    TERM,
+)
 
 MOST = 12                       # of one kind that are tried
 
@@ -57,11 +67,11 @@ def _factors(value, wanted, text, operands):
         if value.size == 1 and not is_plain(c):
             return
         if abs(c + 1) < CLOSE:
-            yield 1.25, "sign", f"-{own}", "the sign is wrong"
+            yield FACTOR, "sign", f"-{own}", "the sign is wrong"
             return
         says = f"it is {format_number(1 / c)} times what it should be"
         for label, n in numbers_of(operands):
-            cost = 1.5 + 0.5 * is_length(label)
+            cost = FORMULA if is_length(label) else TERM
             for new, factor in ((f"{own} * {label}", n), (f"{own} / {label}", 1 / n),
                                 (f"{own} * np.sqrt({label})", abs(n) ** 0.5),
                                 (f"{own} / np.sqrt({label})", abs(n) ** -0.5),
@@ -186,14 +196,14 @@ def _rearrangements(value, wanted, text, operands):
         for axes in itertools.combinations(range(value.ndim), count):
             if agree(np.flip(value, axes), wanted):
                 index = ", ".join("::-1" if i in axes else ":" for i in range(axes[-1] + 1))
-                yield 1.5, "reversed", f"{own}[{index}]", ""
+                yield TERM, "reversed", f"{own}[{index}]", ""
     for i, j in itertools.combinations(range(value.ndim), 2):
         if value.shape[i] == value.shape[j] and agree(np.swapaxes(value, i, j), wanted):
-            yield 1.4, "transposed", f"{own}.swapaxes({i}, {j})", "it is transposed"
+            yield TERM, "transposed", f"{own}.swapaxes({i}, {j})", "it is transposed"
     for axis, n in enumerate(value.shape):
         for by in (1, -1) if n > 1 else ():
             if agree(np.roll(value, by, axis), wanted):
-                yield 1.8, "moved", f"np.roll({text}, {by}, {axis})", ""
+                yield TERM, "moved", f"np.roll({text}, {by}, {axis})", ""
     for operand in operands if wanted.ndim else ():
         pairs = list(zip(operand.array.shape, wanted.shape, strict=False))
         if operand.array.ndim != wanted.ndim or sum(n != m for n, m in pairs) != 1:
@@ -204,4 +214,5 @@ def _rearrangements(value, wanted, text, operands):
             part = np.take(operand.array, range(first, first + m), axis)
             if agree(part, wanted) and part.any():
                 index = ", ".join([":"] * axis + [f"{first}:{first + m}"])
-                yield 2, "part", f"{operand.label}[{index}]", "another part of the array is meant"
+                yield (FORMULA, "part", f"{operand.label}[{index}]",
+                       "another part of the array is meant")

@@ -15,7 +15,7 @@ from npdl_study.blame.operands import operands
 from npdl_study.blame.scope import Scope, names_in_scope
 from npdl_study.blame.suspects import frame_near
 from npdl_study.blame.trial import first_right, is_derivative, value_test
-from npdl_study.blame.weights import SLIP, STAGES
+from npdl_study.blame.weights import FORMULA, SLIP, STAGES
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
@@ -113,7 +113,7 @@ def by_loop_carry(trial):
         frame = frame_near(trial.frames, trial.runs.watch.places, line)
         space, arrays = {**line.function.space, **frame}, trial.scope(line).arrays
         for name in _carried_names(line, frame):
-            changes = ((Edit(2, "missing line", None, [line.node, new], line.node), "")
+            changes = ((Edit(FORMULA, "missing line", None, [line.node, new], line.node), "")
                        for new in assignments(name, arrays, space))
             proofs += filter(None, [first_right(trial, line, None, changes)])
     return proofs

@@ -1,9 +1,9 @@
 """Every number that a search goes by, the reason beside it.
 
-A cost says how unlikely a slip is: 1 for the exchange of one token, more for what adds or moves
-(edits and node_edits give each kind its own). `python -m tests.tools.weight_ranges open` measures
-them: in these ranges, the others as they are, no comparison in the search for the 37 mistakes of
-the open set turns out otherwise, so that no answer can. Outside, one may.
+A cost says how unlikely a slip is; a change of a statement has one of five, TOKEN to PRODUCT.
+`python -m tests.tools.weight_ranges open` measures the others: in these ranges, the rest as it is,
+no comparison in the search for the 37 mistakes of the open set turns out otherwise, so that no
+answer can. Outside, one may.
 
     WORK 4.43 million ..    FORWARD 149,419 .. 150,293      ALIKE 0.1 .. 0.15
     HALF .. 0.854           AGAIN 0.110 .. 0.974            BENT 0.49 .. 0.51
@@ -18,6 +18,11 @@ gives the same 37 answers; TRIED 1 takes the second of two lines from one answer
 asked. SECONDS, of a clock, SHIFT, FACTORS and the numbers below them but CLOSE are not measured.
 """
 
+TOKEN = 1                       # one token for another, or one too many: what is typed wrong
+FACTOR = 1.2                    # a factor, a sign, a transpose more: right but for one thing
+TERM = 1.5                      # a term, a sum, a function, another index: a step is missing
+FORMULA = 2                     # a root, a slope, an axis around what is there: a step of two parts
+PRODUCT = 3                     # a product of two arrays: so many are tried that one fits by chance
 WORK = 12_000_000               # values that a search may compute, then it gives up: 10 s or so
 SECONDS = 30.0                  # of the processor, for a whole answer: three times what WORK takes,
                                 # so that a slow or busy machine gives the same
@@ -27,26 +32,26 @@ HALF = 0.5                      # of WORK for what could mend a part: the rest i
 AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
 GLANCE = 0.1                    # of WORK and SECONDS to see whether a first mend leaves one more
 GUESSES = 8                     # first mends that are looked at so
-ALIKE = 0.11                    # costs that differ by less are of one likelihood: the steps
-                                # between kinds are 0.1 (a sum 1, a transpose 1.1, a factor 1.2)
+ALIKE = 0.11                    # costs that differ by less are of one likelihood: kinds are further
+                                # apart, what orders the lines of one kind (NOTHING, LETTER) is not
 LIKELIER = 0.7                  # what a change of backward costs more than a likelier one of
                                 # forward's: a factor of two tokens, and not one of one
-TAKEN = 1.5                     # a change that costs more is doubted where it reads another line,
-                                # and looked for in the numbers as well: all of one token cost less
-SLIP = 1.06                     # a slip of forward's is one token: 1 and what nobody reads
-STAGES = (0, 1.4, 1.9, 9.0)     # the lines without values: what is one token in any of them comes
-                                # before a factor or a term in any, and that before all the rest
+TAKEN = TERM                    # a change that costs more is doubted where it reads another line,
+                                # and looked for in the numbers as well
+SLIP = FACTOR                   # a slip of forward's costs less: it is one token
+STAGES = (0, TERM, FORMULA, 9.0)    # the lines without values: what costs less than a term in
+                                # any of them comes before a term in any, and that before the rest
 BENT = 0.5                      # odds of what forward's values alone give, as a mask: such a value
                                 # mends many gradients by chance, and seldom is the mistake
 NOTHING = 0.1                   # odds of the gradient of nothing in forward: hardly any
 SOMETHING = 1.0                 # odds of the gradient of something: as much as a token
 FOLLOWS = 0.2                   # of a line that reads what is suspected: more than ALIKE, so that
-                                # the first of two comes first, less than a kind of change
+                                # the first of two comes first, no more than a kind of change
 PENALTY = {-1: 4, 0: 1}         # how often FOLLOWS counts: after what has not the gradient that its
                                 # name promises, that is nearly sure; after what has none, once
 TRIED = 4                       # proofs that are tried on the student's own inputs: a check each
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
-                                # that leaves such: three kinds of change
+                                # that leaves such: a term is then as likely as a factor
 DEAD = 1.0                      # what it costs less to add to what is there, which nothing has
                                 # read: then = for += is the slip, before any of one token
 MISSING = {"factor": 2, "term": 2.6, "softmax": 2.9, "slope": 3, "whole": 3.2, "sum": 3.6}
