@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
-from npdl_study.blame.weights import (
-    DEAD,
-    FACTOR,
-    FORMULA,
-    PRODUCT,
-    STAGES,
-    TERM,
-    TOKEN,
-    UNUSED,
-)
+from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PRODUCT, STAGES, TERM, TOKEN, UNUSED
 from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl_study.blame.operands import broadcast_or_none, name_number, numbers_of, ratio_of
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.weights import ODD_TERM, ZERO
+from npdl_study.blame.weights import ODD, ZERO
 
 MOST_ATOMS = 24
 LARGEST = 1 << 14               # entries of a product that is tried
@@ -42,7 +42,7 @@ def multiples_of(goal, operands, care=1.0):
                     simple.append(label)
                     yield label, c, note, weight
                 elif c is not None:
-                    odd.append((label, c, note, weight + ODD_TERM))
+                    odd.append((label, c, note, weight + ODD["term"]))
     named = [found for found in odd if "." not in name_number(found[1], numbers).replace(".s", "")]
     yield from named or odd[:1]
 

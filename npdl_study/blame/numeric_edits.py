@@ -20,17 +20,7 @@ from npdl_study.blame.operands import (
     ratio_of,
 )
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.weights import (
-    ARRAY,
-    CLOSE,
-    FACTOR,
-    FORMULA,
-    LETTER,
-    MISSING,
-    ODD_FACTOR,
-    ODD_TERM,
-    TERM,
-)
+from npdl_study.blame.weights import ARRAY, CLOSE, FACTOR, FORMULA, LETTER, MISSING, ODD, TERM
 
 MOST = 12                       # of one kind that are tried
 
@@ -78,7 +68,7 @@ def _factors(value, wanted, text, operands):
                                 (f"{own} * (1 - {label})", 1 - n)):
                 if abs(factor - c) < CLOSE * abs(c):
                     yield cost, "factor", new, says
-        cost = MISSING["factor"] + ODD_FACTOR * (not is_plain(c))
+        cost = MISSING["factor"] + ODD["factor"] * (not is_plain(c))
         yield cost, "factor", f"{own} * {_number(c, ())}", says
         return
     if value.size < 2 or (wanted[value == 0] != 0).any():
@@ -92,7 +82,7 @@ def _factors(value, wanted, text, operands):
         label = operand.label                           # 1 / a / b
         new = f"{own}{label[1:]}" if label.startswith("1 / ") else f"{own} * {label}"
         new += "" if number == "1" else f" * ({number})"
-        yield (MISSING["factor"] + ARRAY * operand.weight + ODD_FACTOR * ("." in number),
+        yield (MISSING["factor"] + ARRAY * operand.weight + ODD["factor"] * ("." in number),
                "missing factor", new,
                f"a factor is missing: {new.removeprefix(own).strip()}")
 
@@ -105,7 +95,7 @@ def _terms(value, wanted, text, operands):
         sign = "-" if c < 0 else "+"
         if sign == "-":
             term = term if number != "1" else _bracketed_sum(label)
-        yield (MISSING["term"] + ARRAY * weight + (number != "1") + ODD_TERM * ("." in number),
+        yield (MISSING["term"] + ARRAY * weight + (number != "1") + ODD["term"] * ("." in number),
                "missing term",
                f"{text} {sign} {term}", f"a term is missing: {sign} {term}{note}")
 
@@ -116,7 +106,7 @@ def _expressions(value, wanted, text, operands):
         number = _number(c, numbers)
         new = label if number == "1" else f"-{_bracketed_sum(label)}" if number == "-1" else \
             f"{number} * {_bracketed_sum(label)}"
-        yield (MISSING["whole"] + ARRAY * weight + ODD_TERM * ("." in number), "expression", new,
+        yield (MISSING["whole"] + ARRAY * weight + ODD["term"] * ("." in number), "expression", new,
                f"it should be {new}{note}")
     yield from _softmaxes(wanted, operands)
     for operand in operands:                                  # a + products: dy + dq

@@ -9,7 +9,7 @@ answer can. Outside, one may.
     HALF .. 0.854           AGAIN 0.110 .. 0.974            BENT 0.49 .. 0.51
     TAKEN 1.4 .. 1.6        SLIP 1.05 .. 1.1                FOLLOWS 0.18 .. 0.202
     NOTHING 0.09 .. 0.11    SOMETHING 0.91 .. 1.01          PENALTY 3.5 .. 4.05, 0.95 .. 1.05
-    STAGES .. 0.7, 1.3 .. 1.45, 1.8 .. 2, 3 ..              LIKELIER, GLANCE, ODD_*: any number
+    STAGES .. 0.7, 1.3 .. 1.45, 1.8 .. 2, 3 ..              LIKELIER, GLANCE, ODD: any number
     UNUSED 0.25 .. 0.35     DEAD 0.99 ..                    ARRAY 0.298 .. 0.31
     MISSING 1.99 .. 2.09, 1.5 .., 2.49 .., 2.43 .., 2.6 .., any     LETTER -0.002 .. 0.011
 
@@ -58,7 +58,7 @@ MISSING = {"factor": 2, "term": 2.6, "softmax": 2.9, "slope": 3, "whole": 3.2, "
                                 # what is found in numbers: the dearer, the less of a line it keeps
 ARRAY = 0.3                     # for each array that it reads: the simplest is meant
 LETTER = 0.01                   # for each letter of a slope's formula: of two the shorter
-ODD_FACTOR, ODD_TERM = 2, 3     # for a number such as 0.3679, that nobody writes: it fits by chance
+ODD = {"factor": 2, "term": 3}  # for a number such as 0.3679, that nobody writes: it fits by chance
 SHIFT = 0.3                     # of the numbers that a proof is tried on anew: far more than CLOSE
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # that inputs are scaled with, to reach the other sides:
                                 # beyond a clip, of the other sign, near 0, and two of these

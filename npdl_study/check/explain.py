@@ -70,9 +70,7 @@ def similar(a, b):
 
 def compare(computed, wanted):
     """(kind, sentence) for two arrays that differ in a known way, else None."""
-    if not isinstance(computed, np.ndarray) or not isinstance(wanted, np.ndarray):
-        return None
-    if computed.size == 0:
+    if not (isinstance(computed, np.ndarray) and isinstance(wanted, np.ndarray) and computed.size):
         return None
     if not np.isfinite(computed).all():
         return "not finite", "it has entries that are not finite, or never written"
