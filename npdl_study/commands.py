@@ -38,11 +38,6 @@ def _add_target(parser):
     add_settings(parser, parser.prog, ("",), Settings())
 
 
-def _built(options, seed):
-    """(layer, inputs, keywords) of what the options name."""
-    return build(options.layer, options.input, options.set, seed, options.cache)
-
-
 def _sized(work):
     """What `work` returns; too little memory is told in the words of these commands."""
     try:
@@ -88,7 +83,8 @@ def run_step(options):
     """Print or write the walk that the options ask for; 1 when the layer raised."""
     settings = taken(Settings, vars(options))
     with time_limit(settings.limit):
-        layer, inputs, keywords = _built(options, settings.seed)
+        layer, inputs, keywords = build(options.layer, options.input, options.set, settings.seed,
+                                        options.cache)
         walk = _sized(lambda: step(layer, *inputs, seed=settings.seed, check=not options.no_check,
                                    title=options.title, **keywords))
     phases = ("forward",) if options.forward else ("backward",) if options.backward else (
@@ -135,7 +131,8 @@ def run_blame(options):
     """Print what `blame` finds; 1 when something is wrong."""
     settings = taken(Settings, vars(options))
     with time_limit(settings.limit):
-        layer, inputs, keywords = _built(options, settings.seed)
+        layer, inputs, keywords = build(options.layer, options.input, options.set, settings.seed,
+                                        options.cache)
         report = _sized(lambda: examine(layer, inputs, keywords, seed=settings.seed))
         about, report = _with_options(options, settings.seed, report)
     options.status = int(not report.right)
