@@ -13,7 +13,7 @@ from npdl.optim import AdamW
 from npdl_train.pretrained import load
 from npdl_train.process import peak_memory
 from npdl_train.runs.config import Config
-from npdl_train.runs.engine import Batch, PlainEngine
+from npdl_train.runs.engine import Batch, make_engine
 from npdl_train.runs.folder import count
 from npdl_train.runs.loop import Trainer
 
@@ -30,7 +30,7 @@ def npdl_step(folder, what, tokens, threads):
         return lambda: greedy(continuation(model, PROMPT, capacity=len(PROMPT) + tokens),
                               tokens)[0].log_prob
     add_lora(model, RANK, where=WHERE)
-    engine = PlainEngine(model, AdamW(model, 1e-4), threads)
+    engine = make_engine("fast", model, AdamW(model, 1e-4), threads)
     ids = _ids(model.embedding.W.shape[0])
     batch = Batch(ids[:, :-1], ids[:, 1:], np.ones((1, TOKENS), bool))
 

@@ -15,6 +15,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
 from npdl_study.trace.source import patched
 from npdl_train.fast import (
+    adapters,
     attention,
     engine,
     flat_parameters,
@@ -27,6 +28,7 @@ from npdl_train.fast import (
     prefix,
     snapshot,
 )
+from tests.fast import test_adapters as of_llamas
 from tests.fast.cases import (
     BATCHES,
     assert_chosen,
@@ -53,7 +55,7 @@ from tests.tools.mutants import mutants
 from tests.tools.mutation import time_limit
 
 MODULES = (kernels, fused, prefix, attention, gpt, lstm, loss, flat_parameters,
-           memory, snapshot, engine)
+           memory, snapshot, engine, adapters)
 SECONDS = 30
 WHERE, CAUGHT, GOALS = "function of the wing", ("caught",), {("caught",): 0.90}
 # What a survivor's line holds -> why no result can show the change.
@@ -115,6 +117,7 @@ CHOICES = [(kind, choice) for kind in (GPT, LSTMLM) for choice in grid(kind)[:10
 
 def checks():
     """What a mutant must pass: a part of the grid, and what the grid does not look at."""
+    yield from llamas()
     for kind, choice in CHOICES:
         yield lambda k=kind, c=choice: assert_chosen(k, c)
     for kind, (batch, counted) in itertools.product((GPT, LSTMLM), itertools.product(
@@ -135,6 +138,17 @@ def checks():
         yield lambda k=kind, d=decay, n=norm: assert_same_updates(k, d, n)
     for kind, chosen in ((GPT, {"adapters": "lora"}), (LSTMLM, {"num_layers": 2})):
         yield lambda k=kind, c=chosen: assert_every_change(k, c, AdamW, 1)
+
+
+def llamas():
+    """What a mutant of a Llama's step must pass."""
+    equal, llama, batch = (of_llamas.assert_as_the_textbook, of_llamas.llama, of_llamas.batch)
+    for options in of_llamas.KINDS:
+        yield lambda o=options: equal(llama(**o), batch(), must_fit=True)
+    for change in of_llamas.CHANGES.values():
+        model = llama()
+        change(model)
+        yield lambda m=model: equal(m, batch())
 
 
 def functions():
