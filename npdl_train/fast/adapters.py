@@ -4,7 +4,7 @@ All activations are columns, (D, N) for N = B S tokens: a product W^T x then rea
 as its file has them, and BLAS turns none of them. What is frozen gets no gradient, and below the
 first adapter nothing is computed. Each function carries out the forward or the backward of the
 textbook's class beside it, writes over what it is given where it may, and reads the model anew;
-`m` is the Arena that arrays come from.
+`m` is the Arena of what backward reads, `s` that of what passes, anew for each block.
 """
 
 import itertools
@@ -86,9 +86,10 @@ def learned(maps):
             if type(layer) is LoRALinear and (learns(layer.A) or learns(layer.B))]
 
 
-def step(model, batch, m):
+def step(model, batch, m, s):
     """SequenceLoss of a Batch, and its gradients added into the adapters."""
     m.reset()
+    s.reset()
     ids = checked_tokens(batch.inputs, "Llama", model.max_len)
     x, _ = model.embedding.forward(ids)                         # Llama.forward
     (B, S, D), caches, count = x.shape, [], len(model.blocks)
@@ -96,37 +97,35 @@ def step(model, batch, m):
     first = next(i for i, layers in enumerate(adapted) if layers)
     for layer in itertools.chain(*adapted):
         layer.A.grad[...] = layer.B.grad[...] = 0
-    turns = Turns(B, S, m)
+    turns = Turns(B, S, x.dtype)
     x = np.ascontiguousarray(x.reshape(-1, D).T)                # x (D, N)
     for i, block in enumerate(model.blocks):
-        x, cache = forward_block(block, x, turns)
-        caches.append(cache if i >= first else None)
-    x, c_norm = norm(model.norm, x, m)
-    logits, c_classifier = linear(model.classifier, x, m)       # logits (V, N)
+        caches.append(forward_block(block, x, turns, m if i >= first else s, s))
+    y, c_norm = norm(model.norm, x, m, m)
+    logits, c_classifier = linear(model.classifier, y, m, s)    # logits (V, N)
     loss, dlogits = loss_and_gradient(logits, ids.shape, batch.targets, batch.counted)
-    dx = linear_backward(model.classifier, dlogits, c_classifier, m, first < count)
+    dx = linear_backward(model.classifier, dlogits, c_classifier, m, s, first < count)
     if first < count:                                           # Llama.backward
-        dx = norm_backward(model.norm, dx, c_norm, m)
+        dx = norm_backward(model.norm, dx, c_norm, s)
     for i in range(count - 1, first - 1, -1):
-        with m.scratch:
-            backward_block(model.blocks[i], dx, caches.pop(), turns, i > first)
+        backward_block(model.blocks[i], dx, caches.pop(), turns, s, i > first)
     return loss
 
 
 class Turns:
     """What all blocks have in common: B sequences of S tokens, the mask, and Rotary's angles."""
 
-    def __init__(self, B, S, m):
-        self.B, self.S, self.m, self.known = B, S, m, {}
+    def __init__(self, B, S, dtype):
+        self.B, self.S, self.dtype, self.known = B, S, dtype, {}
         seen = np.arange(S) <= np.arange(S)[:, None]            # npdl.layers.attention.causal_mask
-        self.hidden = np.where(seen, 0, -math.inf).astype(m.dtype)
+        self.hidden = np.where(seen, 0, -math.inf).astype(dtype)
 
     def of(self, rotary):
         """Rotary.turn's cos (p, N), and its -sin and sin (2, p, N)."""
         key = rotary.d, rotary.rope_theta
         if key not in self.known:
             cos, sin = (np.tile(each.T, self.B)
-                        for each in rotary.turn(np.arange(self.S), self.m.dtype))
+                        for each in rotary.turn(np.arange(self.S), self.dtype))
             self.known[key] = cos, np.stack([-sin, sin])
         return self.known[key]
 
@@ -136,24 +135,33 @@ class Turns:
 
 
 # --- LlamaBlock ----------------------------------------------------------------------------------
-def forward_block(block, x, turns):
-    """LlamaBlock.forward: x (D, N) -> y (D, N), cache."""
-    n, c_norm1 = norm(block.norm1, x, turns.m)
-    u, c_attention = attend(block.attention, n, turns)
-    u += x                                                      # u = x + attention(n)
-    n, c_norm2 = norm(block.norm2, u, turns.m)
-    y, c_ffn = feed_forward(block.ffn, n, turns.m)
-    y += u                                                      # y = u + ffn(n)
-    return y, Cache(norm1=c_norm1, attention=c_attention, norm2=c_norm2, ffn=c_ffn)
+def forward_block(block, x, turns, m, s):
+    """LlamaBlock.forward: x (D, N) becomes y (D, N) -> cache."""
+    s.reset()
+    attention, ffn = block.attention, block.ffn
+    read = (attention.W_Q, attention.W_K, attention.W_V), (ffn.gate, ffn.up)
+    n, c_norm1 = norm(block.norm1, x, m, kept(read[0], m, s))
+    a, c_attention = attend(attention, n, turns, m, s)
+    x += a                                                      # u = x + attention(n)
+    n, c_norm2 = norm(block.norm2, x, m, kept(read[1], m, s))
+    f, c_ffn = feed_forward(ffn, n, m, s)
+    x += f                                                      # y = u + ffn(n)
+    return Cache(norm1=c_norm1, attention=c_attention, norm2=c_norm2, ffn=c_ffn)
 
 
-def backward_block(block, dy, cache, turns, wanted):
+def kept(maps, m, s):
+    """The Arena of what these maps read: an adapter's backward reads it, too."""
+    return m if any(type(layer) is LoRALinear for layer in maps) else s
+
+
+def backward_block(block, dy, cache, turns, s, wanted):
     """LlamaBlock.backward: dy becomes dx, if that is `wanted`."""
-    dn = feed_forward_backward(block.ffn, dy, cache.ffn, turns.m)
-    dy += norm_backward(block.norm2, dn, cache.norm2, turns.m)  # du
-    dn = attend_backward(block.attention, dy, cache.attention, turns, wanted)
+    s.reset()
+    dn = feed_forward_backward(block.ffn, dy, cache.ffn, s)
+    dy += norm_backward(block.norm2, dn, cache.norm2, s)        # du
+    dn = attend_backward(block.attention, dy, cache.attention, turns, s, wanted)
     if wanted:
-        dy += norm_backward(block.norm1, dn, cache.norm1, turns.m)      # dx
+        dy += norm_backward(block.norm1, dn, cache.norm1, s)    # dx
 
 
 # --- linear maps ---------------------------------------------------------------------------------
@@ -164,8 +172,8 @@ def weight_of(base):
     return base.W.data if type(base) is Linear else base.weight()
 
 
-def linear(layer, x, m):
-    """Linear.forward, Unembedding.forward, LoRALinear.forward: x (D, N) -> y (E, N), cache."""
+def linear(layer, x, m, s):
+    """Linear.forward, Unembedding.forward, LoRALinear.forward: x (D, N) -> y (E, N) of m, cache."""
     base = base_of(layer)
     W = weight_of(base)
     y = np.matmul(W.T, x, out=m.empty(W.shape[1], x.shape[1]))  # y = x W + b
@@ -175,13 +183,13 @@ def linear(layer, x, m):
         return y, None
     u = layer.A.data.T @ x                                      # u = scale x A
     u *= layer.scale
-    with m.scratch:                                             # y = base(x) + u B^T
-        y += np.matmul(layer.B.data, u, out=m.empty(*y.shape))
+    with s.scratch:                                             # y = base(x) + u B^T
+        y += np.matmul(layer.B.data, u, out=s.empty(*y.shape))
     return y, (x, u)
 
 
-def linear_backward(layer, dy, cache, m, wanted=True):
-    """The backward of the same: dy (E, N) -> dx (D, N), or None where it is not `wanted`."""
+def linear_backward(layer, dy, cache, m, s, wanted=True):
+    """The backward of the same: dy (E, N) -> dx (D, N) of m, or None where it is not `wanted`."""
     dx, base = None, base_of(layer)
     if wanted:
         W = weight_of(base)
@@ -193,41 +201,41 @@ def linear_backward(layer, dy, cache, m, wanted=True):
         du *= layer.scale
         layer.A.grad += x @ du.T                                # u = scale x A
         if wanted:
-            with m.scratch:
-                dx += np.matmul(layer.A.data, du, out=m.empty(*dx.shape))
+            with s.scratch:
+                dx += np.matmul(layer.A.data, du, out=s.empty(*dx.shape))
     return dx
 
 
 # --- RMSNorm -------------------------------------------------------------------------------------
-def norm(layer, x, m):
-    """RMSNorm.forward: x (D, N) -> y (D, N), cache."""
-    x_hat, y = m.empty(*x.shape), m.empty(*x.shape)
+def norm(layer, x, m, of_y):
+    """RMSNorm.forward: x (D, N) -> y (D, N) of the Arena `of_y`, cache."""
+    x_hat, y = m.empty(*x.shape), of_y.empty(*x.shape)
     mean_square = not_infinite(column_sums(np.multiply(x, x, out=y)) / len(x))
     share = 1 / np.sqrt(mean_square + layer.eps)                # 1 / rms (N,)
     np.multiply(x, share, out=x_hat)
     return np.multiply(x_hat, column(layer.gain.data), out=y), (x_hat, share)
 
 
-def norm_backward(layer, dy, cache, m):
+def norm_backward(layer, dy, cache, s):
     """RMSNorm.backward: writes over dy and the cache -> dx."""
     x_hat, share = cache
     dy *= column(layer.gain.data)                               # y = gain * x_hat
-    with m.scratch:
-        stretch = column_sums(np.multiply(dy, x_hat, out=m.empty(*dy.shape))) / len(dy)
+    with s.scratch:
+        stretch = column_sums(np.multiply(dy, x_hat, out=s.empty(*dy.shape))) / len(dy)
     dy -= np.multiply(x_hat, stretch, out=x_hat)
     dy *= share
     return dy
 
 
 # --- SwiGLU --------------------------------------------------------------------------------------
-def feed_forward(layer, x, m):
+def feed_forward(layer, x, m, s):
     """SwiGLU.forward: x (D, N) -> y (D, N), cache."""
-    g, c_gate = linear(layer.gate, x, m)                        # g (M, N)
-    u, c_up = linear(layer.up, x, m)
-    a = m.empty(*g.shape)
+    g, c_gate = linear(layer.gate, x, m, s)                     # g (M, N)
+    u, c_up = linear(layer.up, x, m, s)
+    a = kept([layer.down], m, s).empty(*g.shape)
     for part in blocks(*g.shape, BLOCK):
         gate(g[part], u[part], a[part])
-    y, c_down = linear(layer.down, a, m)
+    y, c_down = linear(layer.down, a, s, s)
     return y, Cache(gate=c_gate, up=c_up, silu=g, slope=u, down=c_down)
 
 
@@ -242,60 +250,60 @@ def gate(g, u, a):
     u *= np.add(s, np.multiply(g, np.subtract(1, s)), out=s)    # slope = s + silu (1 - s)
 
 
-def feed_forward_backward(layer, dy, cache, m):
+def feed_forward_backward(layer, dy, cache, s):
     """SwiGLU.backward: dy (D, N) -> dx (D, N)."""
-    du = linear_backward(layer.down, dy, cache.down, m)         # du: da until it is multiplied
+    du = linear_backward(layer.down, dy, cache.down, s, s)        # du: da until it is multiplied
     dg = np.multiply(du, cache.slope, out=cache.slope)
     du *= cache.silu
-    dx = linear_backward(layer.up, du, cache.up, m)
-    dx += linear_backward(layer.gate, dg, cache.gate, m)
+    dx = linear_backward(layer.up, du, cache.up, s, s)
+    dx += linear_backward(layer.gate, dg, cache.gate, s, s)
     return dx
 
 
 # --- GroupedQueryAttention -----------------------------------------------------------------------
-def turned(x, turn, m, back=False):
-    """Rotary.forward of all heads, or its backward: x (H d, N) -> (H d, N)."""
+def turned(x, turn, m, s, back=False):
+    """Rotary.forward of all heads, or its backward: x (H d, N) -> (H d, N) of m."""
     cos, sin = turn
     pairs, y = x.reshape(-1, 2, *cos.shape), m.empty(*x.shape)  # pairs (H, 2, p, N)
     y_pairs = np.multiply(pairs, cos, out=y.reshape(pairs.shape))
-    with m.scratch:                                             # a cos - b sin, b cos + a sin
-        across = np.multiply(pairs[:, ::-1], sin, out=m.empty(*pairs.shape))
+    with s.scratch:                                             # a cos - b sin, b cos + a sin
+        across = np.multiply(pairs[:, ::-1], sin, out=s.empty(*pairs.shape))
         (np.subtract if back else np.add)(y_pairs, across, out=y_pairs)
     return y
 
 
-def attend(layer, x, turns):
+def attend(layer, x, turns, m, s):
     """GroupedQueryAttention.forward: x (D, N) -> y (D, N), cache."""
-    turn, groups, d, m = turns.of(layer.rotary), layer.num_kv_heads, layer.rotary.d, turns.m
-    (q, c_Q), (k, c_K), (v, c_V) = (
-        linear(each, x, m) for each in (layer.W_Q, layer.W_K, layer.W_V))
-    h = m.empty(*q.shape)
+    turn, groups, d = turns.of(layer.rotary), layer.num_kv_heads, layer.rotary.d
+    (q, c_Q), (k, c_K), (v, c_V) = (linear(layer.W_Q, x, s, s), linear(layer.W_K, x, s, s),
+                                    linear(layer.W_V, x, m, s))
+    h = kept([layer.W_O], m, s).empty(*q.shape)
     q, k, v, heads = (turns.split(each, groups, d)              # (B, G, n, d, S)
-                      for each in (turned(q, turn, m), turned(k, turn, m), v, h))
+                      for each in (turned(q, turn, m, s), turned(k, turn, m, s), v, h))
     A = m.empty(*q.shape[:3], turns.S, turns.S)                 # A (B, G, n, S, S)
     np.matmul(q.swapaxes(-1, -2), k, out=A)
-    softmax(A, 1 / math.sqrt(d), turns.hidden, m)
+    softmax(A, 1 / math.sqrt(d), turns.hidden, s)
     np.matmul(v, A.swapaxes(-1, -2), out=heads)                 # y = A v
-    y, c_O = linear(layer.W_O, h, m)
+    y, c_O = linear(layer.W_O, h, s, s)
     return y, Cache(Q=c_Q, K=c_K, V=c_V, q=q, k=k, v=v, A=A, O=c_O)
 
 
-def attend_backward(layer, dy, cache, turns, wanted):
+def attend_backward(layer, dy, cache, turns, s, wanted):
     """GroupedQueryAttention.backward: dy (D, N) -> dx (D, N), or None where it is not `wanted`."""
-    turn, groups, d, m = turns.of(layer.rotary), layer.num_kv_heads, layer.rotary.d, turns.m
+    turn, groups, d = turns.of(layer.rotary), layer.num_kv_heads, layer.rotary.d
     q, k, v, A = cache.q, cache.k, cache.v, cache.A
-    dh = linear_backward(layer.W_O, dy, cache.O, m)
-    dheads, each = turns.split(dh, groups, d), m.empty(*q.shape)
-    dv, dk = (m.empty(groups * d, dh.shape[1]) for _ in range(2))
-    dA = np.matmul(dheads.swapaxes(-1, -2), v, out=m.empty(*A.shape))
-    dscores = softmax_backward(dA, A, 1 / math.sqrt(d), m)
+    dh = linear_backward(layer.W_O, dy, cache.O, s, s)
+    dheads, each = turns.split(dh, groups, d), s.empty(*q.shape)
+    dv, dk = (s.empty(groups * d, dh.shape[1]) for _ in range(2))
+    dA = np.matmul(dheads.swapaxes(-1, -2), v, out=s.empty(*A.shape))
+    dscores = softmax_backward(dA, A, 1 / math.sqrt(d), s)
     np.matmul(dheads, A, out=each)                              # y = A v
     each.sum(2, keepdims=True, out=turns.split(dv, groups, d))
     np.matmul(q, dscores, out=each)                             # scores = q k^T
     each.sum(2, keepdims=True, out=turns.split(dk, groups, d))
     np.matmul(k, dscores.swapaxes(-1, -2), out=dheads)          # dq, over dheads
-    dQ, dK = turned(dh, turn, m, back=True), turned(dk, turn, m, back=True)
-    dx, dx_k, dx_v = (linear_backward(*each, m, wanted) for each in (
+    dQ, dK = turned(dh, turn, s, s, back=True), turned(dk, turn, s, s, back=True)
+    dx, dx_k, dx_v = (linear_backward(*each, s, s, wanted) for each in (
         (layer.W_Q, dQ, cache.Q), (layer.W_K, dK, cache.K), (layer.W_V, dv, cache.V)))
     if wanted:
         dx += dx_k

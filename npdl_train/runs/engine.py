@@ -127,12 +127,12 @@ class AdapterEngine(PlainEngine):
 
     def __init__(self, model, optimizer, threads=1):
         super().__init__(model, optimizer, threads)
-        self.arena = Arena(model.embedding.W.data.dtype)
+        self.arenas = [Arena(model.embedding.W.data.dtype) for _ in range(2)]
 
     def step(self, batch, rng=None):
         if rng is not None or batch.source is not None or not adapters.fits(self.model):
             return super().step(batch, rng)
-        return adapters.step(self.model, batch, self.arena)
+        return adapters.step(self.model, batch, *self.arenas)
 
 
 def make_engine(name, model, optimizer, threads=1, plain_threads=1):
