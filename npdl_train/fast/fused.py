@@ -118,20 +118,27 @@ def loss_gradient(log_p, targets, words, weight, share):
 
 # --- the LSTM ------------------------------------------------------------------------------------
 @fused
-def gates(z, bias, product, half, shift):
+def gates(z, bias, product, half, shift, three):
     """z <- i, f, o = sigmoid(z), g = tanh(z), after z += bias and z += h W_h if they are there.
 
     z (4, n, H); bias (4, 1, H); half (4, 1, 1) is 1/2 and shift 1/2 for the first three, 1 and 0
-    for g: the logistic function is (1 + tanh(z/2)) / 2.
+    for g: the logistic function is (1 + tanh(z/2)) / 2. Where the first `three` are given, a view
+    of z, they alone are halved and shifted.
     """
     if bias is not None:
         z = xp.add(z, bias, out=z)
     if product is not None:
         z = xp.add(z, product, out=z)
-    z = xp.multiply(z, half, out=z)
-    z = xp.tanh(z, out=z)
-    z = xp.multiply(z, half, out=z)
-    xp.add(z, shift, out=z)
+    if three is None:
+        z = xp.multiply(z, half, out=z)
+        z = xp.tanh(z, out=z)
+        z = xp.multiply(z, half, out=z)
+        xp.add(z, shift, out=z)
+    else:
+        xp.multiply(three, half, out=three)
+        xp.tanh(z, out=z)
+        xp.multiply(three, half, out=three)
+        xp.add(three, shift, out=three)
 
 
 @fused

@@ -95,8 +95,10 @@ class FastLSTM:
 
 @functools.cache                            # never given back: a CUDA graph may read it
 def halves(name, dtype):
-    """For fused.gates: (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2, 1/2, 1/2, 0; `name` is the
-    backend's."""
+    """For fused.gates: on NumPy 1/2 and 1/2; on a GPU (4, 1, 1) of 1/2, 1/2, 1/2, 1 and of 1/2,
+    1/2, 1/2, 0; `name` is the backend's."""
+    if is_host():
+        return 0.5, 0.5
     shape = (4, 1, 1)
     return (xp.asarray(np.array([0.5, 0.5, 0.5, 1], dtype).reshape(shape)),
             xp.asarray(np.array([0.5, 0.5, 0.5, 0], dtype).reshape(shape)))
@@ -122,7 +124,7 @@ def forward_layer(cell, x, rows, words, m):
             parent = run.parent if t == run.first else None
             with m.scratch:
                 u = recurrent(cell, before.h, parent, run.nodes, m) if t else None
-                fused.gates(now.gates, b, u, *half)
+                fused.gates(now.gates, b, u, *half, now.gates[:3] if is_host() else None)
             if t > 0:
                 c_prev = before.c
                 if parent is not None:
