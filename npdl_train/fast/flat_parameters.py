@@ -13,6 +13,7 @@ from npdl.backend import is_host, xp
 from npdl.functions import not_infinite
 from npdl.optim import SGD, Adam, AdamW
 from npdl_train.fast import cuda, cuda_ends, fused
+from npdl_train.fast.memory import aligned
 from npdl_train.fast.snapshot import Snapshot
 
 BLOCK = 65536  # numbers updated at a time on NumPy: all five arrays of a block stay in cache
@@ -67,7 +68,7 @@ class FlatParameters:
         """Cut the memory into the rows data, moments and grads, one for each model."""
         self.store = store
         if store is None:
-            memory = xp.empty(self.shape, self.dtype)
+            memory = aligned(math.prod(self.shape), self.dtype).reshape(self.shape)
         else:
             store = getattr(store, "buffer", store)
             size = math.prod(self.shape)        # of pages, of which a file has whole ones
@@ -237,7 +238,7 @@ class AdamWInPlace(AdamW):
 
 
 def spare_for(theta):
-    return xp.empty_like(theta) if is_host() else None
+    return aligned(theta.size, theta.dtype) if is_host() else None
 
 
 def can_join(params):

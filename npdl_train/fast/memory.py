@@ -46,6 +46,17 @@ def give_freed_memory_back():
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def aligned(size, dtype):
+    """An array (size,) whose first number begins a line of the cache, as C's memory need not: NumPy
+    adds and multiplies two arrays that do in half of the time."""
+    if not is_host():
+        return xp.empty(size, dtype)
+    nbytes = size * np.dtype(dtype).itemsize
+    memory = np.empty(nbytes + ALIGN, np.uint8)
+    start = -memory.ctypes.data % ALIGN
+    return memory[start : start + nbytes].view(dtype)
+
+
 class Arena:
     """A step's arrays, one behind the other, in memory that is kept from step to step.
 
@@ -99,7 +110,7 @@ class Arena:
         while chunk < len(self.chunks) and start + taken > self.chunks[chunk].size:
             chunk, start = chunk + 1, 0
         if chunk == len(self.chunks):
-            self.chunks.append(xp.empty(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
+            self.chunks.append(aligned(max(taken, CHUNK // self.dtype.itemsize), self.dtype))
         array = self.chunks[chunk][start : start + size].reshape(shape)
         return array, (chunk, start + taken)
 
