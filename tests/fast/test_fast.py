@@ -14,7 +14,7 @@ from npdl.layers.transformer import BLOCKS, Block
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
-from npdl_train.fast import flat_parameters
+from npdl_train.fast import flat_parameters, memory
 from npdl_train.fast.engine import FastEngine, unsupported
 from npdl_train.runs.engine import PlainEngine, make_engine
 from tests.fast.cases import (
@@ -180,3 +180,12 @@ def test_a_changed_batch_is_read_again():
 
 def test_batches_that_the_textbook_refuses():
     assert_batches_are_refused()
+
+
+def test_arrays_begin_at_a_line_of_the_cache():
+    arena, model = memory.Arena("float32"), build(GPT)
+    engine = FastEngine(model, AdamW(model))
+    arrays = [memory.aligned(size, "float32") for size in (1, 1000, 1 << 16, 1 << 21)]
+    arrays += [arena.empty(*shape) for shape in ((3, 5), (576, 64), (1 << 22,), (7,))]
+    arrays += [engine.flat.data, engine.flat.grad, *engine.flat.moments.values()]
+    assert [array.ctypes.data % memory.ALIGN for array in arrays] == [0] * len(arrays)
