@@ -148,10 +148,3 @@ def moved(array, index, run):
         finally:
             array[...] = before
     return at
-
-
-def derivative(run, array, index, weights, floor=0.0):
-    """The Derivative of sum weights * run() by array[index], `run()` returning a list of arrays."""
-    base = [np.array(a) for a in run()]
-    line = Line(moved(array, index, run), base, weights, np.abs(array).max(initial=0))
-    return line.derivative(floor=floor)

@@ -18,10 +18,9 @@ from npdl.core import Layer
 from npdl.errors import InputError
 from npdl_study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, STAND_INS, TOGETHER, VALUES
 from npdl_study.check.subjects import randomise
-from npdl_study.trees import cast, is_float, leaves, tupled, upstream
+from npdl_study.trees import cast, leaves, tupled, upstream
 
 ROW = "a sample", "another", "sizes of 1"
-SMALLER = 0.1           # the numbers of the second sample
 DRAWINGS = 40           # in search of inputs in which an option matters
 MATTERS = 1e-6          # the least difference that an option makes to an entry
 
@@ -56,16 +55,6 @@ def own_samples(cls):
         return [_taken_apart(one, cls) for one in every]
     own = getattr(cls, "sample", None)
     return [_taken_apart(own(), cls)] if callable(own) else []
-
-
-def samples(cls, seed=0):
-    """The samples that a class brings, or npdl's two for its name: a list."""
-    own, (cls, row) = own_samples(cls), _row(cls)
-    if own or row is None:
-        return own or [sample(cls, seed)]
-    layer, inputs, options = row[1](cls, stream(seed, 12))
-    small = [SMALLER * a if isinstance(a, np.ndarray) and is_float(a) else a for a in inputs]
-    return [sample(cls, seed), (layer, tuple(small), options)]
 
 
 def every_sample(cls):

@@ -74,11 +74,6 @@ class Verdict:
         return [row for row in self.rows if row.right is False]
 
 
-def check(subject, **how):
-    """The Verdict on a Subject's backward, gradients alone; `how` as Check takes it."""
-    return Check(subject, **how).verdict()
-
-
 @dataclass
 class Comparison:
     """One gradient at the entries that were looked at, with some outputs used."""

@@ -14,7 +14,7 @@ from npdl.layers.recurrent import LSTM, LSTMCell
 from npdl.layers.transformer import Same
 from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.subjects import subject_of
-from npdl_study.check.verdicts import check
+from npdl_study.check.verdicts import Check
 
 RNG = stream(11)
 X = RNG.standard_normal((2, 3, 4))
@@ -217,8 +217,8 @@ def test_strided_inputs_stay_strided():
             seen.append(x.flags.c_contiguous)
             return super().forward(x)
 
-    check(subject_of(Recording(), (X[..., ::2],)))
-    check(subject_of(Recording(), (X.swapaxes(0, 1),)))
+    Check(subject_of(Recording(), (X[..., ::2],))).verdict()
+    Check(subject_of(Recording(), (X.swapaxes(0, 1),))).verdict()
     assert seen and not any(seen)
 
 
@@ -236,5 +236,5 @@ def test_entries_limits_the_work():
         calls.append(1)
         return layer.forward(x)
 
-    assert check(subject_of(Linear(4, 3), (X,), forward=forward), entries=2).right
+    assert Check(subject_of(Linear(4, 3), (X,), forward=forward), entries=2).verdict().right
     assert len(calls) == 4 + 3 * 2 * 4                  # W, b and x; 4 evaluations an entry
