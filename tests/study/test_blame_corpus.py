@@ -16,7 +16,7 @@ QUICK = ("powers", "triplet", "upsampled")
 SURE = (*QUICK, "rnn_naive", "vae_heads")       # the diagnosis is that of the file's first line
 
 
-def held(results):
+def assert_kept(results):
     """The promises: lines, diagnoses, nothing wrong called right, nothing right accused."""
     wrong = [found for found in results if not found.case.change.right]
     said = table(results)
@@ -67,7 +67,7 @@ def test_no_edit_warns(tmp_path):
 @pytest.mark.slow
 def test_a_part_of_the_corpus(tmp_path):
     """One in 30; `python -m tests.tools.blame_corpus` does all of it."""
-    held(run(list(cases())[7::30], tmp_path))
+    assert_kept(run(list(cases())[7::30], tmp_path))
 
 
 PAIRS = ("attention/value-transposed+key-transposed/cache",
