@@ -31,7 +31,7 @@ def batch(B=2, S=7, counted=0.7, seed=1):
     rng = np.random.default_rng(seed)
     real = rng.random((B, S)) < counted
     real[:, -1] = True
-    return Batch(rng.integers(0, V, (B, S)), rng.integers(0, V, (B, S)), real)
+    return Batch(rng.integers(0, V, (B, S)), np.where(real, rng.integers(0, V, (B, S)), -1), real)
 
 
 def assert_as_the_textbook(model, given, tolerance=1e-12, must_fit=False):
