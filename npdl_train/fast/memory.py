@@ -53,7 +53,7 @@ def aligned(size, dtype):
         return xp.empty(size, dtype)
     nbytes = size * np.dtype(dtype).itemsize
     memory = np.empty(nbytes + ALIGN, np.uint8)
-    start = -memory.ctypes.data % ALIGN
+    start = -memory.__array_interface__["data"][0] % ALIGN
     return memory[start : start + nbytes].view(dtype)
 
 
