@@ -1,10 +1,10 @@
 """What a blanked function keeps: its equations, its shapes, its names, as comments."""
 
 import ast
-import io
 import re
 import textwrap
-import tokenize
+
+from npdl_study.trace.statements import comments
 
 WIDTH = 100
 
@@ -17,7 +17,7 @@ def equation_of(lines, owner, function, twin=None):
     about = owner if "ward" in function.name else None      # a class's equation is its forward's
     own, whole = (ast.get_docstring(node) or "" if node is not None else ""
                   for node in (function, about))
-    said = comments(lines, function.body[0].lineno, function.end_lineno).values()
+    said = _said_in(lines, function.body[0].lineno, function.end_lineno).values()
     said = "; ".join(dict.fromkeys(_bare(text) for text, _ in said if "=" in text))
     first = [_first_sentence(text) for text in (whole, without_answer(own)) if text]
     found = [text for text in (first[:1] if whole else []) + [said] + first if "=" in text]
@@ -47,21 +47,16 @@ def _first_sentence(text):
     return _spaced(re.sub(r"\([A-Z][^()]*\d{4}[^()]*\),?", "", sentence)).replace(":,", ":")
 
 
-def comments(lines, first, last):
-    """{line: (comment, whether it stands alone)} of source lines first..last, 1 the first."""
-    found = {}
-    text = textwrap.dedent("\n".join(lines[first - 1 : last]))
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            alone = not token.line[: token.start[1]].strip()
-            found[first + token.start[0] - 1] = (token.string.lstrip("# ").rstrip(), alone)
-    return found
+def _said_in(lines, first, last):
+    """`comments` of source lines first..last, 1 the first."""
+    every = comments("\n".join(lines))
+    return {n: told for n, told in every.items() if first <= n <= last}
 
 
 def hinted(lines, function, body, equation, indent):
     """Comment lines in place of a body: equation, cache, what is added to, the comments."""
     hints = [("equation", equation)]
-    read = _attributes(body, "cache")
+    read = _read(body)
     if read:
         hints.append(("cache has", ", ".join(read)))
     made = _made(body)
@@ -98,7 +93,7 @@ def _said(lines, function, body):
                 targets[line] = target_of(statement)
             elif line < statement.body[0].lineno:               # if ...: what is done then
                 targets[line] = target_of(statement.body[0])
-    said = comments(lines, body[0].lineno, function.end_lineno)
+    said = _said_in(lines, body[0].lineno, function.end_lineno)
     hints = []
     for line, (text, alone) in said.items():
         name = "" if alone else targets.get(line, "")
@@ -129,7 +124,7 @@ def target_of(statement):
 def line_hint(lines, owner, function, statement, twin=None):
     """(what the statement writes, the equation): its own comment's, else the last one before it,
     else the function's, if that tells more of what the gradient belongs to."""
-    said = comments(lines, function.body[0].lineno, function.end_lineno)
+    said = _said_in(lines, function.body[0].lineno, function.end_lineno)
     target = target_of(statement)
     own = [text for line, (text, _) in said.items()
            if statement.lineno <= line <= statement.end_lineno]
@@ -167,11 +162,11 @@ def _called(body):
     return list(dict.fromkeys(found))
 
 
-def _attributes(body, name):
-    """What some statements read of `name`, say of self or of cache, each once."""
+def _read(body):
+    """What some statements read of the cache, each once."""
     return list(dict.fromkeys(
         n.attr for s in body for n in ast.walk(s)
-        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == name))
+        if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "cache"))
 
 
 def _made(body):

@@ -59,7 +59,8 @@ class Line:
     def comment(self):
         """What stands after the code of its lines."""
         said = comments("".join(linecache.getlines(self.function.code.co_filename)))
-        return " ".join(said[n] for n in range(self.first, self.last + 1) if n in said)
+        found = (said.get(n, ("", True)) for n in range(self.first, self.last + 1))
+        return " ".join(text for text, alone in found if not alone)
 
     @property
     def source(self):
@@ -140,12 +141,11 @@ def _statements(body):
 
 @functools.lru_cache(maxsize=64)
 def comments(text):
-    """{line: the comment at its end}, of lines that hold code too."""
-    found = {}
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and token.line[: token.start[1]].strip():
-            found[token.start[0]] = token.string.lstrip("#").strip()
-    return found
+    """{line: (its comment, whether that stands alone)}."""
+    return {token.start[0]: (token.string.lstrip("#").strip(),
+                             not token.line[: token.start[1]].strip())
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type == tokenize.COMMENT}
 
 
 @functools.lru_cache(maxsize=4096)
