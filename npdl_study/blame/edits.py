@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
-from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PRODUCT, STAGES, TERM, TOKEN, UNUSED
+from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, STAGES, TERM, TOKEN, UNUSED
 from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
@@ -327,13 +327,13 @@ def _missing_parts(text, product, whole, scope):
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
             yield TERM, "function", f"np.{name}({text})"
         for a, b in itertools.permutations(scope.arrays[:MOST_PAIRS], 2):
-            yield PRODUCT, "missing term", f"({text}) + {a} * {b}"
-            yield PRODUCT, "missing term", f"({text}) + {a} @ {b}"
-            yield PRODUCT, "missing term", f"({text}) + {a} @ {b}.T"
-            yield PRODUCT, "missing factor", f"({text}) * ({a} - {b})"
+            yield FORMULA, "missing term", f"({text}) + {a} * {b}"
+            yield FORMULA, "missing term", f"({text}) + {a} @ {b}"
+            yield FORMULA, "missing term", f"({text}) + {a} @ {b}.T"
+            yield FORMULA, "missing factor", f"({text}) * ({a} - {b})"
             if a < b:
-                yield PRODUCT, "missing term", f"({text}) - {a} * {b}"
-                yield PRODUCT, "missing factor", f"({text}) * {a} * {b}"
+                yield FORMULA, "missing term", f"({text}) - {a} * {b}"
+                yield FORMULA, "missing factor", f"({text}) * {a} * {b}"
 
 
 def _operator_edits(node, scope):

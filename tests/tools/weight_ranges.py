@@ -12,12 +12,14 @@ give the same answers still; in it, it must.
 import argparse
 import importlib
 import operator
+import re
 import tempfile
 from pathlib import Path
 
 from npdl_study.blame import weights
 
-LEFT_OUT = {"SECONDS", "TRIED", "GUESSES",      # of a clock, and counts; of arrays
+LEFT_OUT = {"TOKEN", "FACTOR", "TERM", "FORMULA",       # they order what is tried
+            "SECONDS", "TRIED", "GUESSES",      # of a clock, and counts; of arrays
             "SHIFT", "FACTORS", "SLIGHT", "CLOSE", "ZERO", "POWER", "RIDGE", "HUGE"}
 RANGES, TIES = {}, {}                   # {name: [low, high]}, {name: how many}
 
@@ -89,13 +91,14 @@ def main(arguments=None):
     parser.add_argument("sets", nargs="*", default=["open"])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="one case in N")
     parser.add_argument("--first", type=int, default=0, metavar="K", help="from the K-th on")
-    parser.add_argument("--times", nargs=2, metavar=("NAME", "FACTOR"),
+    parser.add_argument("--times", nargs=2, metavar=("NAME", "FACTOR"), action="append", default=[],
                         help="print the answers with a number that many times as large")
     options = parser.parse_args(arguments)
-    if options.times:
-        name, factor = options.times
-        old = getattr(weights, name)
-        setattr(weights, name, type(old)(old * float(factor)))
+    text = Path(weights.__file__).read_text(encoding="utf-8")
+    for name, factor in options.times:
+        text = re.sub(rf"(?m)^{name} = ([\d._e-]+)", rf"{name} = type(\1)(\1 * {float(factor)})",
+                      text)
+    exec(text, vars(weights))                           # and those that are made of them
     for name, value in list(vars(weights).items()) if not options.times else ():
         if name.isupper() and name not in LEFT_OUT:
             setattr(weights, name, weighed(name, value))
