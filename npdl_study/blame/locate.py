@@ -25,7 +25,7 @@ from npdl_study.blame.suspects import (
     frame_near,
     only_passes_on,
 )
-from npdl_study.blame.weights import CLOSE, PENALTY, ZERO
+from npdl_study.blame.weights import CLOSE, PENALTY, SHIFT, ZERO
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
 
@@ -50,10 +50,19 @@ class Located:
     goal: set = field(default_factory=set)
     could: list = field(default_factory=list)
     forwards: set = field(default_factory=set)      # the Lines that forward runs too
+    made: set = field(default_factory=set)          # forward's, of which backward is handed what
+                                                    # comes of them; `handed` the gradients of these
 
     @property
     def oracle(self):
         return self.solver.oracle
+
+    def is_forwards(self, key, value):
+        """Whether forward computes a value too; but of y - t, a loss's gradient."""
+        node = getattr(self.runs.watch.places[key[0]], "node", None)
+        loss = not self.runs.uses_dout and isinstance(node, ast.BinOp) and isinstance(
+            node.op, ast.Sub)
+        return not loss and self.oracle.is_forwards(value)
 
     def is_in_goal(self, gradient):
         """Whether a gradient is one of those that are to be mended: that it is wrong tells no more
@@ -61,10 +70,31 @@ class Located:
         return any(true.shape == gradient.shape and same(true, gradient)
                    for true in (self.runs.truth[name] for name in self.goal))
 
+    @functools.cached_property
+    def handed(self):
+        """The Lines of forward that make what backward is handed, under this or another name."""
+        names = {ast.unparse(part) for line in self.made for node in ast.walk(line.function.node)
+                 for part in ast.walk(node) if isinstance(node, ast.Return) or isinstance(
+                     part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
+        found = set()
+        lines = {line for made in self.made for line in made.function.lines}
+        for line in sorted(lines, key=lambda line: -line.first):
+            node = line.node
+            target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+            while isinstance(target, ast.Subscript):
+                target = target.value
+            if target is not None and ast.unparse(target) in names:
+                found.add(line)
+                value = node.value
+                while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+                    value = value.func.value            # dx.copy()
+                names.add(ast.unparse(value))
+        return found
+
     @property
     def outermost(self):
         """The function that the backward begins with."""
-        return self.suspects[0].line.function
+        return next(s.line.function for s in self.suspects if s.line not in self.made)
 
     @property
     def left(self):
@@ -74,13 +104,41 @@ class Located:
 
 def locate(runs, base):
     """The Located of Runs with gradients `base`: {} where the backward raises."""
-    suspects, frames = _suspects(runs)
-    known = Located(runs, base, suspects, frames)
+    made, ahead = gradient_lines(runs) if base else (set(), set())
+    runs.whole = bool(made)
+    suspects, frames = _suspects(runs, ahead)
+    known = Located(runs, base, suspects, frames, made=made)
     if base:
-        known.wrong, known.fixed = runs.wrong(base), _constant_keys(runs, suspects)
-        known.solver = Solve(runs, base, frames, known.fixed)
+        known.wrong, known.solver = runs.wrong(base), Solve(runs, base, frames, made)
+        known.fixed = known.solver.fixed = _constant_keys(known)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
+
+
+def gradient_lines(runs):
+    """(the Lines of forward that make a gradient there, which backward is only handed: what they
+    compute moves a gradient, and not the output, one number; the keys of forward's others)."""
+    places, found, by = runs.watch.places, set(), {}
+    roots = {i for i, place in enumerate(places) if place.root}
+    out = runs.outputs(only=roots, record=True)
+    if sum(map(np.size, out)) != 1:
+        return set(), set()
+    for key, value in runs.watch.seen.items():
+        by.setdefault(places[key[0]].line, {})[key] = value
+    base, runs.whole = runs.gradients(), True
+    for line, values in by.items():
+        if isinstance(line.node, ast.Assign) and (only_passes_on(line.node) or isinstance(
+                line.node.value, ast.Name)):
+            continue
+        with contextlib.suppress(Exception):            # it does not stand being moved
+            moved = runs.gradients(only=roots, add={key: SHIFT * (1 + np.abs(value))
+                                                    for key, value in values.items()})
+            if all(map(np.array_equal, out, runs.out)) and any(
+                    not np.array_equal(moved[name], base[name]) for name in base):
+                found.add(line)
+    runs.whole = False
+    return found, {key for line, own in by.items() if line not in found for key in own
+                   } if found else set()
 
 
 def possible_goals(known):
@@ -139,13 +197,15 @@ def argument_suspects(found):
     return suspects
 
 
-def _suspects(runs):
+def _suspects(runs, ahead):
     places = runs.watch.places
     roots = {i for i, place in enumerate(places) if place.root}
     with contextlib.suppress(Exception):                # backward may raise: of what ran before
         runs.gradients(only=roots, record=True, frames=True)
     found = {}
     for moment, (key, value) in enumerate((runs.watch.seen or {}).items()):
+        if key in ahead:
+            continue
         line = places[key[0]].line
         argument = key[0] in line.places[:-1] and not isinstance(
             getattr(line.node, "value", None), ast.Tuple)
@@ -154,16 +214,21 @@ def _suspects(runs):
     return list(found.values()), runs.watch.locals or {}
 
 
-def _constant_keys(runs, suspects):
-    """The keys of what does not depend on the upstream gradient: no gradients."""
-    roots = {key[0] for s in suspects for key in s.values}
+def _constant_keys(known):
+    """The keys of what does not depend on the upstream gradient: no gradients. Where a loss's
+    backward has none, what forward computes too."""
+    runs, values = known.runs, {k: v for s in known.suspects for k, v in s.values.items()
+                                if s.line not in known.handed}
     try:
-        runs.gradients(2.0, only=roots, record=True)
+        runs.gradients(2.0, only={key[0] for key in values}, record=True)
     except Exception:
         return set()
     twice = runs.watch.seen
-    return {key for s in suspects for key, value in s.values.items()
-            if key in twice and np.array_equal(twice[key], value) and value.any()}
+    fixed = {key for key, value in values.items() if key in twice and np.array_equal(
+        twice[key], value) and value.any()}
+    runs.uses_dout = any(key in twice and value.any() and key not in fixed
+                         for key, value in values.items())
+    return {key for key in fixed if runs.uses_dout or known.is_forwards(key, values[key])}
 
 
 def _set_level(found, suspect):
@@ -181,6 +246,8 @@ def _set_level(found, suspect):
         if level == PROVEN and suspect.could and suspect.sure[key].all() \
                 and not same(suspect.wanted[key], value):
             break                                   # it would spoil what is proven right
+    if suspect.line in found.made - found.handed and not suspect.could or _is_mask(suspect):
+        suspect.level = PROVEN                          # a part of a gradient
     function = suspect.line.function
     suspect.in_library = function.file != found.runs.watch.home or suspect.line in found.forwards
     places = found.runs.watch.places
@@ -197,6 +264,13 @@ def _set_level(found, suspect):
     if suspect.could:
         suspect.known = all(not np.all(suspect.sure[k]) or oracle.name(w)
                             for k, w in suspect.wanted.items() if w.any())
+
+
+def _is_mask(suspect):
+    """Whether all values are masks, in whose place no mask could mend."""
+    return suspect.nonlinear and all(
+        np.isin(value, (-1, 0, 1)).all() and len(np.unique(np.round(suspect.wanted[key], 6)))
+        > max(len(np.unique(value)), 2) for key, value in suspect.values.items())
 
 
 def _doubt_sole_additions(suspects):
@@ -251,7 +325,7 @@ def _level(found, suspect, key, value, name, zeros):
                 suspect.wanted[key] = meant
                 suspect.sure[key] = np.full(meant.shape, True)
                 return NOTHING if found.is_in_goal(meant) else PROMISED
-    if oracle.is_forwards(value):
+    if found.is_forwards(key, value):
         return PROVEN
     if suspect.could and name and suspect.sure[key].all() and not oracle.is_use(
             name, value) and oracle.is_use(name, suspect.wanted[key]):

@@ -20,6 +20,7 @@ from npdl_study.trace.runs import quiet
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
+FORGOTTEN = ("missing factor",)
 
 
 def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
@@ -84,12 +85,14 @@ def by_term(trial, line, suspect, cost, term):
     return first_right(trial, line, suspect, [(edit, f"a term is missing: {term.strip()}")])
 
 
-def by_slip_of_forward(trial, line, least):
-    """By a slip of one token in a Line of forward, after which the backward is right as it is."""
-    scope = Scope(numbers=_numbers(trial))
-    slips = ((edit, "") for edit in edits(line.node, scope, True, SLIP)
-             if edit.kind in TOKENS and trial.runs.budget.left > least)
-    return first_right(trial, line, None, slips, right=is_derivative)
+def by_slip_of_forward(trial, line, least, most=SLIP, names=None):
+    """By a slip of one token in a Line of forward, or of what costs no more than `most`, after
+    which the backward is right as it is, or the gradients `names`."""
+    given = [a for a in line.function.arguments if a != "self"] if most > SLIP else []
+    scope = Scope(given, _numbers(trial))
+    slips = ((edit, "") for edit in edits(line.node, scope, True, most)
+             if edit.kind in TOKENS + FORGOTTEN and trial.runs.budget.left > least)
+    return first_right(trial, line, None, slips, right=lambda trial: is_derivative(trial, names))
 
 
 def by_name_in_forward(trial, line, name, others):

@@ -19,10 +19,10 @@ from npdl_study.blame.suspects import (
     factors,
     only_passes_on,
 )
-from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, SLIP, STAGES, TAKEN
+from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, SLIP, STAGES, TAKEN, ZERO
 from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
 
-SLIPS = ("axis", "name")
+SLIPS = ("axis", "name", "missing factor")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
 
 
@@ -133,7 +133,7 @@ def _prove_what_is_read(found, trial, best):
     for line in best.line.function.lines if best.cost > TAKEN else ():
         fixed = line not in by or set(by[line].values) <= found.fixed and not \
             by[line].could                              # that was tried
-        if line.first < best.line.first and isinstance(
+        if line.first < best.line.first and line not in found.forwards and isinstance(
                 line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
                 renames(line.node):
             proof = prove.by_edit(trial, line, None, best.cost + ALIKE)
@@ -151,8 +151,8 @@ def _prove_definition(found, trial, best):
     names = {t.id for t in terms(best.line.node.value) if isinstance(t, ast.Name)} if added \
         else {best.inlines} - {""}
     for line in reversed(best.line.function.lines if names else ()):
-        if line.first >= best.line.first or not isinstance(line.node, ast.Assign) or \
-                not names & bound_by(line.node) or renames(line.node):
+        if line.first >= best.line.first or line in found.forwards or not isinstance(
+                line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
         fixed = suspect is None or set(suspect.values) <= found.fixed
@@ -209,21 +209,26 @@ def _is_preferred(proof, other):
     return turned or factor or whole or term and term in proof.line.text
 
 
-def prove_forward(found, trial):
-    """The Proof of a line of forward, of which a slip makes the backward right as it is."""
-    least = found.runs.budget.left - FORWARD
-    return next(filter(None, (prove.by_slip_of_forward(trial, line, least)
+def prove_forward(found, trial, proofs):
+    """The Proof of a line of forward, of which a slip makes the backward right as it is; or what
+    is forgotten, where what mends backward, `proofs`, is far less likely."""
+    budget = found.runs.budget
+    least = budget.left - FORWARD
+    dear = all(p.cost > SLIP + TAKEN for p in proofs[:1])
+    ways = (SLIP, STAGES[1]) if dear else (SLIP,)
+    return next(filter(None, (prove.by_slip_of_forward(trial, line, least, most) for most in ways
                               for line in _forward_lines(found))), None)
 
 
 def prove_unread_input(found, trial):
-    """(the Proof of a line of forward that reads another array in the place of one that it never
-    reads, the name of that), or None."""
+    """(the Proof of a line of forward of which the output does not change with an input, that
+    reads another array in the place of it, or lacks it as a factor; the name of that), or None."""
     others = [n for n in found.runs.truth if n not in found.wrong and found.base[n].any()]
     for name in sorted(found.wrong):
-        if not found.runs.truth[name].any() and found.base[name].any():
+        if not (np.abs(found.runs.truth[name]) > ZERO).any() and found.base[name].any():
             for line in _forward_lines(found):
-                proof = prove.by_name_in_forward(trial, line, name, others)
+                proof = prove.by_name_in_forward(trial, line, name, others) or \
+                    prove.by_slip_of_forward(trial, line, 0, STAGES[1], [name, *others])
                 if proof is not None:
                     return proof, name
     return None
@@ -231,11 +236,11 @@ def prove_unread_input(found, trial):
 
 def _forward_lines(found):
     """The Lines of forward that backward does not run."""
-    ran = {s.line.function for s in found.suspects}
+    ran = {s.line.function for s in found.suspects if s.line not in found.made}
     seen = {found.runs.watch.places[key[0]].function for key in found.oracle.values}
     return [line for f in found.runs.watch.functions if f in seen - ran for line in f.lines
-            if isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))
-            and ".shape" not in line.text]              # of axes that are as long by chance
+            if line not in found.made and ".shape" not in line.text     # as long by chance
+            and isinstance(line.node, (ast.Assign, ast.AugAssign, ast.Return))]
 
 
 def likelier(forward, backward):

@@ -11,6 +11,8 @@ import itertools
 import re
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from npdl.errors import NpdlError
 from npdl_study.blame import remedies, say
 from npdl_study.blame.branch_coverage import unlike_inputs
@@ -23,7 +25,17 @@ from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
 from npdl_study.blame.suspects import PASSES_ON
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, GLANCE, GUESSES, HALF, SECONDS, TAKEN, TRIED, WORK
+from npdl_study.blame.weights import (
+    AGAIN,
+    CLOSE,
+    GLANCE,
+    GUESSES,
+    HALF,
+    SECONDS,
+    TAKEN,
+    TRIED,
+    WORK,
+)
 from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -126,11 +138,25 @@ def check(subject):
         rows = [worst_row(own, subject.paths) for own in found.values()]
         if any(row.right is False for row in rows):
             known.notes += known.check.asked(rows).questions
-            return replace(known, dout=dout, rows=[own[-1].row for own in found.values()])
+            return replace(known, dout=in_units(subject, dout, gradients),
+                           rows=[own[-1].row for own in found.values()])
     verdict = known.check.asked(rows)
     known.notes += [f"{row.name}: not checkable here: {row.reason}" for row in verdict.rows
                     if row.right is None and row.kind != "missing"] + verdict.notes
     return replace(known, rows=verdict.rows, questions=verdict.questions)
+
+
+def in_units(subject, dout, gradients):
+    """The upstream gradient 1 in the place of a loss's, where the backward is as wrong with it:
+    what it makes without, or ahead of it, is a gradient as it stands then."""
+    if isinstance(dout, (tuple, list, dict)) or np.size(dout) != 1:
+        return dout
+    one = np.ones_like(dout)[()]
+    with contextlib.suppress(Exception):
+        found, _ = subject.backward(one, subject.run()[1])
+        if all(np.allclose(gradients[name], g * dout, CLOSE, 0) for name, g in found.items()):
+            return one
+    return dout
 
 
 def shrink_checked(checked):
@@ -203,7 +229,8 @@ def locate_and_prove(checked, runs, own, share):
         first = next((p for p in itertools.islice(hidden, GUESSES)
                       if is_one_of_two(checked, runs, p)), None)
         if first is not None:
-            return Found(found, [first], spared=frozenset(known.wrong))
+            return Found(found, [first], otherwise=lambda: say.blame_unproved(checked, seen),
+                         spared=frozenset(known.wrong))
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
@@ -241,7 +268,7 @@ def is_one_of_two(checked, runs, proof):
 def _found_of(found, tried, proofs, checked, seen):
     """What is Found of a Located, its first Proofs among it, or None."""
     proofs = remedies.find_proofs(found, tried, proofs)
-    forward = remedies.prove_forward(found, tried) if not found.left else None
+    forward = remedies.prove_forward(found, tried, proofs) if not found.left else None
     return Found(found, proofs, forward, lambda: say.blame_unproved(checked, seen),
                  frozenset(found.left)) if proofs or forward is not None else None
 
@@ -277,7 +304,9 @@ def confirm(checked, small, found, share):
     student's own inputs too; of one that does not, what it mends, and where it goes on."""
     little = max((row.error for row in checked.rows if row.right is False), default=1) < SLIGHT
     found.proofs = [p for p in found.proofs if not little or not ODD.search(p.new)]
-    proofs = [p for p in found.proofs[:TRIED] if mends(checked, p)]
+    located = found.located
+    proofs = [p for p in found.proofs[:TRIED] if mends(
+        checked, p, p.line in located.forwards | located.made)]
     if little and not proofs:
         return say.blame_small_error(checked, found)
     forward = found.forward
@@ -311,7 +340,7 @@ def mends(checked, proof, forward=False):
     try:
         with applied(proof):
             check = Check(checked.subject) if forward else checked.check
-            return check.passes()
+            return check.passes() and not check.all_zero
     except Exception:
         return False
 

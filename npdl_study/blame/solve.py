@@ -21,13 +21,14 @@ class Solve:
     goal    the names of the gradients that are to be mended: all that are wrong, at first
     kept    of those that are right, and have to stay so
     fixed   the keys of what does not depend on the upstream gradient; `frames` {key: locals}
+    made    the Lines of forward that make gradients
     """
 
-    def __init__(self, runs, base, frames, fixed):
-        self.runs, self.base, self.frames, self.fixed = runs, base, frames, fixed
+    def __init__(self, runs, base, frames, made):
+        self.runs, self.base, self.frames, self.fixed = runs, base, frames, set()
         self.goal = runs.wrong(base)
         self.kept = set(runs.truth) - self.goal
-        self.oracle = Oracle(runs)
+        self.oracle = Oracle(runs, made)
         self.names = {plain(self.oracle.given_to(key)) for key in self.oracle.values} - {""}
 
     def solve(self, suspect):

@@ -64,8 +64,10 @@ class Functions(Layer):
         return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
 
     def backward(self, dout, cache):
-        douts = dout if isinstance(dout, tuple) and _needs(self.undo) > 2 else (dout,)
-        returned = self.undo(*_handed(self.undo, douts, cache))
+        names = inspect.signature(self.run).parameters
+        returned, scale = undone(self.undo, dout, (cache,), dict(zip(names, self.given,
+                                                                     strict=False)))
+        returned = scaled(returned, scale)
         if isinstance(returned, list) and len(self.given) > 1:
             returned = tuple(returned)
         return tupled(in_order(returned, self.run, self.given))
@@ -89,6 +91,42 @@ def in_order(returned, forward, inputs):
     found = [{key: taken(key) for key in value} if isinstance(value, dict) else taken(name)
              for name, value in zip(names, inputs, strict=False)]
     return (*found, rest) if rest else tuple(found)
+
+
+def undone(backward, dout, cache=(), given=None):
+    """(what a backward returns, called as it wants to be; what is to be multiplied by): handed by
+    their names the inputs that it takes again; a loss's, that takes no gradient, none."""
+    rates = _rates(backward)
+    names = [name for name in _positional(backward) if name not in rates]
+    needs, many = _needs(backward) - len(rates), isinstance(dout, tuple)
+    again = [n for n in names if n in (given or ())] if len(names) == needs > len(cache) + (
+        len(dout) if many else 1) else []
+    if len(names) > len(again) + len(cache) and not _is_last(backward, names[0], dout):
+        douts, scale = dout if many and needs - len(again) - len(cache) > 1 else (dout,), None
+    elif _is_one(dout):
+        douts, scale = (), np.reshape(dout, ())
+    else:
+        raise InputError(f"{backward.__qualname__} takes no gradient, as only that of a loss can, "
+                         "whose output is one number: write backward(self, dout)")
+    rest = (*cache, *douts) if names and names[0] in CACHES else (*douts, *cache)
+    left = iter(rest)
+    handed = [given[n] if n in again else next(left) for n in names] if again else rest
+    return backward(*handed, **dict.fromkeys(rates, 1.0)), scale
+
+
+def _is_last(backward, name, dout):
+    """Whether a backward may be called without a gradient, as the last: backward(self, dout=1)."""
+    return _is_one(dout) and inspect.signature(backward).parameters[name].default in (1, 1.0)
+
+
+def _is_one(dout):
+    return not isinstance(dout, (tuple, list, dict)) and np.size(dout) == 1
+
+
+def scaled(gradients, scale):
+    """A nest of gradients times a number."""
+    return gradients if scale is None else mapped(
+        gradients, lambda g: g if g is None else np.asarray(g) * scale)
 
 
 def pulled(dout, back):
@@ -186,9 +224,12 @@ class InSelf(Layer):
         returned = run.made.forward(*inputs, **options)
         several = isinstance(returned, tuple) and len(returned) > 1
         if _takes_cache(backward) and (several or _needs(backward) > 1):
-            if not several:
+            if not several and not set(_positional(backward)) & set(inspect.signature(
+                    self.made.forward).parameters):
                 raise InputError(f"{type(self.made).__name__}.forward must return its output and "
                                  "a cache: return out, cache")
+            if not several:                             # it takes the inputs again
+                return returned, run
             *outputs, cache = returned
             run.cache = (cache,)
             return (outputs[0] if len(outputs) == 1 else tuple(outputs)), run
@@ -203,7 +244,8 @@ class InSelf(Layer):
             if isinstance(left, np.ndarray) and left.flags.writeable:
                 left[...] = 0                           # some write into it, some add
         before = {path: param.data.copy() for path, param in self.held.items()}
-        gradients, given = self._sorted_out(self._undone(dout, run), self.count)
+        found, scale = self._undone(dout, run)
+        gradients, given = self._sorted_out(found, self.count)
         self.absent = set()
         for path, param in self.held.items():
             if self.could[path].value is param:         # a Param: that was added to
@@ -216,23 +258,16 @@ class InSelf(Layer):
             if gradient is None:
                 self.absent.add(path)
             elif np.shape(gradient) == param.grad.shape:
-                param.grad += gradient
+                param.grad += scaled(gradient, scale)
             else:
                 param.grad = np.asarray(gradient)
-        return gradients
+        return scaled(gradients, scale)
 
     def _undone(self, dout, run):
-        """What the object's own backward returns, called as it wants to be."""
-        backward, rates = run.made.backward, _rates(run.made.backward)
-        needs = _needs(backward) - len(rates) - len(run.cache)
-        douts = dout if isinstance(dout, tuple) and needs > 1 else (dout,)
-        if not _positional(backward):
-            if np.size(dout) != 1:
-                raise InputError(f"{type(self.made).__name__}.backward takes no gradient, as only "
-                                 "that of a loss can, whose output is one number: write "
-                                 "backward(self, dout)")
-            return mapped(backward(), lambda g: g if g is None else g * np.reshape(dout, ()))
-        return backward(*_handed(backward, douts, *run.cache), **dict.fromkeys(rates, 1.0))
+        """What the object's own backward returns, and the scale of it."""
+        names = inspect.signature(self.made.forward).parameters
+        return undone(run.made.backward, dout, run.cache, dict(zip(names, self.given,
+                                                                   strict=False)))
 
     def _sorted_out(self, returned, count=None):
         """(the gradients of the inputs, {name or number: gradient} of all others): of `count`
@@ -263,11 +298,11 @@ class InSelf(Layer):
         know the order of those that it returns, and what has no place."""
         outputs, run = self.forward(*inputs, **options)
         with restored(self.held.values(), self.given):
-            undone = self._undone(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(
+            found, _ = self._undone(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(
                 y) else None), run)
         floats = [any(True for _ in leaves(value)) for value in self.given]
         for count in (len(floats), sum(floats)):
-            own, given = self._sorted_out(undone, count)
+            own, given = self._sorted_out(found, count)
             left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
                     or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
             more = [value for key, value in given.items()
@@ -356,12 +391,6 @@ def _takes_cache(backward):
     names = [name for name in _positional(backward) if name not in _rates(backward)]
     return len(names) > 1 and (names[0] in CACHES or not (
         names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
-
-
-def _handed(backward, douts, *cache):
-    """The arguments of a backward in its order: backward(dy, cache), backward(cache, dy)."""
-    first = _positional(backward)[:1]
-    return (*cache, *douts) if first and first[0] in CACHES else (*douts, *cache)
 
 
 def _rates(backward):

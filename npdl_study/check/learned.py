@@ -15,7 +15,7 @@ import numpy as np
 from npdl.core import Layer, Param, items_of
 
 BEFORE = ("d", "d_", "grad_", "delta_", "nabla_", "gradient_", "g_")
-AFTER = ("_grad", "_gradient", "_delta", "grad")
+AFTER = ("_grad", "_gradient", "_delta", "_update", "_derivative", "grad")
 # What a dict or a list of gradients is called, beside d and grad before its parameters' name.
 GRADIENTS = ("grads", "gradients", "grad", "gradient", "g", "derivatives")
 

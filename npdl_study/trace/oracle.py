@@ -54,13 +54,15 @@ def stems(name):
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs."""
+    """The gradients of the values in the forward of Runs, but of what it computes in the Lines
+    `without`."""
 
-    def __init__(self, runs):
+    def __init__(self, runs, without=()):
         self.runs = runs
         self.places = runs.watch.places
         runs.loss(only=set(range(len(self.places))), record=True)
-        self.values = dict(runs.watch.seen)
+        self.values = {key: value for key, value in runs.watch.seen.items()
+                       if self.places[key[0]].line not in without}
         self.slopes, self.whole, self.known, self.products = {}, {}, {}, {}
         self.sizes = defaultdict(list)
         for key, value in self.values.items():

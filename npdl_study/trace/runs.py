@@ -78,7 +78,10 @@ class Runs:
 
     truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
     slopes  {name: (direction, product)} of what `learn_slopes` was asked for
+    whole   whether forward is watched too, which makes a gradient that backward hands on
     """
+
+    whole, uses_dout = False, True
 
     def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
@@ -132,10 +135,12 @@ class Runs:
         subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
-            _, cache = subject.run()
+        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs), \
+                self._watching(watched if self.whole else {}):
+            out, cache = subject.run()
+            self.out = [np.array(a) for _, a in leaves(out)]
             dout = times(copied(self.dout), factor)
-            with self._watching(watched):
+            with self._watching({} if self.whole else watched):
                 returned = copied(subject.layer.backward(dout, cache))
         got = subject.returned(returned) | {
             name: added(param.grad, self.before[name]) for name, param in params.items()}
