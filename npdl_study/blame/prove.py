@@ -20,7 +20,6 @@ from npdl_study.trace.runs import quiet
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
-FORGOTTEN = ("missing factor",)
 
 
 def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
@@ -91,7 +90,8 @@ def by_slip_of_forward(trial, line, least, most=SLIP, names=None):
     given = [a for a in line.function.arguments if a != "self"] if most > SLIP else []
     scope = Scope(given, _numbers(trial))
     slips = ((edit, "") for edit in edits(line.node, scope, True, most)
-             if edit.kind in TOKENS + FORGOTTEN and trial.runs.budget.left > least)
+             if (edit.kind in TOKENS or edit.kind == "missing factor" and "/" not in str(edit.new))
+             and trial.runs.budget.left > least)
     return first_right(trial, line, None, slips, right=lambda trial: is_derivative(trial, names))
 
 

@@ -211,10 +211,11 @@ def _is_preferred(proof, other):
 
 def prove_forward(found, trial, proofs):
     """The Proof of a line of forward, of which a slip makes the backward right as it is; or what
-    is forgotten, where what mends backward, `proofs`, is far less likely."""
-    budget = found.runs.budget
-    least = budget.left - FORWARD
-    dear = all(p.cost > SLIP + TAKEN for p in proofs[:1])
+    is forgotten, where what mends a backward of one line, `proofs`, is far less likely."""
+    least = found.runs.budget.left - FORWARD
+    own = {s.line for s in found.suspects if not isinstance(s.line.node, ast.Assign)
+           or not renames(s.line.node)}
+    dear = len(own) == 1 and all(p.cost > SLIP + TAKEN for p in proofs[:1])
     ways = (SLIP, STAGES[1]) if dear else (SLIP,)
     return next(filter(None, (prove.by_slip_of_forward(trial, line, least, most) for most in ways
                               for line in _forward_lines(found))), None)

@@ -388,7 +388,9 @@ def keeps_cache_in_self(cls):
 def _takes_cache(backward):
     """Whether an argument of a bound backward is no gradient, by its name (dh_next, dc), nor a
     learning rate."""
-    names = [name for name in _positional(backward) if name not in _rates(backward)]
+    flags = {p.name for p in inspect.signature(backward).parameters.values()
+             if isinstance(p.default, bool)}
+    names = [name for name in _positional(backward) if name not in (*_rates(backward), *flags)]
     return len(names) > 1 and (names[0] in CACHES or not (
         names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
 
