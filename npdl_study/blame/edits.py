@@ -110,13 +110,14 @@ def _factor_of_each(whole, scope):
 
 
 def _name_everywhere(whole, scope):
-    """Another array in the place of one that is read more than once."""
+    """Another array in the place of what is read more than once, or its transpose."""
     read = [ast.unparse(n) for n in ast.walk(whole.value) if isinstance(
-        n, (ast.Name, ast.Attribute, ast.Subscript))]
-    for text in (t for t in scope.arrays if read.count(t) > 1):
-        for other in (t for t in scope.arrays if t != text):
-            yield FACTOR, "name", whole.value, exchanged(whole.value, text, other), (
-                whole, "value", False)
+        n, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
+    for text in (t for t in dict.fromkeys(read) if read.count(t) > 1 and t not in ("np", "self")):
+        own = text in scope.arrays
+        for other in [*(t for t in scope.arrays if own and t != text), f"{text}.T"]:
+            yield FACTOR, "name" if own else "transposed", whole.value, exchanged(
+                whole.value, text, other), (whole, "value", False)
 
 
 def _adjusted_cost(cost, kind, part, new, scope):
@@ -242,8 +243,9 @@ def _expression_edits(node, parent, index, value, scope):
         return
     yield from _sign_edits(node, text)
     yield from _name_edits(node, text, scope)
-    yield from ((FACTOR, "otherwise", other) for other in scope.forwards.get(
-        frozenset(names_of(node)), ()) if other != text)
+    for names in (names_of(node), names_of(node) | {"np"}):     # tanh(c) of c, and another of x
+        yield from ((FACTOR, "otherwise", other) for other in scope.forwards.get(
+            frozenset(names), ()) if other != text and ("np" not in names or text in other))
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if text in scope.shapes:
         if isinstance(parent, (ast.Call, ast.Starred)):

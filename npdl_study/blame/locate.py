@@ -50,8 +50,7 @@ class Located:
     goal: set = field(default_factory=set)
     could: list = field(default_factory=list)
     forwards: set = field(default_factory=set)      # the Lines that forward runs too
-    made: set = field(default_factory=set)          # forward's, of which backward is handed what
-                                                    # comes of them; `handed` the gradients of these
+    made: set = field(default_factory=set)          # forward's that make gradients
 
     @property
     def oracle(self):
@@ -69,27 +68,6 @@ class Located:
         of the statement that computes it last."""
         return any(true.shape == gradient.shape and same(true, gradient)
                    for true in (self.runs.truth[name] for name in self.goal))
-
-    @functools.cached_property
-    def handed(self):
-        """The Lines of forward that make what backward is handed, under this or another name."""
-        names = {ast.unparse(part) for line in self.made for node in ast.walk(line.function.node)
-                 for part in ast.walk(node) if isinstance(node, ast.Return) or isinstance(
-                     part, ast.Attribute) and isinstance(part.ctx, ast.Store)}
-        found = set()
-        lines = {line for made in self.made for line in made.function.lines}
-        for line in sorted(lines, key=lambda line: -line.first):
-            node = line.node
-            target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
-            while isinstance(target, ast.Subscript):
-                target = target.value
-            if target is not None and ast.unparse(target) in names:
-                found.add(line)
-                value = node.value
-                while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-                    value = value.func.value            # dx.copy()
-                names.add(ast.unparse(value))
-        return found
 
     @property
     def outermost(self):
@@ -218,7 +196,7 @@ def _constant_keys(known):
     """The keys of what does not depend on the upstream gradient: no gradients. Where a loss's
     backward has none, what forward computes too."""
     runs, values = known.runs, {k: v for s in known.suspects for k, v in s.values.items()
-                                if s.line not in known.handed}
+                                if s.line not in known.made}
     try:
         runs.gradients(2.0, only={key[0] for key in values}, record=True)
     except Exception:
@@ -246,8 +224,8 @@ def _set_level(found, suspect):
         if level == PROVEN and suspect.could and suspect.sure[key].all() \
                 and not same(suspect.wanted[key], value):
             break                                   # it would spoil what is proven right
-    if suspect.line in found.made - found.handed and not suspect.could or _is_mask(suspect):
-        suspect.level = PROVEN                          # a part of a gradient
+    if _is_mask(found, suspect):
+        suspect.level = PROVEN
     function = suspect.line.function
     suspect.in_library = function.file != found.runs.watch.home or suspect.line in found.forwards
     places = found.runs.watch.places
@@ -266,11 +244,12 @@ def _set_level(found, suspect):
                             for k, w in suspect.wanted.items() if w.any())
 
 
-def _is_mask(suspect):
+def _is_mask(found, suspect):
     """Whether all values are masks, in whose place no mask could mend."""
-    return suspect.nonlinear and all(
-        np.isin(value, (-1, 0, 1)).all() and len(np.unique(np.round(suspect.wanted[key], 6)))
-        > max(len(np.unique(value)), 2) for key, value in suspect.values.items())
+    solved = suspect.nonlinear or suspect.line in found.made
+    return solved and all(np.isin(value, (-1, 0, 1)).all() and not (suspect.could and len(np.unique(
+        np.round(suspect.wanted[key], 6))) <= max(len(np.unique(value)), 2))
+        for key, value in suspect.values.items())
 
 
 def _doubt_sole_additions(suspects):

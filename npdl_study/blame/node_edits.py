@@ -99,10 +99,14 @@ def of_call(node):
     library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in ("np", "xp", "numpy")
     if isinstance(func, ast.Attribute) and not library:
         yield FACTOR, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
+    first = getattr(func, "attr", "") == "where"        # a mask stays where it is
+    for i in range(1, len(node.args) * first):
+        yield TOKEN, "extra part", ast.Call(func, [*node.args[:i], number(1), *node.args[i + 1 :]],
+                                             node.keywords)
     for arg in node.args[:2]:
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra part", arg
-    for i, j in itertools.combinations(range(len(node.args)), 2):
+    for i, j in itertools.combinations(range(first, len(node.args)), 2):
         swapped = list(node.args)
         swapped[i], swapped[j] = swapped[j], swapped[i]
         yield TOKEN, "order", ast.Call(func, swapped, node.keywords)

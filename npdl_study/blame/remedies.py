@@ -156,8 +156,8 @@ def _prove_definition(found, trial, best):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
         fixed = suspect is None or set(suspect.values) <= found.fixed
-        could = suspect is not None and suspect.could and suspect.level <= NOTHING and not \
-            suspect.widened
+        could = suspect is not None and suspect.could and not suspect.widened and (
+            suspect.level <= NOTHING or best.kind == "missing term" and not added)
         if could and added:
             proof = prove.by_term(trial, line, suspect, own, term)
         elif could or fixed and not added:

@@ -64,10 +64,7 @@ class Functions(Layer):
         return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
 
     def backward(self, dout, cache):
-        names = inspect.signature(self.run).parameters
-        returned, scale = undone(self.undo, dout, (cache,), dict(zip(names, self.given,
-                                                                     strict=False)))
-        returned = scaled(returned, scale)
+        returned = scaled(*undone(self.undo, dout, (cache,), self.run, self.given))
         if isinstance(returned, list) and len(self.given) > 1:
             returned = tuple(returned)
         return tupled(in_order(returned, self.run, self.given))
@@ -93,34 +90,27 @@ def in_order(returned, forward, inputs):
     return (*found, rest) if rest else tuple(found)
 
 
-def undone(backward, dout, cache=(), given=None):
+def undone(backward, dout, cache, forward, inputs):
     """(what a backward returns, called as it wants to be; what is to be multiplied by): handed by
     their names the inputs that it takes again; a loss's, that takes no gradient, none."""
-    rates = _rates(backward)
+    rates, given = _rates(backward), dict(zip(_positional(forward), inputs, strict=False))
     names = [name for name in _positional(backward) if name not in rates]
     needs, many = _needs(backward) - len(rates), isinstance(dout, tuple)
-    again = [n for n in names if n in (given or ())] if len(names) == needs > len(cache) + (
+    again = [n for n in names if n in given] if len(names) == needs > len(cache) + (
         len(dout) if many else 1) else []
-    if len(names) > len(again) + len(cache) and not _is_last(backward, names[0], dout):
-        douts, scale = dout if many and needs - len(again) - len(cache) > 1 else (dout,), None
-    elif _is_one(dout):
-        douts, scale = (), np.reshape(dout, ())
+    last = not many and np.size(dout) == 1              # backward(self, dout=1)
+    if len(names) > len(again) + len(cache) and not (last and inspect.signature(
+            backward).parameters[names[0]].default in (1, 1.0)):
+        douts, last = dout if many and needs - len(again) - len(cache) > 1 else (dout,), False
+    elif last:
+        douts = ()
     else:
         raise InputError(f"{backward.__qualname__} takes no gradient, as only that of a loss can, "
                          "whose output is one number: write backward(self, dout)")
     rest = (*cache, *douts) if names and names[0] in CACHES else (*douts, *cache)
     left = iter(rest)
     handed = [given[n] if n in again else next(left) for n in names] if again else rest
-    return backward(*handed, **dict.fromkeys(rates, 1.0)), scale
-
-
-def _is_last(backward, name, dout):
-    """Whether a backward may be called without a gradient, as the last: backward(self, dout=1)."""
-    return _is_one(dout) and inspect.signature(backward).parameters[name].default in (1, 1.0)
-
-
-def _is_one(dout):
-    return not isinstance(dout, (tuple, list, dict)) and np.size(dout) == 1
+    return backward(*handed, **dict.fromkeys(rates, 1.0)), np.reshape(dout, ()) if last else None
 
 
 def scaled(gradients, scale):
@@ -224,8 +214,7 @@ class InSelf(Layer):
         returned = run.made.forward(*inputs, **options)
         several = isinstance(returned, tuple) and len(returned) > 1
         if _takes_cache(backward) and (several or _needs(backward) > 1):
-            if not several and not set(_positional(backward)) & set(inspect.signature(
-                    self.made.forward).parameters):
+            if not several and not {*_positional(backward)} & {*_positional(self.made.forward)}:
                 raise InputError(f"{type(self.made).__name__}.forward must return its output and "
                                  "a cache: return out, cache")
             if not several:                             # it takes the inputs again
@@ -244,7 +233,7 @@ class InSelf(Layer):
             if isinstance(left, np.ndarray) and left.flags.writeable:
                 left[...] = 0                           # some write into it, some add
         before = {path: param.data.copy() for path, param in self.held.items()}
-        found, scale = self._undone(dout, run)
+        found, scale = undone(run.made.backward, dout, run.cache, self.made.forward, self.given)
         gradients, given = self._sorted_out(found, self.count)
         self.absent = set()
         for path, param in self.held.items():
@@ -262,12 +251,6 @@ class InSelf(Layer):
             else:
                 param.grad = np.asarray(gradient)
         return scaled(gradients, scale)
-
-    def _undone(self, dout, run):
-        """What the object's own backward returns, and the scale of it."""
-        names = inspect.signature(self.made.forward).parameters
-        return undone(run.made.backward, dout, run.cache, dict(zip(names, self.given,
-                                                                   strict=False)))
 
     def _sorted_out(self, returned, count=None):
         """(the gradients of the inputs, {name or number: gradient} of all others): of `count`
@@ -298,8 +281,8 @@ class InSelf(Layer):
         know the order of those that it returns, and what has no place."""
         outputs, run = self.forward(*inputs, **options)
         with restored(self.held.values(), self.given):
-            found, _ = self._undone(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(
-                y) else None), run)
+            found, _ = undone(run.made.backward, mapped(outputs, lambda y: np.ones(np.shape(
+                y)) if is_float(y) else None), run.cache, self.made.forward, self.given)
         floats = [any(True for _ in leaves(value)) for value in self.given]
         for count in (len(floats), sum(floats)):
             own, given = self._sorted_out(found, count)
