@@ -180,7 +180,7 @@ def _bracketed_sum(label):
     return f"({label})" if plus else label
 
 
-def _rearrangements(value, wanted, text, operands):
+def _rearrangements(value, wanted, text, _):
     own = _bracketed(text)
     for count in range(1, value.ndim + 1):
         for axes in itertools.combinations(range(value.ndim), count):
@@ -190,19 +190,3 @@ def _rearrangements(value, wanted, text, operands):
     for i, j in itertools.combinations(range(value.ndim), 2):
         if value.shape[i] == value.shape[j] and agree(np.swapaxes(value, i, j), wanted):
             yield TERM, "transposed", f"{own}.swapaxes({i}, {j})", "it is transposed"
-    for axis, n in enumerate(value.shape):
-        for by in (1, -1) if n > 1 else ():
-            if agree(np.roll(value, by, axis), wanted):
-                yield TERM, "moved", f"np.roll({text}, {by}, {axis})", ""
-    for operand in operands if wanted.ndim else ():
-        pairs = list(zip(operand.array.shape, wanted.shape, strict=False))
-        if operand.array.ndim != wanted.ndim or sum(n != m for n, m in pairs) != 1:
-            continue
-        axis = next(i for i, (n, m) in enumerate(pairs) if n != m)
-        n, m = pairs[axis]
-        for first in range(n - m + 1):
-            part = np.take(operand.array, range(first, first + m), axis)
-            if agree(part, wanted) and part.any():
-                index = ", ".join([":"] * axis + [f"{first}:{first + m}"])
-                yield (FORMULA, "part", f"{operand.label}[{index}]",
-                       "another part of the array is meant")

@@ -20,7 +20,7 @@ from npdl_study.blame.suspects import (
     only_passes_on,
 )
 from npdl_study.blame.weights import ALIKE, BENT, FORWARD, LIKELIER, SLIP, STAGES, TAKEN, ZERO
-from npdl_study.trace.syntax import bound_by, header, names_of, renames, terms
+from npdl_study.trace.syntax import bound_by, header, renames
 
 SLIPS = ("axis", "name", "missing factor")
 NEUTRAL = re.compile(r" (\*\*?|/|\+|-) (0|1|1\.0|0\.0)\b")      # what nobody means to write
@@ -45,7 +45,6 @@ def find_proofs(found, trial, proofs):
     proofs = proofs or prove.by_loop_carry(trial) or _prove_rest(found, trial, STAGES[1:])
     if not proofs:
         return []
-    proofs += _prove_what_is_read(found, trial, min(proofs, key=lambda p: p.rank))
     proofs.sort(key=lambda p: p.rank)
     best = proofs[0]
     proofs = _prove_definition(found, trial, best) + _prove_callee(found, trial, best) + proofs
@@ -125,31 +124,11 @@ def _prove_rest(found, trial, stages=STAGES):
     return []
 
 
-def _prove_what_is_read(found, trial, best):
-    """The Proofs of lines that bind what the line of a Proof reads, of forward's values alone:
-    cheaper, or as cheap."""
-    by = {s.line: s for s in found.suspects if not s.argument}
-    read, proofs = names_of(header(best.line.node)), []
-    for line in best.line.function.lines if best.cost > TAKEN else ():
-        fixed = line not in by or set(by[line].values) <= found.fixed and not \
-            by[line].could                              # that was tried
-        if line.first < best.line.first and line not in found.forwards and isinstance(
-                line.node, ast.Assign) and fixed and bound_by(line.node) & read and not \
-                renames(line.node):
-            proof = prove.by_edit(trial, line, None, best.cost + ALIKE)
-            proofs += [proof] * bool(proof)
-    return proofs
-
-
 def _prove_definition(found, trial, best):
-    """[the Proof of the line that binds the name in whose place a Proof puts an expression, or
-    to which it adds a term: it is as simple]; [] where what it binds is a gradient, or would
-    have to have more axes."""
+    """[the Proof of the line that binds the name in whose place a Proof puts an expression: as
+    simple]; [] where what it binds is a gradient, or would have to have more axes."""
     own = best.cost - (best.suspect.odds if best.suspect else 0)
-    term = best.new.removeprefix(best.old) if best.kind == "missing term" else best.new
-    added = term != best.new and best.suspect is not None
-    names = {t.id for t in terms(best.line.node.value) if isinstance(t, ast.Name)} if added \
-        else {best.inlines} - {""}
+    names = {best.inlines} - {""}
     for line in reversed(best.line.function.lines if names else ()):
         if line.first >= best.line.first or line in found.forwards or not isinstance(
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
@@ -157,13 +136,9 @@ def _prove_definition(found, trial, best):
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
         fixed = suspect is None or set(suspect.values) <= found.fixed
         could = suspect is not None and suspect.could and not suspect.widened and (
-            suspect.level <= NOTHING or best.kind == "missing term" and not added)
-        if could and added:
-            proof = prove.by_term(trial, line, suspect, own, term)
-        elif could or fixed and not added:
-            proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE)
-        else:
-            proof = None
+            suspect.level <= NOTHING or best.kind == "missing term")
+        proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (
+            could or fixed) else None
         if proof is not None:
             proof.cost = best.cost - ALIKE / 2
             return [proof]

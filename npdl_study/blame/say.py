@@ -8,7 +8,7 @@ import numpy as np
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
 from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, factors
-from npdl_study.blame.weights import ALIKE, CLOSE
+from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, renames
 
 SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
@@ -55,10 +55,6 @@ def change_text(proof):
 def mend_text(proof):
     """What is put in the place of what; of a long statement the part that differs."""
     old, new = proof.old, proof.new
-    if proof.edit.also:
-        first = new.split("; ")[0]
-        return f"`{first}` in place of `{old}` and with `{proof.edit.also[1]}` in place of " \
-               f"`{proof.edit.also[0]}`"
     if len(old) + len(new) > LONG:
         same = [a == b for a, b in zip(old, new, strict=False)]
         first = same.index(False) if False in same else len(same)
@@ -152,10 +148,6 @@ def blame_unproved(checked, seen):
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
     if handing and not early:                           # there is no other line
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
-    filled = _filling_lines(found)
-    if filled:
-        return blame_line(checked, found, filled[-1], "unknown",
-                       "what it adds, or where it adds it, is wrong")
     named = [s for s in could if s.name]
     if named:
         return blame_suspect(checked, found, named[0], "missing line", "it is the gradient of "
@@ -213,16 +205,3 @@ def uncalled_parts(checked, found):
         return ""
     calls = ", ".join(f"{part}.backward" for part in sorted(parts))
     return f"{calls} is not called: nothing is added to the gradient of {', '.join(sorted(left))}"
-
-
-def _filling_lines(found):
-    """The Lines that fill an array that begins as zeros, and would have to begin otherwise."""
-    names, watch = set(), found.runs.watch
-    for suspect in found.could:
-        for key in suspect.keys if "zeros" in suspect.line.text else ():
-            if np.abs(suspect.wanted.get(key, 0) - suspect.values[key]).max(initial=0) > CLOSE:
-                names |= set(watch.places[key[0]].names)
-    return [line for f in watch.functions for line in f.lines
-            if isinstance(line.node, (ast.AugAssign, ast.Assign))
-            and "zeros" not in line.text and names & {ast.unparse(t).split("[")[0] for t in (
-                getattr(line.node, "targets", [getattr(line.node, "target", None)]))}]

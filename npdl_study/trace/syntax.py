@@ -52,15 +52,6 @@ def bound_by(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
-def terms(value):
-    """The terms of a sum, or the one."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-        yield from terms(value.left)
-        value = value.right
-    if isinstance(value, ast.expr):
-        yield value
-
-
 def header(node):
     """A statement without the body of a loop, an `if` or a `with`."""
     if not hasattr(node, "body"):
