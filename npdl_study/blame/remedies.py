@@ -200,12 +200,13 @@ def prove_unread_input(found, trial):
     """(the Proof of a line of forward of which the output does not change with an input, that
     reads another array in the place of it, or lacks it as a factor; the name of that), or None."""
     others = [n for n in found.runs.truth if n not in found.wrong and found.base[n].any()]
+    dead = not any((np.abs(true) > ZERO).any() for true in found.runs.truth.values())
     for name in sorted(found.wrong):
-        if not (np.abs(found.runs.truth[name]) > ZERO).any() and found.base[name].any():
+        if found.base[name].any() and (dead or not found.runs.truth[name].any()):
             for line in _forward_lines(found):
-                proof = prove.by_name_in_forward(trial, line, name, others) or \
+                proof = prove.by_name_in_forward(trial, line, name, others) or dead and \
                     prove.by_slip_of_forward(trial, line, 0, STAGES[1], [name, *others])
-                if proof is not None:
+                if proof:
                     return proof, name
     return None
 
