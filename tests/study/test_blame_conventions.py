@@ -215,16 +215,53 @@ class MSE:
         r = np.random.default_rng(0)
         return cls(), (r.normal(size=(5, 4)), r.normal(size=(5, 4)))
 '''
+SQUARES = '''import numpy as np
+
+
+def squares_forward(y, target):
+    return ((y - target) ** 2).mean(), (y, target)
+
+
+def squares_backward(CALL):
+    READ
+    return SLIP 2 * (y - target) / y.size
+
+
+def squares_sample():
+    r = np.random.default_rng(0)
+    return r.normal(size=(3, 4)), r.normal(size=(3, 4))
+'''
+AHEAD = '''import numpy as np
+
+
+class MSE:
+    def forward(self, y, target):
+        error = y - target
+        self.dy = SLIP 2 * error
+        self.dy /= y.size
+        return (error ** 2).mean()
+
+    def backward(self, dout=1):
+        return self.dy
+
+    @classmethod
+    def sample(cls):
+        r = np.random.default_rng(0)
+        return cls(), r.normal(size=(3, 4)), r.normal(size=(3, 4))
+'''
 WAYS = [(FORMS.replace("CALL", call).replace("RETURN", back), "two") for call, back in [
     ("dout, cache", "return [dx, dw, db]"), ("dout, cache", "return dx, [dw, db]"),
     ("cache, dout", "return dx, dw, db"), ("dout, cache", "return {'x': dx, 'dw': dw, 'b': db}"),
     ("dout, cache", "return dx, (dw, db)")]]
 
 
-WAYS += [(CONTEXT, "Scale"), (UPDATES, "Scale"), (REMEMBERS, "Scale"), (LOSS, "MSE")]
+WAYS += [(SQUARES.replace("CALL", call).replace("READ", read), "squares") for call, read in [
+    ("cache", "y, target = cache"), ("y, target, cache", "y, target = cache")]]
+WAYS += [(AHEAD, "MSE"), (CONTEXT, "Scale"), (UPDATES, "Scale"), (REMEMBERS, "Scale"),
+         (LOSS, "MSE")]
 
 
-@pytest.mark.parametrize(("text", "name"), slow.but(WAYS[::4], WAYS, tuple))
+@pytest.mark.parametrize(("text", "name"), slow.but([*WAYS[::4], WAYS[-5]], WAYS, tuple))
 def test_each_convention_is_taken(text, name, tmp_path):
     right = said(text.replace("SLIP ", ""), name, tmp_path)
     assert right.right, right
