@@ -6,9 +6,9 @@
     y, back = f_forward(x, w)             dx, dw = back(dy)                      a closure
     y = F.forward(ctx, x, w)              dx, dw = F.backward(ctx, dy)           static methods
 
-The cache may come first; a loss's backward may take no gradient; what is called as an argument of
-forward is handed that again; one that takes a learning rate is believed to subtract it times the gradient. Gradients may be returned by name, or in lists. What a
-class that is no Layer learns, `learned` knows.
+The cache may come first; a loss's backward may take no gradient, and any the inputs again; one that
+takes a learning rate is believed to subtract it times the gradient. Gradients may be returned by
+name, or in lists. What a class that is no Layer learns, `learned` knows.
 """
 
 import contextlib
