@@ -58,9 +58,8 @@ class Located:
 
     def is_forwards(self, key, value):
         """Whether forward computes a value too; but of y - t, a loss's gradient."""
-        node = getattr(self.runs.watch.places[key[0]], "node", None)
-        loss = not self.runs.uses_dout and isinstance(node, ast.BinOp) and isinstance(
-            node.op, ast.Sub)
+        node = self.runs.watch.places[key[0]].node
+        loss = not self.runs.uses_dout and isinstance(getattr(node, "op", None), ast.Sub)
         return not loss and self.oracle.is_forwards(value)
 
     def is_in_goal(self, gradient):
@@ -230,7 +229,7 @@ def _set_level(found, suspect):
     suspect.in_library = function.file != found.runs.watch.home or suspect.line in found.forwards
     places = found.runs.watch.places
     parts = [places[key[0]].node for key in suspect.changed] if suspect.could else None
-    if only_passes_on(node, parts) or _is_returned(found, suspect):
+    if only_passes_on(node, parts) and not suspect.nonlinear or _is_returned(found, suspect):
         suspect.level = PASSES_ON
     elif suspect.in_library and suspect.level > PROMISED:
         suspect.level = max(suspect.level, SOMETHING)   # what it was handed is likelier

@@ -34,6 +34,7 @@ def statement_edits(node):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), node.value)
             yield TOKEN, "overwritten", [ast.Assign([target], both)]
         yield FACTOR, "sign", [ast.AugAssign(target, ast.Sub(), node.value)]
+        yield FACTOR, "operator", [ast.AugAssign(target, ast.Mult(), node.value)]
     if isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute,
                                                                 ast.Subscript)):
         yield TOKEN, "in place", [ast.Assign(node.targets, method(node.value, "copy"))]
@@ -101,8 +102,8 @@ def of_call(node):
         yield FACTOR, "extra sum" if func.attr in ("sum", "mean") else "extra part", func.value
     first = getattr(func, "attr", "") == "where"        # a mask stays where it is
     for i in range(1, len(node.args) * first):
-        yield TOKEN, "extra part", ast.Call(func, [*node.args[:i], number(1), *node.args[i + 1 :]],
-                                             node.keywords)
+        yield TOKEN, "extra part", ast.Call(func, [*node.args[:i], number(1),
+                                                   *node.args[i + 1 :]], node.keywords)
     for arg in node.args[:2]:
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra part", arg

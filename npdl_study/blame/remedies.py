@@ -191,9 +191,8 @@ def prove_forward(found, trial, proofs):
     own = {s.line for s in found.suspects if not isinstance(s.line.node, ast.Assign)
            or not renames(s.line.node)}
     dear = len(own) == 1 and all(p.cost > SLIP + TAKEN for p in proofs[:1])
-    ways = (SLIP, STAGES[1]) if dear else (SLIP,)
-    return next(filter(None, (prove.by_slip_of_forward(trial, line, least, most) for most in ways
-                              for line in _forward_lines(found))), None)
+    return next(filter(None, (prove.by_slip_of_forward(trial, line, least, most) for most in (
+        SLIP, STAGES[1])[: 1 + dear] for line in _forward_lines(found))), None)
 
 
 def prove_unread_input(found, trial):

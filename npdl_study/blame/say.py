@@ -9,7 +9,7 @@ from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
 from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, factors
 from npdl_study.blame.weights import ALIKE
-from npdl_study.trace.syntax import bound_by, renames
+from npdl_study.trace.syntax import bound_by, names_of, renames
 
 SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
           "line {} could be wrong too")
@@ -149,10 +149,12 @@ def blame_unproved(checked, seen):
     if handing and not early:                           # there is no other line
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
     named = [s for s in could if s.name]
-    if named:
-        return blame_suspect(checked, found, named[0], "missing line", "it is the gradient of "
-                          f"{named[0].name}, and what reads it needs another: a line is missing "
-                          "after it")
+    if named:                                           # not it: the first line that reads it
+        own = named[0].line
+        reader = next((line for line in own.function.lines if line.first > own.first and bound_by(
+            own.node) & names_of(line.node)), own)
+        return blame_line(checked, found, reader, "missing line", "what it reads is the gradient "
+                          f"of {named[0].name}, and right: it is wrong, or lacks a line before it")
     unknown = handing and early or [s for s in found.suspects
                                     if s.could is None and s.level <= SOMETHING]
     if unknown:
