@@ -313,7 +313,7 @@ def _missing_parts(text, product, whole, scope):
             yield FORMULA, "missing factor", f"({text}) * {form.format(a=a)}"
     for a in scope.arrays[:MOST_PAIRS] if not product else ():
         for sign, total in itertools.product("/*", (".sum()", ".sum(-1, keepdims=True)")):
-            yield FORMULA, "missing factor", f"({text}) {sign} {a}{total}"
+            yield TERM + FORMULA, "missing factor", f"({text}) {sign} {a}{total}"
     for names, own in scope.forwards.items() if not product else ():
         for a in own if names <= {"np", "xp", "math", "self"} else ():
             yield FORMULA, "missing factor", f"({text}) / {a}"
