@@ -47,6 +47,7 @@ class Edit:
     value: bool = False
     around: tuple = ()          # what holds the part: (a node, the name of its field)
     span: int = 1               # statements in whose place the new ones stand
+    also: tuple = ()            # the last of them, as (old, new) source
 
     @contextlib.contextmanager
     def made(self):

@@ -3,9 +3,9 @@
 import ast
 import itertools
 
-from npdl_study.blame.edits import Edit
+from npdl_study.blame.edits import Edit, edits
 from npdl_study.blame.scope import unused_in
-from npdl_study.blame.weights import FACTOR, TOKEN
+from npdl_study.blame.weights import FACTOR, STAGES, TOKEN
 from npdl_study.trace.syntax import bound_by, names_of, parsed
 
 MOST = 3                        # names that a turn may hand on to the next
@@ -64,3 +64,33 @@ def copy_before_write(line):
         yield (Edit(FACTOR, "in place", None, new, line.node, span=len(rest)), line.node,
                f"{target} is written into, which {line.function.code.co_name} was handed: the "
                "result needs an array of its own")
+
+
+def edit_twice(line, scope):
+    """One slip in a Line and in the next statement, which is the same with other names."""
+    body = line.loops[-1].body if line.loops else line.function.node.body
+    if not isinstance(line.node, ast.Assign) or line.node not in body[:-1]:
+        return
+    other = body[body.index(line.node) + 1]
+    to = dict(zip(*([n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+                    for node in (line.node, other)), strict=False))
+    if ast.dump(_renamed(line.node, to)) != ast.dump(_renamed(other, {})) or not to:
+        return
+    for edit in edits(line.node, scope, True, STAGES[1]):
+        with edit.made() as made:
+            texts = [ast.unparse(ast.fix_missing_locations(node)) for node in made]
+        new = ast.parse(texts[0]).body[0]
+        if len(texts) == 1 and not isinstance(new, ast.Pass):
+            both = [new, _renamed(new, to)]
+            found = Edit(edit.cost, edit.kind, None, both, line.node, span=2,
+                         also=(ast.unparse(other), ast.unparse(both[1])))
+            yield found, line.node, ""
+
+
+def _renamed(node, to):
+    """A copy of a statement with other names."""
+    found = ast.parse(ast.unparse(node)).body[0]
+    for part in ast.walk(found):
+        if isinstance(part, ast.Name):
+            part.id = to.get(part.id, part.id)
+    return found

@@ -9,7 +9,7 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.edits import Edit, edits
-from npdl_study.blame.joint_edits import carry_to_next_turn, move_return
+from npdl_study.blame.joint_edits import carry_to_next_turn, edit_twice, move_return
 from npdl_study.blame.numeric_edits import numeric_edits
 from npdl_study.blame.operands import operands
 from npdl_study.blame.scope import Scope, names_in_scope
@@ -116,10 +116,11 @@ def by_loop_carry(trial):
 
 def by_joint_edits(trial, kinds=None):
     """All the Proofs by an Edit of several statements at once."""
-    proofs = []
+    own, proofs = {trial.runs.watch.places[key[0]].line for key in trial.frames}, []
     for line in (line for f in _ran(trial) for line in f.lines):
-        for edit, named, note in kinds(line) if kinds else [*move_return(line),
-                                                            *carry_to_next_turn(line)]:
+        for edit, named, note in kinds(line) if kinds else itertools.chain(
+                move_return(line), carry_to_next_turn(line), (
+                () if line in own else edit_twice(line, trial.scope(line)))):
             proof = first_right(trial, line, None, [(edit, note)])
             if proof is not None:
                 proof.line = next(one for one in line.function.lines if one.node is named)

@@ -55,6 +55,10 @@ def change_text(proof):
 def mend_text(proof):
     """What is put in the place of what; of a long statement the part that differs."""
     old, new = proof.old, proof.new
+    if proof.edit.also:
+        first = new.split("; ")[0]
+        return f"`{first}` in place of `{old}` and with `{proof.edit.also[1]}` in place of " \
+               f"`{proof.edit.also[0]}`"
     if len(old) + len(new) > LONG:
         same = [a == b for a, b in zip(old, new, strict=False)]
         first = same.index(False) if False in same else len(same)

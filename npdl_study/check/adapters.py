@@ -380,7 +380,7 @@ def _takes_cache(backward):
 
 def _rates(backward):
     """The arguments of a backward that are learning rates: it updates what it learns itself."""
-    return [name for name in inspect.signature(backward).parameters if name in RATES]
+    return [name for name in list(inspect.signature(backward).parameters)[1:] if name in RATES]
 
 
 def _positional(function):
