@@ -26,6 +26,7 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
+ENDLESS = ("np.r_", "np.c_")    # to be indexed: NumPy asks them for items without an end
 LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 TURNS = ("number", "step", "count", "reversed", "sign", "order", "extra part", "part", "window",
          "comparison", "operator")      # what may be wrong with the turns of a loop
@@ -177,6 +178,8 @@ def _node_edits(node, around, value, scope):
         if isinstance(node, ast.Subscript):
             yield from _index_edits(node, scope)
         yield from node_edits.of_tuple(node)
+    elif isinstance(parent, ast.Subscript) and ast.unparse(node) in ENDLESS:
+        pass
     elif isinstance(parent, ast.Call) and field == "func":
         own = scope.helpers.get(ast.unparse(node))
         for name, helper in scope.helpers.items() if own else ():
@@ -346,7 +349,8 @@ def _operator_edits(node, scope):
     if isinstance(node, ast.BinOp):
         yield from node_edits.of_operator(node)
     elif isinstance(node, ast.Subscript):
-        yield TERM, "part", node.value
+        if ast.unparse(node.value) not in ENDLESS:
+            yield TERM, "part", node.value
         yield from _index_edits(node, scope)
         items = indices(node)
         for i, item in enumerate(items):

@@ -118,3 +118,15 @@ def test_a_shape_is_multiplied_by_nothing():
         return [edit.new for edit in edits(statement, words) if "k.shape) * n" in str(edit.new)]
 
     assert tried() and not tried("k.shape")
+
+
+def test_what_gives_items_without_an_end_is_indexed():
+    """np.asarray(np.r_) would be a run that never ends, too."""
+    def changed(function):
+        [statement] = ast.parse(f"s = np.{function}[a, b]").body
+        return {edit.new if isinstance(edit.new, str) else ast.unparse(edit.new)
+                for edit in edits(statement, Scope(["a", "b"], [], []))
+                if edit.part is not None and f"np.{function}" in ast.unparse(edit.part)}
+
+    assert "np.w" in changed("w") and "np.w ** 2" in changed("w")
+    assert changed("r_") and not [new for new in changed("r_") if re.search(r"np\.r_(?!\[)", new)]
