@@ -4,6 +4,7 @@
     self.params["W"]        self.grads["W"], in whatever dicts with names of that kind
     self.params[0]          self.grads[0]
     self.W.data             self.W.grad
+    self.W.value            self.W.value_diff, and all other names of the first row
 """
 
 import functools
@@ -15,7 +16,7 @@ import numpy as np
 from npdl.core import Layer, Param, items_of
 
 BEFORE = ("d", "d_", "grad_", "delta_", "nabla_", "gradient_", "g_")
-AFTER = ("_grad", "_gradient", "_delta", "_update", "_derivative", "grad")
+AFTER = ("_grad", "_gradient", "_delta", "_update", "_derivative", "_diff", "grad")
 # What a dict or a list of gradients is called, beside d and grad before its parameters' name.
 GRADIENTS = ("grads", "gradients", "grad", "gradient", "g", "derivatives")
 
@@ -160,8 +161,15 @@ def attributes(made, path="", around=()):
         for at, item in items_of(value, f"{path}{name}"):
             if isinstance(item, Layer):
                 yield from ((f"{at}.{n}", made, name, p) for n, p in item.params())
-            elif hasattr(item, "backward") and hasattr(item, "__dict__"):
+            elif hasattr(item, "__dict__") and (hasattr(item, "backward") or _is_record(item)):
                 if not any(item is other for other in (made, *around)):
                     yield from attributes(item, f"{at}.", (made, *around))
             else:
                 yield at, made, name, item
+
+
+def _is_record(item):
+    """Whether an object is one that holds arrays and computes nothing: of its own names, not those
+    of a Param."""
+    return not (callable(item) or inspect.ismodule(item) or hasattr(item, "data")) and any(
+        isinstance(value, np.ndarray) for value in vars(item).values())

@@ -64,10 +64,11 @@ def of_arrays(subject):
         for path, one in layer.unplaced(run).items():
             if is_read(subject, one.value):
                 hint = left_beside(one, run)
-                hint = f"; is it self.{hint}? Call that self.d{one.names[0]}" if hint else (
-                    f"; is it learned? Then leave its gradient in self.d{one.names[0]}, or return "
+                at = "self." + path[: path.rfind(one.name)] * (one.owner is not layer.made)
+                hint = f"; is it {at}{hint}? Call that {at}d{one.names[0]}" if hint else (
+                    f"; is it learned? Then leave its gradient in {at}d{one.names[0]}, or return "
                     f"it as {{'{one.names[0]}': ...}}; of a constant say so: "
-                    f"self.{one.name}.setflags(write=False)")
+                    f"{at}{one.name}.setflags(write=False)")
                 yield f"{path} {one.value.shape}: forward reads it, and no gradient was found{hint}"
         return
     for part, name in subject.bare:

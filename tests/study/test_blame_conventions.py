@@ -51,6 +51,9 @@ NAMES = {                       # (constructor, W, b, the end of backward)
                    "self.grads['W'] = dW; self.grads['b'] = db; return dx"),
     "EpyNN": (DICTS.format("p", "g"), "self.p['W']", "self.p['b']",
               "self.g['dW'] = dW; self.g['db'] = db; return dx"),
+    "parameters as objects": (
+        "One = type('One', (), {}); self.W, self.b = One(), One(); self.W.v, self.b.v = W, b",
+        "self.W.v", "self.b.v", "self.W.v_diff, self.b.v_diff = dW, db; return dx"),
     "returned": ("self.W, self.b = W, b", "self.W", "self.b", "return dx, dW, db"),
     "returned in a list": ("self.W, self.b = W, b; self.params = [W, b]", "self.W", "self.b",
                            "return dx, [dW, db]"),
@@ -97,6 +100,13 @@ def test_what_has_no_place_is_asked_about(back, tmp_path):
     report = said(text, "Affine", tmp_path)
     assert report.kind == "unchecked" and not report.right
     assert "forward reads it, and no gradient was found" in str(report), report
+
+
+def test_what_an_object_holds_is_asked_about(tmp_path):
+    text = affine("parameters as objects", "1").replace("v_diff", "v_slope").replace(
+        "self.b.v = W, b", "self.b.v, self.W.v_slope = W, b, 0 * W")
+    words = " ".join(str(said(text, "Affine", tmp_path)).split())
+    assert "is it self.W.v_slope? Call that self.W.dv" in words
 
 
 def test_a_constant_is_one_when_it_says_so(tmp_path):
