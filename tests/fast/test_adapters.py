@@ -54,7 +54,7 @@ KINDS = [
     {"where": "classifier", "tied": False}]
 
 
-@pytest.mark.parametrize("options", KINDS, ids=str)
+@pytest.mark.parametrize("options", KINDS, ids=[", ".join(kind) or "lora" for kind in KINDS])
 def test_equals_the_textbook(options):
     for shape in (1, 1), (2, 7), (1, 20):
         assert_as_the_textbook(llama(**options), batch(*shape), must_fit=True)

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from npdl.files import write_atomically
-from npdl_train.commands.finetune import told
+from npdl_train.commands.finetune import show_result
 from npdl_train.folders import new_folder
 from npdl_train.runs import checkpoint, folder, run
 from npdl_train.runs.config import Config
@@ -181,9 +181,9 @@ def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path, renames):
 def test_a_fine_tuning_that_was_stopped_tells_each_loss_once(tmp_path, capsys):
     assert train(CONFIG, tmp_path / "run", quiet=True) == 0
     records, _ = read_metrics(tmp_path / "run" / "metrics.jsonl")
-    told(tmp_path / "run", 0, False)
+    show_result(tmp_path / "run", 0, False)
     assert capsys.readouterr().out.count("at step") == len(records) == 2
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines(True)
     (tmp_path / "run" / "metrics.jsonl").write_text(lines[0])
-    told(tmp_path / "run", 130, False)
+    show_result(tmp_path / "run", 130, False)
     assert capsys.readouterr().out.count("at step") == 1
