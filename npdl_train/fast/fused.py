@@ -165,23 +165,26 @@ def state_backward(dh, dh_next, dc, dc_next, o, tanh_c, h):
 
 @fused
 def gates_backward(dz_i, dz_f, dz_o, dz_g, i, f, o, g, dc, dh, c_prev, h, dc_next):
-    """dz of the four gates, and dc_next = dc * f where there is a c_prev   (LSTMCell.backward)."""
-    dz_g = xp.multiply(dc, i, out=dz_g)                         # dg = dc * i
-    dz_i = xp.multiply(dz_g, g, out=dz_i)                       # di * i, di = dc * g
-    square = xp.multiply(dz_i, g, out=dz_f)
-    xp.subtract(dz_g, square, out=dz_g)                         # dz_g = dg * (1 - g**2)
-    square = xp.multiply(dz_i, i, out=dz_f)
-    xp.subtract(dz_i, square, out=dz_i)                         # dz_i = di * i * (1 - i)
+    """dz of the four gates, and dc_next = dc * f unless it is None   (LSTMCell.backward)."""
+    ig = xp.multiply(i, g, out=dz_g)
+    dz_i = xp.subtract(1.0, i, out=dz_i)
+    dz_i = xp.multiply(dz_i, ig, out=dz_i)                      # dz_i = di * i * (1 - i)
+    xp.multiply(dz_i, dc, out=dz_i)                             # di = dc * g
     if c_prev is None:
         xp.multiply(dc, 0.0, out=dz_f)
     else:
-        dc_next = xp.multiply(dc, f, out=dc_next)
         dz_f = xp.subtract(1.0, f, out=dz_f)
-        dz_f = xp.multiply(dz_f, c_prev, out=dz_f)              # dz_f = df * f * (1 - f)
-        xp.multiply(dz_f, dc_next, out=dz_f)                    # df = dc * c_prev
+        dz_f = xp.multiply(dz_f, f, out=dz_f)
+        dz_f = xp.multiply(dz_f, c_prev, out=dz_f)              # df = dc * c_prev
+        xp.multiply(dz_f, dc, out=dz_f)
     dz_o = xp.subtract(1.0, o, out=dz_o)
     dz_o = xp.multiply(dz_o, h, out=dz_o)                       # dz_o = do * o * (1 - o)
     xp.multiply(dz_o, dh, out=dz_o)                             # do = dh * tanh_c
+    dz_g = xp.multiply(ig, g, out=dz_g)
+    dz_g = xp.subtract(i, dz_g, out=dz_g)                       # dz_g = dg * (1 - g**2)
+    xp.multiply(dz_g, dc, out=dz_g)                             # dg = dc * i
+    if dc_next is not None:
+        xp.multiply(dc, f, out=dc_next)
 
 
 # --- optimizers ----------------------------------------------------------------------------------
