@@ -86,7 +86,6 @@ def blame_proved(checked, found, proofs):
     return report
 
 
-
 def blame_one_of_two(checked, found, proof, rest, mended):
     """The Blame of a Proof that makes the gradients in `mended` right; `rest` is the Blame of the
     backward with its change made, or None."""

@@ -54,7 +54,6 @@ CASES += [
 ]
 
 
-
 def stack(kind, block, count, D, multiplier, **options):
     """From rng, a stack of blocks of two heads, with a last norm where they are pre-norm."""
     return lambda rng: kind(
