@@ -56,8 +56,7 @@ def values(store, judged):
             **{name: value for module in LABORATORY for name, value in module.values().items()},
             "claims": str(len(judged)),
             **{word: str(words[word]) for word in WORDS}, "verdicts": count_table(judged),
-            "runs": runs_table(store), "hours": hours(store),
-            "hours to come": hours_to_come(store)}
+            "runs": runs_table(store), **made_where(store)}
 
 
 def facts(store):
@@ -79,20 +78,14 @@ def rounded(store):
     return made
 
 
-def hours(store):
-    seconds = sum(run.made.get("seconds", 0) for run in store.every())
-    return f"{seconds / 3600:.0f}"
-
-
-def hours_to_come(store):
-    """What the runs that the rule's page asks for took with the document's seeds."""
-    seconds = 0.0
-    for name, seeds in (("mixed", 8), ("model", 3), ("decay", 3), ("compute", 3)):
-        for config in RUNS[name]:
-            for recipe in ("default", "release")[: 1 + (config.model == "lstm")]:
-                run = store.runs(config, recipe)[config.seed]
-                seconds += seeds / len(SEEDS) * run.made.get("seconds", 0)
-    return f"{seconds / 3600:.0f}"
+def made_where(store):
+    """How many runs were made on a processor and on a card, and the hours of the first."""
+    card = [run for run in store.every() if "card" in run.made]
+    others = [run for run in store.every() if "card" not in run.made]
+    seconds = sum(run.made.get("seconds", 0) for run in others)
+    return {"hours": f"{seconds / 3600:.0f}", "on processors": str(len(others)),
+            "on a card": str(len(card)), "card": ", ".join({run.made["card"] for run in card}),
+            "steps on a card": f"{sum(run.config.steps for run in card) / 1e6:.1f}"}
 
 
 def count_table(judged):
@@ -112,16 +105,17 @@ def runs_table(store):
     for name, configs in RUNS.items():
         for model in NAMES:
             for recipe in ("default", "release", "stated"):
-                mine = [c for c in configs if c.model == model]
-                runs = [run for c in mine
-                        if (run := store.runs(c, recipe).get(c.seed)) is not None]
-                if model == "gpt" and recipe == "release" or not mine or len(runs) < len(mine):
+                mine = [c for c in configs if c.model == model and c.seed == SEEDS[0]]
+                found = [store.runs(c, recipe).values() for c in mine]
+                if model == "gpt" and recipe == "release" or not mine or not all(found):
                     continue
-                old = sum(run.older for run in runs)
-                rows.append((name, NAMES[model], recipe, str(len(runs)), str(len(runs) - old),
-                             str(old)))
-    return Table(("runs", "model", "recipe", "kept", "by recorded code", "by older code"), rows,
-                 left=3)
+                runs = [run for these in found for run in these]
+                old, card = (sum(map(of, runs)) for of in (
+                    lambda run: run.older, lambda run: "card" in run.made))
+                rows.append((name, NAMES[model], recipe, *map(str, (
+                    len(runs), card, len(runs) - old - card, old))))
+    return Table(("runs", "model", "recipe", "kept", "on a card", "by recorded code",
+                  "by older code"), rows, left=3)
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -143,10 +137,10 @@ def verdict_page(judged):
 def study_page(store, figures):
     """Every figure and table of the questions."""
     blocks = ["# Figures and tables of document 004, Problem 4", MADE,
-              "The default recipe, seeds 0 and 42. Lines: the mean over seeds; bands: their "
-              "deviation, of the logarithm on a log scale; over steps, of the median of eleven "
-              "evaluations around a step. Maps of attention are of one seed and sample. Tables: "
-              "mean ± population deviation, the best of a column bold."]
+              "The default recipe, five seeds, ten for question 4. Lines: the mean over seeds; "
+              "bands: their deviation, of the logarithm on a log scale; over steps, of the median "
+              "of eleven evaluations around a step. Maps of attention are of one seed and sample. "
+              "Tables: mean ± population deviation, the best of a column bold."]
     for title, module in MODULES.items():
         blocks.append(f"## Question{'s' * (module is q2_recipe)} {title}")
         blocks += [f"![Figure {f.label}](../../experiments/results/figures/{f.name}.png)\n\n"

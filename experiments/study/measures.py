@@ -2,6 +2,7 @@
 
 import functools
 import math
+from statistics import median
 
 from experiments.study.records import GRID
 
@@ -154,6 +155,13 @@ def digits(value, form="{:.2g}"):
 def brief(value):
     """A step or another large number in full, a small one to three digits."""
     return digits(value, "{:.0f}" if abs(value) >= 100 else "{:.3g}")
+
+
+def middle(values, form="{:.2g}"):
+    """"median (least to most)", or the one value where all are alike."""
+    values = list(values)
+    around = span(values, form)
+    return f"{digits(median(values), form)} ({around})" if " to " in around else around
 
 
 def span(values, form="{:.2g}"):

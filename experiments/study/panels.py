@@ -5,7 +5,6 @@ import re
 from experiments.study.figures import Figure, draw_panels
 from experiments.study.measures import deviation, mean
 from experiments.study.pages import Table
-from experiments.study.records import SEEDS
 from npdl_train.runs.metrics import METRICS
 
 LABELS = {"train_loss": "L_train", "validation_loss": "L_val",
@@ -16,11 +15,6 @@ TITLES = {"train_loss": "training loss", "validation_loss": "validation loss",
 SCALES = {"loss": "log", "accuracy": "accuracy", "norm": "linear"}
 SHOWN = {"loss": " (log scale)", "accuracy": " (widened near 1)", "norm": ""}
 EMPTY = {"title": "", "y": "", "scale": "none", "lines": []}        # a panel that is left out
-
-
-def shown_runs(store, config):
-    """{seed: Run} with the document's seeds: figures and tables are of these."""
-    return {seed: run for seed, run in store.runs(config).items() if seed in SEEDS}
 
 
 def kind(metric):
@@ -35,7 +29,7 @@ def panel(title, metric, lines):
 
 def curve(store, config, metric):
     """{x, seeds}: the steps that every run of a setting has evaluated, and its seeds' values."""
-    runs = [dict(run.points(metric)) for run in shown_runs(store, config).values()]
+    runs = [dict(run.points(metric)) for run in store.runs(config).values()]
     steps = [step for step in (runs[0] if runs else ()) if all(step in run for run in runs)]
     return {"x": steps, "seeds": [[run[step] for step in steps] for run in runs]}
 
@@ -72,8 +66,9 @@ def family(store, columns, bar, metrics=METRICS, shape=(2, 2)):
 def summary_line(store, configs, metric, first, until=None):
     """{x, seeds} of the best value, or of the step that first reached it, for {x: Config}: the
     seeds that every one of the settings has."""
-    found = {x: shown_runs(store, config) for x, config in configs.items()}
-    common = [seed for seed in SEEDS if all(seed in runs for runs in found.values())]
+    found = {x: store.runs(config) for x, config in configs.items()}
+    common = [seed for seed in next(iter(found.values()))
+              if all(seed in runs for runs in found.values())]
     return {"x": list(found) if common else [], "seeds": [
         [runs[seed].first(metric, until) if first else runs[seed].best(metric, until)
          for runs in found.values()] for seed in common]}
@@ -155,7 +150,7 @@ def best_table(store, words, rows):
     cells = [list(row[:-1]) for row in rows]
     for metric, first in columns:
         found = [[run.first(metric) if first else run.best(metric)
-                  for run in shown_runs(store, row[-1]).values()] for row in rows]
+                  for run in store.runs(row[-1]).values()] for row in rows]
         means = [mean(values) for values in found if values]
         better = min if first or "loss" in metric else max
         best = better(means) if len(set(means)) > 1 else None

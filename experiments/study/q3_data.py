@@ -145,8 +145,10 @@ def facts(store):
     gpt_steep = steep.pop(("gpt", "default"))
     both = [(a, b) for lstm in steep.values() for a, b in zip(lstm, gpt_steep, strict=True)]
     return {
-        "the GPT generalises with fewer equations than the LSTM": all(
-            max(gpt) < min(lstm) for lstm in general.values()),
+        "the GPT generalises with fewer equations than the LSTM, with one seed as many": all(
+            [a - b for a, b in zip(gpt, lstm, strict=True)].count(0) == 1
+            and max(a - b for a, b in zip(gpt, lstm, strict=True)) == 0
+            for lstm in general.values()),
         "in L_val neither model's fall is the steeper one with every run": len(
             {a < b for a, b in both}) == 2,
     }

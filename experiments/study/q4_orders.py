@@ -3,7 +3,7 @@
 import math
 
 from experiments.study.judge import Claim
-from experiments.study.measures import APART, GENERAL, MEMORISED, digits, sooner, when, within
+from experiments.study.measures import APART, GENERAL, MEMORISED, middle, sooner, when, within
 from experiments.study.pages import Table
 from experiments.study.panels import (
     LABELS,
@@ -13,7 +13,6 @@ from experiments.study.panels import (
     figure,
     panel,
     plus_minus,
-    shown_runs,
     steps_axis,
 )
 from experiments.study.records import GRID, NAMES, SEEDS, variant
@@ -23,6 +22,7 @@ CONFIGS = {model: variant(model, p=11, orders=(2, 3), stratified=True) for model
 RUNS = [variant(m, p=11, orders=(2, 3), stratified=True, seed=seed) for seed in SEEDS
         for m in NAMES]
 ORDERS = {2: "binary", 3: "ternary"}
+SPOKEN = (("gpt", "default"), ("lstm", "default"), ("lstm", "release"))
 
 
 def reached(run, part):
@@ -102,23 +102,29 @@ def beside(store):
 
 
 def table(store):
-    rows = [(NAMES[model], name, *(plus_minus(m, [run.best(m + suffix) for run in shown_runs(
-        store, config).values()]) for m in METRICS))
+    rows = [(NAMES[model], name, *(plus_minus(m, [run.best(m + suffix) for run in store.runs(
+        config).values()]) for m in METRICS))
         for model, config in CONFIGS.items() for suffix, name in WHICH.items()]
     return Table(("model", "equations", *(LABELS[m] for m in METRICS)), rows, left=2)
 
 
 def steps_table(store):
-    """When each run knows, and generalises on, either order."""
+    """When the runs know, and generalise on, either order."""
     rows = []
-    for model, recipe in (("gpt", "default"), ("lstm", "default"), ("lstm", "release")):
-        for seed, run in store.runs(CONFIGS[model], recipe).items():
-            cells = [digits(step, "{:.0f}") for part in ("train", "validation")
-                     for step in reached(run, part)]
-            rows.append((NAMES[model], recipe, str(seed), *cells))
-    return Table(("model", "recipe", "seed", *(
+    for model, recipe in SPOKEN:
+        runs = store.runs(CONFIGS[model], recipe).values()
+        cells = [middle(steps, "{:.0f}") for part in ("train", "validation")
+                 for steps in zip(*(reached(run, part) for run in runs), strict=True)]
+        rows.append((NAMES[model], recipe, *cells, first(runs)))
+    return Table(("model", "recipe", *(
         f"{name}, {of} ≥ {limit:g}" for of, limit in (("A_train", MEMORISED), ("A_val", GENERAL))
-        for name in ORDERS.values())), rows, left=2)
+        for name in ORDERS.values()), "ternary first"), rows, left=2)
+
+
+def first(runs):
+    """In how many runs the model generalises on ternary sums first."""
+    before = [three < two for two, three in (reached(run, "validation") for run in runs)]
+    return f"{sum(before)} of {len(before)}"
 
 
 def values(store):
@@ -127,6 +133,7 @@ def values(store):
            for run in store.runs(config).values() for order in ORDERS
            if math.isfinite(at := run.reach(f"validation_accuracy_order{order}", GENERAL))]
     return {"4 table": steps_table(store), "4 gpt lowest": f"{min(low):.2f}",
+            "4 gpt first": first(store.runs(config).values()),
             "4 binary held out": f"{round(config.p**2 * (1 - config.r_train))}"}
 
 
@@ -134,11 +141,10 @@ def facts(store):
     gpt = [reached(run, "validation") for run in store.runs(CONFIGS["gpt"]).values()]
     lstm = [reached(run, "validation") for recipe in ("default", "release")
             for run in store.runs(CONFIGS["lstm"], recipe).values()]
-    known = [reached(run, "train") for model, recipe in (
-        ("gpt", "default"), ("lstm", "default"), ("lstm", "release"))
-        for run in store.runs(CONFIGS[model], recipe).values()]
+    known = [reached(run, "train") for model, recipe in SPOKEN
+             for run in store.runs(CONFIGS[model], recipe).values()]
     return {"both orders are known within one evaluation of each other": all(
                 abs(a - b) <= GRID for a, b in known),
-            "the GPT generalises on ternary sums first, with every seed": all(
-                three < two for two, three in gpt),
+            "the GPT generalises on ternary sums first, with every seed but one": sum(
+                three < two for two, three in gpt) == len(gpt) - 1,
             "the LSTM's order differs between its runs": len({a < b for a, b in lstm}) == 2}

@@ -12,10 +12,10 @@ from experiments.study.measures import (
     SETTLED,
     STEADY,
     TENTH,
-    digits,
     each_step,
     lower,
     mean,
+    middle,
     only_overfits,
     sooner,
     span,
@@ -232,15 +232,14 @@ def table(store):
 
 
 def answers_table(store):
-    """What 7 (c) asks for, run by run."""
+    """What 7 (c) asks for."""
     measures = (("L_val", "{:.2g}", lambda run: run.best(L_VAL)),
                 ("A_val", "{:.4g}", lambda run: run.best(A_VAL)),
                 ("t_f(L_val)", "{:.0f}", lambda run: run.first(L_VAL)),
                 ("t_f(A_val)", "{:.0f}", lambda run: run.first(A_VAL)),
-                ("A_val ≥ 0.9 at", "{:.0f}", lambda run: run.reach(A_VAL, GENERAL)),
-                ("norm then", "{:.1f}", lambda run: norm_at(run, run.reach(A_VAL, GENERAL))))
-    rows = [(recipe, f"{decay:g}", *(" / ".join(digits(of(run), form) for run in store.runs(
-        config, recipe).values()) for _, form, of in measures))
+                ("A_val ≥ 0.9 at", "{:.0f}", lambda run: run.reach(A_VAL, GENERAL)))
+    rows = [(recipe, f"{decay:g}", *(middle(map(of, store.runs(config, recipe).values()), form)
+                                     for _, form, of in measures))
         for recipe in JUDGED["lstm"] for decay, config in CONFIGS.items()]
     return Table(("recipe", "decay", *(name for name, _, _ in measures)), rows)
 
@@ -272,7 +271,9 @@ def values(store):
             for run in store.runs(config, recipe).values()]
     start = [run.points("l2_norm")[0][1] for run in runs]
     ends = [(by[0.25], by[1.0]) for by in by_recipe(store)]
-    return {"7 table": answers_table(store), "7 general": f"{len(known)} of {len(runs)}",
+    least = min(run.best(A_VAL) for run in runs if run.config.weight_decay != 0.25)
+    return {"7 table": answers_table(store), "7 from half": f"{least:.3f}",
+            "7 general": f"{len(known)} of {len(runs)}",
             "7 start": span(start, "{:.0f}"), "7 known": span(known, "{:.0f}"),
             "7 then": span(then, "{:.0f}"), "7 change": f"{100 * max(change):.0f}",
             "7 falls": span((float(f"{a.best(L_VAL) / b.best(L_VAL):.2g}") for a, b in ends),
@@ -290,14 +291,14 @@ def by_recipe(store, recipes=JUDGED["lstm"]):
 def facts(store):
     seeds = by_recipe(store)
     known, then, change = zip(*turns(store), strict=True)
-    return {"the norm hardly moves (a tenth at most) around generalising": max(change) <= 0.1,
+    return {"the norm hardly moves (11 % at most) around generalising": max(change) <= 0.11,
             "decay 1 generalises sooner than 0.25 with every run": all(
                 general(runs)[-1] < general(runs)[0] for runs in seeds),
             "decay 1 has the lower L_val with every run": all(
                 best(runs, L_VAL)[-1] < best(runs, L_VAL)[0] for runs in seeds),
-            "A_val is 1 from decay 1/2 on, and not with 1/4 in every run": all(
-                min(best(runs, A_VAL)[1:]) == 1 for runs in seeds) and any(
-                    best(runs, A_VAL)[0] < 1 for runs in seeds),
+            "A_val is above 0.99 from decay 1/2 on, and not with 1/4 in every run": all(
+                min(best(runs, A_VAL)[1:]) > 0.99 for runs in seeds) and any(
+                    best(runs, A_VAL)[0] < 0.9 for runs in seeds),
             "t_f(A_val) is sooner with decay 1 than with 1/4 with every run": all(
                 runs[1.0].first(A_VAL) < runs[0.25].first(A_VAL) for runs in seeds),
             "t_f(L_val) with every run by default, and not by release": [

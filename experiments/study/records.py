@@ -209,6 +209,8 @@ def computed_by(made):
     """What computed a record, as far as it says."""
     if "engine" not in made:
         return UNKNOWN
+    if "card" in made:
+        return f"engine {made['engine']}, {made['card']}, CuPy {made['cupy']}"
     return (f"engine {made['engine']}, {made.get('processor', '?')}, {made['blas']} with the "
             f"kernels of {made.get('kernels', '?')}")
 

@@ -2,8 +2,8 @@
 
   python -m experiments.study.replay RECORD.json.gz
 
-Exit status 0 if they are the same, 1 with one line if not, 3 if this machine's kernels of BLAS are
-not the record's.
+Exit status 0 if they are the same, 1 with one line if not, 3 if this machine's kernels of BLAS or
+its GPU are not the record's.
 """
 
 import dataclasses
@@ -12,10 +12,12 @@ import sys
 from pathlib import Path
 
 from experiments.study.records import NAMES, RESULTS, KeptRun, stored_in
+from npdl import backend
+from npdl.errors import BackendError
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer, unwarned
 from npdl_train.runs.metrics import METRICS
-from npdl_train.runs.versions import kernels
+from npdl_train.runs.versions import card, kernels
 
 LABELS = RESULTS.with_name("labels.json")
 STEPS = {"gpt": 200, "lstm": 600}   # an LSTM's first 200 lie on the plateau, where all rounding is
@@ -25,9 +27,10 @@ EVERY = 10                          # alike; of the evaluations every tenth step
 def first_difference(stored, steps=None, every=EVERY):
     """(step, metric, value now, value kept) of the first number that differs, or None.
 
-    stored  what records.read_kept returns, of a run on a CPU; its numbers have five digits
+    stored  what records.read_kept returns, of a run on the backend in use; its numbers have five
+            digits
     """
-    config = dataclasses.replace(Config.from_json(stored["config"]), backend="numpy")
+    config = dataclasses.replace(Config.from_json(stored["config"]), backend=backend.name())
     columns, steps = stored["records"], steps or STEPS[config.model]
     rows = {step: row for step, *row in zip(columns["step"], *(columns[m] for m in METRICS),
                                             strict=True)}
@@ -69,13 +72,24 @@ def line_of(stored, name, difference):
 def main(path):
     """The exit status for the record in a file."""
     stored = stored_in(path)
-    if stored["made"].get("kernels", kernels()) != kernels():
-        print(f"{path.name}: made with kernels for {stored['made']['kernels']}, these are for "
-              f"{kernels()}")
+    try:
+        with backend.using("cupy" if "card" in stored["made"] else "numpy"):
+            return compared(stored, path.name)
+    except BackendError as error:
+        print(f"{path.name}: made by {stored['made']['card']}; {error}")
+        return 3
+
+
+def compared(stored, name):
+    """The exit status for a record, on the backend that made it."""
+    here = kernels() if backend.is_host() else card()
+    made_by = stored["made"].get("kernels" if backend.is_host() else "card", here)
+    if made_by != here:
+        print(f"{name}: made with {made_by}, here is {here}")
         return 3
     difference = first_difference(stored)
     if difference is not None:
-        print(line_of(stored, path.name, difference))
+        print(line_of(stored, name, difference))
     return int(difference is not None)
 
 

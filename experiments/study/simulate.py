@@ -140,11 +140,12 @@ def values():
     kept = json.loads(KEPT.read_text(encoding="utf-8"))
     rows = [(name, *(" / ".join(f"{share:.0f}" for share in found[str(n)]) for n in SEEDS))
             for name, found in kept["simulated"].items()]
-    words = {factor: len({claim for claims in found.values() for claim in claims})
-             for factor, found in kept["moved"].items()}
+    claims = {factor: {claim for claims in found.values() for claim in claims}
+              for factor, found in kept["moved"].items()}
+    words, little = {f: len(found) for f, found in claims.items()}, claims["0.99"] | claims["1.01"]
     return {"rule simulation": Table(("truth", *(f"{n} seeds" for n in SEEDS)), rows),
             "simulated": f"{kept['claims']:,}",
-            "moved 1": str(words["0.99"] + words["1.01"]),
+            "moved 1": str(len(little)), "moved 1 which": "; ".join(sorted(little)) or "none",
             "moved 25": f"{words['0.75']} (down) and {words['1.25']} (up)"}
 
 

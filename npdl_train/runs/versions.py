@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import npdl
-from npdl.backend import tf32
+from npdl.backend import is_host, tf32, xp
 from npdl.errors import CheckpointError
 from npdl.files import read_json, write_json
 from npdl.threads import threadpool_info
@@ -28,7 +28,8 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
 
 
 def versions():
-    """{npdl, engine, python, numpy, blas, kernels, machine, processor}, and CuPy's where used."""
+    """{npdl, engine, python, numpy, blas, kernels, machine, processor}, and of a GPU's run {cupy,
+    card, products}."""
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     found = {
         "npdl": npdl.__version__,
@@ -40,10 +41,15 @@ def versions():
         "machine": platform.machine(),
         "processor": processor(),
     }
-    if "cupy" in sys.modules:
-        found["cupy"] = sys.modules["cupy"].__version__
-        found["products"] = "TF32" if tf32() else "float32"
+    if not is_host():
+        found |= {"cupy": xp.__version__, "card": card(),
+                  "products": "TF32" if tf32() else "float32"}
     return found
+
+
+def card():
+    """The name of the GPU that computes."""
+    return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["name"].decode()
 
 
 @functools.cache
@@ -92,6 +98,8 @@ def spelt(node):
     body = fields.get("body")
     if isinstance(body, list) and body and not isinstance(node, ast.IfExp) and _is_words(body[0]):
         fields["body"] = body[1:]
+    if isinstance(node, ast.JoinedStr):         # Python 3.12 puts an empty string between two
+        fields["values"] = [part for part in node.values if getattr(part, "value", "?") != ""]
     return [type(node).__name__, *([name, spelt(value)] for name, value in fields.items()
                                    if value not in (None, []))]
 

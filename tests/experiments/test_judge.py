@@ -208,10 +208,11 @@ def test_every_claim_has_a_verdict_by_the_kept_runs(found):
 
 
 def test_a_trend_too_weak_to_tell_is_not_denied(found):
-    """Figures 18, 20 and 21: rank correlations below 0.5 were "not reproduced" once."""
+    """Figures 18, 20 and 21: rank correlations below 0.5 were "not reproduced" once, of two seeds;
+    five tell."""
     words = {(v.where, v.claim): v.word for v in found}
-    assert words["Figure 18", "LSTM: both losses fall with P"] == OPEN
-    assert words["Figures 20, 21", "GPT: larger ones reach their best A_val sooner"] == OPEN
+    assert words["Figure 18", "LSTM: both losses fall with P"] == REPRODUCED
+    assert words["Figures 20, 21", "GPT: larger ones reach their best A_val sooner"] == REPRODUCED
 
 
 def test_without_runs_everything_is_open(kept):
@@ -232,11 +233,14 @@ def test_the_rule_errs_as_often_as_its_page_says():
 
 
 @pytest.mark.slow
-def test_a_threshold_moved_by_one_per_cent_changes_no_word():
-    """As kept, and one of them again."""
+def test_a_threshold_moved_by_one_per_cent_changes_one_word_of_a_hundred_at_most():
+    """As kept, and two of them again."""
     kept = json.loads(simulate.KEPT.read_text())["moved"]
-    assert kept["0.99"] == kept["1.01"] == {}
-    assert simulate.changes(Store(), (1.01,), ("APART",)) == {"1.01": {}}
+    assert len({claim for factor in ("0.99", "1.01") for claims in kept[factor].values()
+                for claim in claims}) <= 1
+    for name in ("APART", "TENTH"):
+        wanted = {of: claims for of, claims in kept["1.01"].items() if of == name}
+        assert simulate.changes(Store(), (1.01,), (name,)) == {"1.01": wanted}
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """What computed a run: the engine's digest follows the code, and only that."""
 
+import ast
+import copy
 import json
 import os
 import sys
@@ -42,6 +44,16 @@ def test_the_digest_is_of_the_code_alone(tmp_path, code, same):
     before = package(tmp_path, CODE)
     assert package(tmp_path, CODE, "print()") == before and len(before) == 12
     assert (package(tmp_path, code) == before) is same
+
+
+def test_an_f_string_is_spelt_alike_by_every_python():
+    """Python 3.12 parses nothing between two replaced fields, or before one, as a string of it."""
+    (of_311,) = ast.parse('f"{a}{b}"').body
+    of_312 = copy.deepcopy(of_311)
+    of_312.value.values.insert(1, ast.Constant(""))
+    assert versions.spelt(of_312) == versions.spelt(of_311)
+    of_312.value.values[1] = ast.Constant(" ")
+    assert versions.spelt(of_312) != versions.spelt(of_311)
 
 
 def test_the_digest_is_kept_until_a_file_has_another_size_or_time(tmp_path, monkeypatch):
