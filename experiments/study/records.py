@@ -19,6 +19,7 @@ from npdl_train.runs.sweep import folder_of, load_records
 from npdl_train.runs.versions import engine_digest
 
 RESULTS = Path(__file__).parents[1] / "results" / "study"
+LABELS = RESULTS.with_name("labels.json")
 SEEDS = (0, 42)                     # the document's
 FURTHER = (1, 2, 3)                 # for what those two leave open in the default recipe
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}
@@ -110,9 +111,17 @@ def kept(config):
 
 
 def recent(made):
-    """How much a record is to be preferred to another of the same run. The oldest say nothing of
-    what made them."""
-    return made.get("engine") == engine_digest(), "engine" in made
+    """How much a record is to be preferred to another of the same run: today's engine's, then the
+    newest by the order of the labels; one without a label is newer than they."""
+    engine, known = made.get("engine"), [label["engine"] for label in labels()]
+    return engine == engine_digest(), known.index(engine) if engine in known else len(known)
+
+
+@functools.cache
+def labels():
+    """What is said of the records by an engine (None: not recorded) and of a model: dicts, the
+    oldest engine's first."""
+    return json.loads(LABELS.read_text(encoding="utf-8")) if LABELS.exists() else []
 
 
 def read_kept(path):

@@ -7,11 +7,10 @@ its GPU are not the record's.
 """
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
-from experiments.study.records import NAMES, RESULTS, KeptRun, stored_in
+from experiments.study.records import NAMES, KeptRun, labels, stored_in
 from npdl import backend
 from npdl.errors import BackendError
 from npdl_train.runs.config import Config
@@ -19,7 +18,6 @@ from npdl_train.runs.loop import Trainer, unwarned
 from npdl_train.runs.metrics import METRICS
 from npdl_train.runs.versions import card, kernels
 
-LABELS = RESULTS.with_name("labels.json")
 STEPS = {"gpt": 200, "lstm": 600}   # an LSTM's first 200 lie on the plateau, where all rounding is
 EVERY = 10                          # alike; of the evaluations every tenth step's is enough
 
@@ -44,11 +42,6 @@ def first_difference(stored, steps=None, every=EVERY):
                     if float(f"{now[metric]:.5g}") != kept:
                         return trainer.step, metric, now[metric], kept
     return None
-
-
-def labels():
-    """What is said of the records by an engine (None: not recorded) and of a model: dicts."""
-    return json.loads(LABELS.read_text(encoding="utf-8")) if LABELS.exists() else []
 
 
 def label_of(run):

@@ -114,7 +114,7 @@ def draw(path):
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     for one, others in graph.items():
-        for other in others - set().union(*(graph[between] for between in others)):
+        for other in sorted(others - set().union(*(graph[between] for between in others))):
             axes.annotate("", places[other], places[one], arrowprops={
                 "arrowstyle": "->", "color": "#9ab", "shrinkA": 12, "shrinkB": 12, "lw": 0.8})
     for one, place in places.items():

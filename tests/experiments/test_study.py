@@ -93,6 +93,13 @@ def test_a_recipe_changes_the_clip_and_the_start_alone():
         assert [records.with_recipe(c, "default") for c in found[:4]] == launch.runs_of(["sanity"])
 
 
+def test_of_several_records_of_a_run_the_newest_engines_counts():
+    known = [label["engine"] for label in reversed(records.labels())]
+    made = [{"engine": engine} for engine in (records.engine_digest(), "ffffffffffff", *known)]
+    assert sorted(made, key=records.recent, reverse=True) == made
+    assert records.recent({}) == records.recent({"engine": None})
+
+
 @pytest.mark.slow
 def test_what_another_engine_made_is_made_anew_and_stands_beside_it(small, capsys, monkeypatch):
     monkeypatch.setattr(launch, "RUNS", {"sanity": SMALL[:1]})
