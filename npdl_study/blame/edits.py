@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
-from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, STAGES, TERM, TOKEN, UNUSED
+from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PAIRED, STAGES, TERM, TOKEN, UNUSED
 from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
@@ -31,7 +31,6 @@ LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 TURNS = ("number", "step", "count", "reversed", "sign", "order", "extra part", "part", "window",
          "comparison", "operator")      # what may be wrong with the turns of a loop
 BODIES = ("body", "orelse", "handlers", "finalbody")
-MOST_PAIRS = 24                 # arrays of which products of two are tried
 
 
 @dataclass
@@ -315,7 +314,7 @@ def _missing_parts(text, product, whole, scope):
         yield FORMULA, "missing factor", f"({text}) / {a} ** 2"
         for form in SLOPES:
             yield FORMULA, "missing factor", f"({text}) * {form.format(a=a)}"
-    for a in scope.arrays[:MOST_PAIRS] if not product else ():
+    for a in scope.arrays[:PAIRED] if not product else ():
         for sign, total in itertools.product("/*", (".sum()", ".sum(-1, keepdims=True)")):
             yield TERM + FORMULA, "missing factor", f"({text}) {sign} {a}{total}"
     for names, own in scope.forwards.items() if not product else ():
@@ -334,7 +333,7 @@ def _missing_parts(text, product, whole, scope):
             yield FORMULA, "axis", f"({text}){place}"
         for name in ("exp", "log", "sqrt", "tanh", "sign"):
             yield TERM, "function", f"np.{name}({text})"
-        for a, b in itertools.permutations(scope.arrays[:MOST_PAIRS], 2):
+        for a, b in itertools.permutations(scope.arrays[:PAIRED], 2):
             yield FORMULA, "missing term", f"({text}) + {a} * {b}"
             yield FORMULA, "missing term", f"({text}) + {a} @ {b}"
             yield FORMULA, "missing term", f"({text}) + {a} @ {b}.T"

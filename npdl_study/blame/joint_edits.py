@@ -5,10 +5,8 @@ import itertools
 
 from npdl_study.blame.edits import Edit, edits
 from npdl_study.blame.scope import unused_in
-from npdl_study.blame.weights import FACTOR, STAGES, TOKEN
+from npdl_study.blame.weights import FACTOR, PASSED_ON, STAGES, TOKEN
 from npdl_study.trace.syntax import bound_by, names_of, parsed
-
-MOST = 3                        # names that a turn may hand on to the next
 
 
 def move_return(line):
@@ -28,7 +26,7 @@ def carry_to_next_turn(line):
     tree, own = line.function.node, bound_by(line.node)
     inside = [n for node in ast.walk(loop) for n in bound_by(node)] if loop else []
     unused = [n for n in unused_in(tree) if n in inside]
-    if not unused or len(unused) > MOST or unused[-1] not in own:
+    if not unused or len(unused) > PASSED_ON or unused[-1] not in own:
         return
     outside = {n for node in ast.walk(tree) for n in bound_by(node)}
     carried = sorted((names_of(loop) & outside) - set(inside) - names_of(loop.iter))

@@ -8,10 +8,7 @@ import numpy as np
 
 from npdl_study.blame.operands import broadcast_or_none, name_number, numbers_of, ratio_of
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.weights import ODD, ZERO
-
-MOST_ATOMS = 24
-LARGEST = 1 << 14               # entries of a product that is tried
+from npdl_study.blame.weights import ODD, PAIRED, PRODUCT, ZERO
 
 
 def multiples_of(goal, operands, care=1.0):
@@ -49,7 +46,7 @@ def multiples_of(goal, operands, care=1.0):
 
 def _scaled(goal, operands):
     """Matrix products and sums of products, times or by one array or two, that give `goal`."""
-    few = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
+    few = [a for a in operands if a.array.size > 1][:PAIRED]
     sums = (found for label, product in _products(few[:8], goal.shape)
             for found in _sums(label, product, goal.shape))
     for label, array, *note in itertools.chain(_matrix_products(few, goal.shape), sums):
@@ -72,7 +69,7 @@ def _products(operands, shape):
         yield operand.label, operand.array
     for a, b in itertools.combinations_with_replacement(operands, 2):
         try:
-            if np.prod(np.broadcast_shapes(a.array.shape, b.array.shape)) <= LARGEST:
+            if np.prod(np.broadcast_shapes(a.array.shape, b.array.shape)) <= PRODUCT:
                 yield f"{a.label} * {b.label}", a.array * b.array
         except ValueError:
             continue
@@ -99,7 +96,7 @@ def _matrix_products(operands, shape):
 
 def _candidates(operands, shape):
     """(label, array, note) of what a missing term may be beside products of powers."""
-    operands = [a for a in operands if a.array.size > 1][:MOST_ATOMS]
+    operands = [a for a in operands if a.array.size > 1][:PAIRED]
     flips = [(f"{a.label}[{':, ' * axis}::-1]", np.flip(a.array, axis))
              for a in operands for axis in range(a.array.ndim) if a.array.shape == tuple(shape)]
     sums = []

@@ -20,9 +20,17 @@ from npdl_study.blame.operands import (
     ratio_of,
 )
 from npdl_study.blame.power_products import power_products
-from npdl_study.blame.weights import ARRAY, CLOSE, FACTOR, FORMULA, LETTER, MISSING, ODD, TERM
-
-MOST = 12                       # of one kind that are tried
+from npdl_study.blame.weights import (
+    ARRAY,
+    CLOSE,
+    FACTOR,
+    FORMULA,
+    LETTER,
+    MISSING,
+    ODD,
+    OF_A_KIND,
+    TERM,
+)
 
 
 def numeric_edits(value, wanted, text, operands, derivatives=()):
@@ -33,7 +41,7 @@ def numeric_edits(value, wanted, text, operands, derivatives=()):
     found = []
     for find_kind in (_factors, _terms, _expressions, _rearrangements):
         with np.errstate(all="ignore"):
-            found += itertools.islice(find_kind(value, wanted, text, operands), MOST)
+            found += itertools.islice(find_kind(value, wanted, text, operands), OF_A_KIND)
     found += _slope_products(wanted, operands, derivatives)
     return sorted(found, key=lambda f: f[0])
 

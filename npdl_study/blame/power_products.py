@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from npdl_study.blame.operands import Operand, agree, broadcasts_of, is_mask, with_slopes
-from npdl_study.blame.weights import POWER, RIDGE, ZERO
+from npdl_study.blame.weights import POINTS, POWER, RIDGE, ZERO
 
 BASES, SLOPES = 14, 40          # arrays that are tried, and their slopes: 1 - a, 1 - a**2
-ENTRIES = 32                    # of the array, that the powers are found from
 POWERS = {-3, -2, -1.5, -1, -0.5, 0.5, 1, 1.5, 2, 3}
 
 
@@ -34,7 +33,7 @@ def power_products(goal, operands, most=4, care=1.0):
     bases = [a for a in aligned if _varies(a.array[known])][:BASES]
     slopes = [d for d in with_slopes(aligned[:BASES])
               if d.slope and _varies(d.array[known])][:SLOPES]
-    at = np.flatnonzero(known)[:: -(-count // ENTRIES)]
+    at = np.flatnonzero(known)[:: -(-count // POINTS)]
     logs = np.log(np.abs([a.array.ravel()[at] for a in bases + slopes] + [goal.ravel()[at]]))
     logs -= logs.mean(1, keepdims=True)                 # a factor is free
     gram = logs @ logs.T

@@ -77,7 +77,7 @@ def _prove_suspects(trial, suspects, every=False):
                 fit = prove.by_numeric_edit(trial, suspect)
                 found = fit if fit is not None and fit.cost < most else found
             if found is not None:
-                found.cost += suspect.odds
+                found.cost = round(found.cost + suspect.odds, 9)    # alike is alike
                 proofs.append(found)
     return proofs
 

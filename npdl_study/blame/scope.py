@@ -10,14 +10,13 @@ from types import FunctionType
 import numpy as np
 
 from npdl_study.blame.edits import index_source
-from npdl_study.blame.weights import SLIGHT
+from npdl_study.blame.weights import PART, SLIGHT
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.source import defined
 from npdl_study.trace.syntax import bound_by, names_of
 
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "slice", "float", "int", "abs"}
-SMALL = 12                      # nodes of a part of a sum or product that is a word
 
 
 @dataclass
@@ -117,7 +116,7 @@ def _values(line, names):
     for node in ast.walk(line.function.node):
         small = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
             node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
-            1 for _ in ast.walk(node)) < SMALL
+            1 for _ in ast.walk(node)) < PART
         if small and is_pure(node) and ast.unparse(node) not in found:
             try:
                 with quiet():

@@ -3,15 +3,11 @@ is found; and other inputs, to try a proof on."""
 
 import numpy as np
 
-from npdl_study.blame.weights import SHIFT
+from npdl_study.blame.weights import CUT, LENGTHS, SHIFT, SMALL_ENOUGH
 from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
 from npdl_study.trace.runs import Runs
 from npdl_study.trees import is_float, leaves, mapped
-
-ENOUGH = 64                     # entries of the largest input: fewer are left as they are
-LENGTHS = (2, 3, 4)
-MOST = 3                        # lengths that are cut for it
 
 
 def shrink_inputs(subject):
@@ -19,7 +15,7 @@ def shrink_inputs(subject):
     takes it and a gradient is still wrong; the Subject itself where it is small already."""
     found = subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
-        if max((np.size(a) for _, a in leaves(found.inputs)), default=0) <= ENOUGH:
+        if max((np.size(a) for _, a in leaves(found.inputs)), default=0) <= SMALL_ENOUGH:
             break
         for n in LENGTHS if length > LENGTHS[0] else ():
             if n >= length:
@@ -68,7 +64,7 @@ def other_runs(checked, watch, budget):
     other = perturbed(subject.inputs)
     lengths = {n for _, a in leaves(other) for n in np.shape(a)} - {0, 1}
     for inputs in (other, *(shorten_axis(other, axis) for axis in (0, 1)),
-                   *(cut_axes(other, n, n - 1) for n in sorted(lengths)[:MOST])):
+                   *(cut_axes(other, n, n - 1) for n in sorted(lengths)[:CUT])):
         try:
             again = Subject(subject.layer, inputs, subject.options, subject.forward,
                             subject.seed + 1)

@@ -8,10 +8,9 @@ import ast
 
 import numpy as np
 
-from npdl_study.blame.weights import CLOSE, HUGE, SLIGHT, ZERO
+from npdl_study.blame.weights import CLOSE, HUGE, MOVED, SLIGHT, ZERO
 from npdl_study.trace.oracle import Oracle, plain, stems
 
-MOST = 700                      # entries of a statement that are moved
 FEW, TURNS = 40, 8              # of one that is solved for by Newton's method, and its steps
 
 
@@ -117,7 +116,7 @@ class Solve:
 
     def _solve_linear(self, suspect):
         runs, size = self.runs, sum(v.size for v in suspect.values.values())
-        if not 0 < size <= MOST or self._collects(suspect):
+        if not 0 < size <= MOVED or self._collects(suspect):
             return
         only = {key[0] for key in suspect.values}
         base = runs.short(runs.gradients(only=only, put=dict(suspect.values)))

@@ -71,3 +71,15 @@ ZERO = 1e-9                     # of the largest entry: one is 0 but for roundin
 POWER = 1e-3                    # from a half or whole number: the power is that one
 RIDGE = 1e-13                   # of a system's trace, for arrays that are much alike
 HUGE = 1e100                    # a derivative beyond it has overflowed
+
+# how many are tried, of what there may be more:
+PASSED_ON = 3                   # names that a turn of a loop may hand on to the next
+MOVED = 700                     # entries of a statement that are moved, one by one
+OF_A_KIND = 12                  # edits of one kind that are found in numbers
+PAIRED = 24                     # arrays of which products of two are tried
+PRODUCT = 16_384                # entries of such a product
+POINTS = 32                     # entries of an array, that the powers in it are found from
+PART = 12                       # nodes of a part of a sum or product that is taken for a word
+SMALL_ENOUGH = 64               # entries of the largest input: fewer are left as they are
+LENGTHS = (2, 3, 4)             # what the axes of one length are cut to: the first that fails too
+CUT = 3                         # lengths that lose one, for other inputs to try a proof on

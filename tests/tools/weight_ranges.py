@@ -19,7 +19,9 @@ from pathlib import Path
 from npdl_study.blame import weights
 
 LEFT_OUT = {"TOKEN", "FACTOR", "TERM", "FORMULA",       # they order what is tried
-            "SECONDS", "TRIED", "GUESSES",      # of a clock, and counts; of arrays
+            "SECONDS", "TRIED", "GUESSES",      # of a clock, and counts
+            "PASSED_ON", "MOVED", "OF_A_KIND", "PAIRED", "PRODUCT", "POINTS", "PART",
+            "SMALL_ENOUGH", "LENGTHS", "CUT",   # counts; the others are of arrays
             "SHIFT", "FACTORS", "SLIGHT", "CLOSE", "ZERO", "POWER", "RIDGE", "HUGE"}
 RANGES, TIES = {}, {}                   # {name: [low, high]}, {name: how many}
 
@@ -66,6 +68,7 @@ def compare(name):
 for word in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Weight, f"__{word}__", compare(word))
 Weight.__add__ = Weight.__radd__ = lambda a, b: combined(float(a) + float(b), a, 1, b, 1)
+Weight.__round__ = lambda a, digits=None: Weight(round(float(a), digits), a.by)
 Weight.__sub__ = lambda a, b: combined(float(a) - float(b), a, 1, b, -1)
 Weight.__rsub__ = lambda a, b: combined(float(b) - float(a), b, 1, a, -1)
 Weight.__mul__ = Weight.__rmul__ = lambda a, b: combined(
