@@ -48,8 +48,8 @@ def versions():
 
 
 def card():
-    """The name of the GPU that computes."""
-    return xp.cuda.runtime.getDeviceProperties(xp.cuda.Device().id)["name"].decode()
+    """The name of the GPU that computes: the first that CUDA shows."""
+    return xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
 @functools.cache

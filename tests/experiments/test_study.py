@@ -207,6 +207,7 @@ def test_runs_on_a_gpu_are_kept_as_such(small, tmp_path, monkeypatch, capsys):
     assert "1 finished" in capsys.readouterr().out
     on_cpu, on_gpu = records.kept(SMALL[0]), records.kept(SMALL[1])
     assert "cupy" not in on_cpu["made"] and on_gpu["made"]["cupy"] == "0.0"
+    assert on_gpu["made"]["card"] == "NumPy" and "card" not in on_cpu["made"]
     assert Config.from_json(on_gpu["config"]) == SMALL[1]
 
 

@@ -25,7 +25,8 @@ def module():
     cupy.__version__ = "0.0"
     cupy.asarray = lambda value, dtype=None: np.array(value, dtype)
     cupy.fuse = lambda function: function
-    runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (TOTAL, TOTAL))
+    runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (TOTAL, TOTAL),
+                                    getDeviceProperties=lambda device: {"name": b"NumPy"})
     stream = types.SimpleNamespace(synchronize=lambda: None)
     cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
     cupy.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
