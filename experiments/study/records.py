@@ -39,6 +39,7 @@ def with_recipe(config, recipe):
     return dataclasses.replace(config, **{"init": "torch", **RECIPES[recipe][config.model]})
 
 
+@functools.cache
 def setting(config):
     """A run's Config without its seed and the place where it was computed."""
     return dataclasses.replace(config, seed=0, backend="numpy")
@@ -243,6 +244,7 @@ class Store:
         """Every Run, one for each setting and seed."""
         return [run for seeds in self.settings.values() for run in seeds.values()]
 
+    @functools.cache                    # noqa: B019
     def runs(self, config, recipe="default"):
         """{seed: Run} of a setting by a recipe, the document's seeds first; {} where none is."""
         found = self.settings.get(setting(with_recipe(config, recipe)), {})
