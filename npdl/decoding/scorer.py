@@ -28,7 +28,7 @@ class Scorer:
         """
         raise NotImplementedError
 
-    def leaves(self, state, parents, tokens):
+    def is_leaf(self, state, parents, tokens):
         """(n,) True where nothing can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
@@ -112,7 +112,7 @@ def ends(scorer, state, parents, tokens, length, max_len, eos):
         return is_eos(tokens, eos)
     if length == max_len:
         return np.ones(len(tokens), bool)
-    return scorer.leaves(state, parents, tokens)
+    return scorer.is_leaf(state, parents, tokens)
 
 
 def check_eos(eos, rows):

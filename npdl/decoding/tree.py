@@ -46,7 +46,7 @@ class Tree(Scorer):
         nodes = [self._child(state, p, t)[1] for p, t in zip(parents, tokens, strict=True)]
         return self._rows(nodes), nodes
 
-    def leaves(self, state, parents, tokens):
+    def is_leaf(self, state, parents, tokens):
         nodes = [self._child(state, p, t)[1] for p, t in zip(parents, tokens, strict=True)]
         return np.array([not self._nodes[node] for node in nodes], bool)
 

@@ -38,7 +38,7 @@ from npdl_train.fast.kernels import (
 BLOCK = 32768           # numbers that a chain of elementwise operations takes at a time
 
 
-def fits(model):
+def is_supported(model):
     """Whether `step` computes this model: a Llama in NumPy of the textbook's own layers and one
     dtype, whose adapters, and nothing else, learn."""
     if not is_host() or type(model) is not Llama or not all(map(is_plain, model.blocks)):

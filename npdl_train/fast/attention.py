@@ -91,7 +91,7 @@ def forward(q, kv, rows, queries, heads, m):
     reads."""
     h, caches, KV = m.empty(*q.shape), [], None
     part = simple(rows, queries)
-    if part is not None and cuda.fits(q, heads, part.high - part.low, part.high):
+    if part is not None and cuda.is_short(q, heads, part.high - part.low, part.high):
         n = rows.runs[0].nodes
         A = m.empty(n * heads, part.high - part.low, part.high)
         cuda.attend(q, kv, part.hidden, h, A, n, heads)

@@ -285,7 +285,7 @@ def softmax_backward(d, y, scale):
     launch(SOFTMAX, "softmax_back", d, *warps(rows), (d, y, float(scale), np.int64(rows), S))
 
 
-def fits(q, heads, R, S):
+def is_short(q, heads, R, S):
     """Whether attention over so few positions is one kernel each way."""
     d = q.shape[1] // heads
     return (possible() and 0 < R <= SHORT and S <= SHORT

@@ -130,7 +130,7 @@ class AdapterEngine(PlainEngine):
         self.arenas = [Arena(model.embedding.W.data.dtype) for _ in range(2)]
 
     def step(self, batch, rng=None):
-        if rng is not None or batch.source is not None or not adapters.fits(self.model):
+        if rng is not None or batch.source is not None or not adapters.is_supported(self.model):
             return super().step(batch, rng)
         return adapters.step(self.model, batch, *self.arenas)
 
@@ -145,7 +145,7 @@ def make_engine(name, model, optimizer, threads=1, plain_threads=1):
             return graph.GraphEngine(model, optimizer, captures=name == "fast")
         if why is None:
             return FastEngine(model, optimizer, threads)
-        if adapters.fits(model):
+        if adapters.is_supported(model):
             return AdapterEngine(model, optimizer, threads)
         note(f"--engine {name}: {why}; going on with --engine plain")
         return PlainEngine(model, optimizer, threads)

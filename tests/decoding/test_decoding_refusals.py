@@ -71,7 +71,7 @@ def test_a_tree_is_its_data():
     assert tree.vocab == ["a", "b"] and tree.depth == 2 and tree.token("b") == 1
     rows, state = tree.start()
     np.testing.assert_array_equal(rows, [[-math.inf, math.log(0.5)]])
-    assert tree.leaves(state, [0, 0], [0, 1]).tolist() == [True, False]
+    assert tree.is_leaf(state, [0, 0], [0, 1]).tolist() == [True, False]
     rows, _ = tree.advance(state, [0], [1])
     np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
 
