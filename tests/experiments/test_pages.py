@@ -22,6 +22,7 @@ def store():
     return Store()
 
 
+@pytest.mark.slow
 def test_pages_and_figures_are_up_to_date(capsys):
     status = report.main(["--check"])
     assert status == 0, f"run: python experiments/report.py\n{capsys.readouterr().out}"

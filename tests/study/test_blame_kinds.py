@@ -79,6 +79,7 @@ def test_a_kind_is_mended(forward, backward, part, mend, tmp_path):
     assert gradcheck(layer, *inputs, **options).ok()
 
 
+@pytest.mark.slow
 def test_of_two_mistakes_in_a_row_both_are_named(tmp_path):
     (layer, inputs, options), lines = built(
         tmp_path, "a = np.tanh(x * w); y = a * t",

@@ -132,6 +132,7 @@ def graded(folder, *options):
     return status, json.loads((folder / "grades" / "grades.json").read_text()), list(rows)
 
 
+@pytest.mark.slow
 def test_a_class(tmp_path, capsys):
     hand_in(tmp_path, STUDENTS)
     status, _, rows = graded(tmp_path, "--limit", "3")
