@@ -55,7 +55,7 @@ from experiments.study.figures import Figure
 from experiments.study.measures import span
 from experiments.study.pages import Table
 from experiments.study.q7_decay import FACTOR, jump_places
-from experiments.study.records import GRID, variant
+from experiments.study.records import GRID, NAMES, variant
 from experiments.trials import Trial, columns_of, evaluations, main, records, settings
 from npdl.losses import SequenceLoss
 from npdl_study.plots import style
@@ -202,36 +202,46 @@ def stretches(columns):
     return [(a - 1, b - 2) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
+def run_of(name):
+    """The name of a trial as the cells of a table: model, digits, seed."""
+    model, digits, seed = name.replace("seed", "").split("-")
+    return NAMES[model], digits, seed
+
+
 def rows():
-    """A row for each jump of the GPT's."""
+    """A row for each jump."""
     made = []
-    for name, c in kept("gpt").items():
+    for name, c in {**kept("gpt"), **kept("lstm")}.items():
         for first, i in jumps(c):
             before = "" if first is None else f"{c['step'][first]:,}"
             along = max(c["along_gradient"][first or 0:i + 1])
-            digits, seed = name.replace("seed", "").split("-")[1:]
-            made.append((digits, seed, before, f"{c['lr_curvature'][first or 0]:.0f}",
-                         f"{c['ratio'][first or 0]:.2g}", f"{c['step'][i]:,}",
-                         f"{c['loss'][first or 0]:.1e}", f"{c['loss'][i]:.1e}", f"{along:.0f}"))
+            made.append((*run_of(name), before, f"{c['step'][i]:,}", f"{c['loss'][first or 0]:.1e}",
+                         f"{c['loss'][i]:.2g}", f"{along:.0f}"))
     return made
 
 
-def worst_table():
-    """What rounding does to each of the GPT's runs, at most."""
-    return Table(("digits", "seed", "looks", "jumps", "tokens absorbed", "sum over the words"),
-                 [(*name.replace("seed", "").split("-")[1:], str(len(c["step"])),
-                   str(len(jumps(c))), f"{max(c['absorbed']):.0%}", f"{max(c['zero_sum']):.0e}")
-                  for name, c in kept("gpt").items()])
+def worst(digits):
+    """The largest share that the sum over the words misses, of every look in these digits."""
+    return max(max(c["zero_sum"]) for model in SEEDS for name, c in kept(model).items()
+               if digits in name)
 
 
 def values():
     every = [(c, s) for c in kept("gpt").values() for s in stretches(c)]
     led = sum(any(a <= i <= b + RISE for _, i in jumps(c)) for c, (a, b) in every)
-    return {"spikes table": Table(("digits", "seed", "above 38 from", "curvature", "g² / v",
-                                   "tenfold at", "loss before", "loss", "along the gradient"),
-                                  rows()),
-            "spikes runs": str(len(kept("gpt"))), "spikes worst": worst_table(),
+    early = [c["step"][i] - c["step"][first] for c in kept("lstm").values()
+             for first, i in jumps(c)[:1]]
+    ratios = [c["ratio"][first] for model in SEEDS for c in kept(model).values()
+              for first, _ in jumps(c) if first is not None]
+    return {"spikes table": Table(("model", "digits", "seed", "above 38 from", "tenfold at",
+                                   "loss before", "loss", "along the gradient"), rows()),
+            "spikes ratio": span(ratios, "{:.1g}"),
+            "spikes runs": str(len(kept("gpt"))),
+            "spikes float64": f"{worst('float64'):.0e}",
             "spikes all": str(sum(t.facts["model"] == "gpt" for t in TRIALS)),
+            "spikes lstm": str(len(kept("lstm"))), "spikes lstm all": str(
+                sum(t.facts["model"] == "lstm" for t in TRIALS)),
+            "spikes lstm early": span(early, "{:.0f}"),
             "spikes stretches": str(len(every)), "spikes led": str(led),
             "rounding jumps": rounding_table()}
 
@@ -247,10 +257,9 @@ def rounding_table():
         made.append((name, str(len(runs)), str(sum(len(places) for _, places in at)),
                      span((c["step"][i] for c, i in first), "{:,}"),
                      span((c["train_loss"][i] for c, i in first), "{:.1e}"),
-                     span((c["collapsed"][i] for c, i in first), "{:.0%}"),
-                     span((c["norm"][i] / c["norm"][i - 20] for c, i in first), "{:.2f}")))
+                     span((c["collapsed"][i] for c, i in first), "{:.0%}")))
     return Table(("digits of the loss", "seeds", "jumps", "last epoch before the first",
-                  "loss there", "pairs absorbed", "norm grown in 2,000 epochs"), made)
+                  "loss there", "pairs absorbed"), made)
 
 
 def facts():
@@ -264,18 +273,24 @@ def facts():
         "where it passes the limit it is below 1": all(
             c["along_gradient"][first or 0] < 1 for c, first, _ in all_jumps),
         "every run of the GPT has one": all(map(jumps, found)),
-        "nothing is absorbed in the GPT": all(max(c["absorbed"]) == 0 for c in found)}
+        "nothing is absorbed in the GPT": all(max(c["absorbed"]) == 0 for c in found),
+        "the LSTM's curvature passes the limit before it jumps, along the gradient, too": all(
+            first is not None and max(c["along_gradient"][first:i + 1]) > LIMIT
+            for c in kept("lstm").values() for first, i in jumps(c)[:1]),
+        "nothing is absorbed in the LSTM in float64": all(
+            max(c["absorbed"]) == 0 for name, c in kept("lstm").items() if "float64" in name)}
 
 
 def figures():
     return [Figure("spikes", "L7", "", {"limit": LIMIT, "runs": {
         name: {what: c[what] for what in ("step", "loss", "lr_curvature", "along_gradient")}
-        for name, c in kept("gpt").items()}}, draw, (10, 5.2))]
+        for model in SEEDS for name, c in kept(model).items()
+        if name.endswith(f"seed{SEEDS[model][0]}")}}, draw, (10, 5.2))]
 
 
 def draw(figure, data):
     """A column for each run: the loss, and below it lr times the curvature with its limit."""
-    panels = figure.subplots(2, len(data["runs"]), sharex=True, sharey="row", squeeze=False)
+    panels = figure.subplots(2, len(data["runs"]), sharex="col", sharey="row", squeeze=False)
     for (above, below), (name, c) in zip(panels.T, data["runs"].items(), strict=True):
         above.plot(c["step"], c["loss"], color=style.LINES[0])
         for colour, dash, what, label in zip(style.LINES, style.DASHES, (
@@ -286,7 +301,7 @@ def draw(figure, data):
         for axes in (above, below):
             axes.set_yscale("log")
         below.set_ylim(bottom=0.1)
-        style.dress(above, "", "", ", ".join(name.split("-")[1:]).replace("seed", "seed "))
+        style.dress(above, "", "", ", ".join(run_of(name)[:2]))
         style.dress(below, "training step", "")
     panels[0, 0].set_ylabel("loss")
     panels[1, 0].set_ylabel("lr times curvature")
