@@ -229,19 +229,25 @@ def worst(digits):
 def values():
     every = [(c, s) for c in kept("gpt").values() for s in stretches(c)]
     led = sum(any(a <= i <= b + RISE for _, i in jumps(c)) for c, (a, b) in every)
-    early = [c["step"][i] - c["step"][first] for c in kept("lstm").values()
-             for first, i in jumps(c)[:1]]
-    ratios = [c["ratio"][first] for model in SEEDS for c in kept(model).values()
-              for first, _ in jumps(c) if first is not None]
+    lstm = kept("lstm")
+    early = [c["step"][i] - c["step"][first] for c in lstm.values() for first, i in jumps(c)[:1]]
+    float32 = [c for name, c in lstm.items() if "float32" in name]
+    grown = [c["classifier_mean"][-2] / c["classifier_mean"][c["step"].index(
+        c["step"][-2] + EVERY - BACK)] for c in float32]
+    ratios = [c["ratio"][first] for model in SEEDS for name, c in kept(model).items()
+              for first, _ in jumps(c) if first is not None and "float64" in name]
     return {"spikes table": Table(("model", "digits", "seed", "above 38 from", "tenfold at",
                                    "loss before", "loss", "along the gradient"), rows()),
             "spikes ratio": span(ratios, "{:.1g}"),
             "spikes runs": str(len(kept("gpt"))),
             "spikes float64": f"{worst('float64'):.0e}",
             "spikes all": str(sum(t.facts["model"] == "gpt" for t in TRIALS)),
-            "spikes lstm": str(len(kept("lstm"))), "spikes lstm all": str(
+            "spikes lstm": str(len(lstm)), "spikes lstm all": str(
                 sum(t.facts["model"] == "lstm" for t in TRIALS)),
-            "spikes lstm early": span(early, "{:.0f}"),
+            "spikes lstm early": " and ".join(map(str, early)),
+            "spikes absorbed": span((max(c["absorbed"]) for c in float32), "{:.0%}"),
+            "spikes missed": span((max(c["zero_sum"]) for c in float32), "{:.0%}"),
+            "spikes grown": span((times - 1 for times in grown), "{:.0%}"),
             "spikes stretches": str(len(every)), "spikes led": str(led),
             "rounding jumps": rounding_table()}
 
