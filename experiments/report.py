@@ -81,10 +81,11 @@ def rounded(store):
 def made_where(store):
     """How many runs were made on a processor and on a card, and the hours of the first."""
     card = [run for run in store.every() if "card" in run.made]
+    names = sorted({run.made["card"] for run in card})
     others = [run for run in store.every() if "card" not in run.made]
     seconds = sum(run.made.get("seconds", 0) for run in others)
     return {"hours": f"{seconds / 3600:.0f}", "on processors": str(len(others)),
-            "on a card": str(len(card)), "card": ", ".join({run.made["card"] for run in card}),
+            "on a card": str(len(card)), "card": ", ".join(names),
             "steps on a card": f"{sum(run.config.steps for run in card) / 1e6:.1f}"}
 
 

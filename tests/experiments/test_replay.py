@@ -64,6 +64,17 @@ def test_every_label_says_why_and_is_of_records_that_are_there():
                    for run in runs), f"labels.json: no record is by engine {label['engine']}"
 
 
+def test_a_record_of_a_card_that_is_not_here_is_passed_over(tmp_path, capsys):
+    stored = {"config": Config(p=5).to_json(), "records": {}, "made": {
+        "engine": "0123456789ab", "kernels": "K", "card": "some card", "cupy": "14.2.0"}}
+    path = tmp_path / "x.json.gz"
+    records.write_record(path, stored)
+    assert replay.main(path) == 3
+    (line,) = capsys.readouterr().out.strip().splitlines()
+    assert line.startswith("x.json.gz: made") and "some card" in line
+    assert records.KeptRun(stored).computed_by == "engine 0123456789ab, some card, CuPy 14.2.0"
+
+
 def test_an_lstm_is_replayed_beyond_its_plateau():
     """Its first 200 steps are alike whatever rounds: at 300 a record of other kernels differed."""
     assert replay.STEPS["lstm"] == 600
