@@ -95,7 +95,7 @@ def interrupted(engine, optimizer, batches, right, count):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")     # in __del__
 @pytest.mark.parametrize("counts", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("way", slow.but(["fork", "threads"], FEW))
-@pytest.mark.parametrize("kind", [GPT, LSTMLM])
+@pytest.mark.parametrize("kind", [GPT, pytest.param(LSTMLM, marks=pytest.mark.slow)])
 def test_after_an_exception_at_any_moment_a_step_is_right(kind, way, counts, monkeypatch):
     monkeypatch.setattr(workers, "WORTH", 1e9 if way == "threads" else 0)
     monkeypatch.setattr(workers, "START", workers.START if way == "threads" else way)

@@ -51,7 +51,7 @@ def arrays(out):
 
 
 @pytest.mark.parametrize(("kind", "model"), slow.but(
-    [("lora", "gpt2"), ("qlora", "model")],
+    [("qlora", "gpt2")],
     list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
     out = tmp_path / "run"

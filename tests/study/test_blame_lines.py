@@ -20,7 +20,7 @@ STEP = "dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])"
 CALLEE = pytest.mark.xfail(reason="the line that makes dh is named, where dstate can be added too")
 
 
-@pytest.mark.parametrize("place, layer, was, now, says", [case if i < 3 else pytest.param(
+@pytest.mark.parametrize("place, layer, was, now, says", [case if i < 1 else pytest.param(
     *case, marks=[pytest.mark.slow, *[CALLEE] * (i == 3)]) for i, case in enumerate([
     # a library's function and what it was handed: the latter, unless only the former explains it
     ("npdl.layers.activation:GELU", "GELU", "slope = cdf + x * normal_density(x)",

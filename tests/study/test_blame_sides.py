@@ -156,7 +156,8 @@ class Bias:
 
 @pytest.mark.parametrize(("name", "mend", "how"), [
     ("Table", ("self.dW[self.ids] += dy", "np.add.at(self.dW, self.ids, dy)"), "a repeated id"),
-    ("Steps", ("dz @ self.U  ", "dz @ self.U.T"), "a second time step"),
+    pytest.param("Steps", ("dz @ self.U  ", "dz @ self.U.T"), "a second time step",
+                 marks=pytest.mark.slow),
     ("Bias", ("= dy[0]", "= dy.sum(0)"), "a second row")])
 def test_what_the_sample_lacks_is_drawn(name, mend, how, tmp_path):
     path = tmp_path / f"{name.lower()}_lacking.py"

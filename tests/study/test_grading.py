@@ -337,6 +337,7 @@ def test_what_cannot_be_graded(what, said, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "grades").exists()
 
 
+@pytest.mark.slow
 def test_a_grade_is_a_fact(tmp_path, capsys, monkeypatch):
     """A class has one seed, which stands in all that is written; graded twice it gives the same
     bytes; a student's text has the command that computes that grade again."""

@@ -21,7 +21,8 @@ from tests.study.test_homework import solved, trouble
      "but dy is written into, in place"),
     ("Linear", False, "self.b.grad +=", "self.b.grad =",
      "the gradients are right, but b.grad is set, which throws earlier gradients away. Gradients"),
-    ("Linear", False, "self.b.grad +=", "self.b.grad = 2 *", "the gradient of b is wrong"),
+    pytest.param("Linear", False, "self.b.grad +=", "self.b.grad = 2 *",
+                 "the gradient of b is wrong", marks=pytest.mark.slow),
     ("Linear", False, "self.b.grad +=", "self.b.grad -= -1 *", ""),
     ("Linear", False, "self.b.grad += ", "self.b.grad = self.b.grad + ", ""),
     ("Embedding", False, "self.W.grad += sum_by_index(dy, ids, V)",
@@ -33,7 +34,8 @@ from tests.study.test_homework import solved, trouble
      "db += dy_rows.sum(0); self.b.grad[...] = self.b.grad.copy() + db.reshape(self.b.shape)", ""),
     ("Linear", False, "self.b.grad +=", "if self.b.trainable: self.b.grad +=", ""),
     ("Linear", False, "sum_rows(dy_rows)", "dy.sum(0)", "(more axes; x ("),
-    ("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:"),
+    pytest.param("Softmax", False, "(dy * y).sum(-1,", "(dy * y).sum(1,", "softmax.py:",
+                 marks=pytest.mark.slow),
     ("SequenceLoss", True, "right.all(1)", "right.any(1)", "output exact_match is wrong"),
     ("SinusoidalPositions", True, "% 2 == 0", "% 2 == 1", "output sinusoidal is wrong"),
     ("MultiHeadAttention", True, "self.num_heads, -1).swapaxes(1, 2)",
@@ -125,7 +127,8 @@ def test_what_is_used_is_taken_and_nothing_else(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name, right, wrong, words", [
-    ("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong"),
+    pytest.param("DotAttention", "dq = scale * ", "dq = ", "the gradient of q is wrong",
+                 marks=pytest.mark.slow),
     ("Linear", "dy_rows = ", "self.b.data = 0 * self.b.data; dy_rows = ", "b.data is written into"),
     pytest.param("Embedding", "ids == self.padding_id", "ids < 0",
                  "(padding_id=1)\n\nthe first wrong line", marks=pytest.mark.slow),
