@@ -109,6 +109,9 @@ REASONS = {
     "chunk": "into how many pieces a batch is cut changes no sum but for rounding",
     "count = max(": "the same",
     "cuts = [i * size": "the same",
+    "turns, s, wanted)": "a gradient that nobody wants may be computed",
+    "out=y)) / len(x)": "where squares lie until they are summed",
+    "/ len(dy)": "two arrays of one shape",
 }
 
 
