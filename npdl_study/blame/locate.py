@@ -37,7 +37,8 @@ class Located:
     """The Suspects of Runs whose `base` gradients are `wrong`, with the locals at each key.
 
     goal    those that are to be mended; could: the Suspects that can, the likeliest first
-    fixed   the keys of what does not depend on the upstream gradient: no gradients
+    fixed   the keys of what does not depend on the upstream gradient: no gradients; moved: of
+            what does, and is forward's by chance where that is 1
     """
 
     runs: object
@@ -46,6 +47,7 @@ class Located:
     frames: dict
     wrong: set = field(default_factory=set)
     fixed: set = field(default_factory=set)
+    moved: set = field(default_factory=set)
     solver: object = None
     goal: set = field(default_factory=set)
     could: list = field(default_factory=list)
@@ -60,7 +62,7 @@ class Located:
         """Whether forward computes a value too; but of y - t, a loss's gradient."""
         node = self.runs.watch.places[key[0]].node
         loss = not self.runs.uses_dout and isinstance(getattr(node, "op", None), ast.Sub)
-        return not loss and self.oracle.is_forwards(value)
+        return not loss and key not in self.moved and self.oracle.is_forwards(value)
 
     def is_in_goal(self, gradient):
         """Whether a gradient is one of those that are to be mended: that it is wrong tells no more
@@ -203,8 +205,9 @@ def _constant_keys(known):
     twice = runs.watch.seen
     fixed = {key for key, value in values.items() if key in twice and np.array_equal(
         twice[key], value) and value.any()}
-    runs.uses_dout = any(key in twice and value.any() and key not in fixed
-                         for key, value in values.items())
+    known.moved = {key for key, value in values.items()
+                   if key in twice and value.any() and key not in fixed}
+    runs.uses_dout = bool(known.moved)
     return {key for key in fixed if runs.uses_dout or known.is_forwards(key, values[key])}
 
 

@@ -134,7 +134,7 @@ def _prove_definition(found, trial, best):
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
-        fixed = suspect is None or set(suspect.values) <= found.fixed
+        fixed = suspect is None or suspect.level != PROVEN and set(suspect.values) <= found.fixed
         could = suspect is not None and suspect.could and not suspect.widened and (
             suspect.level <= NOTHING or best.kind == "missing term")
         proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (
@@ -155,7 +155,7 @@ def _prove_callee(found, trial, best):
         if suspect.line.function.code.co_name in called and not suspect.argument:
             proof = prove.by_edit(trial, suspect.line, suspect, own + ALIKE)
             if proof is not None and proof.kind == best.kind and not added_names(proof) & set(
-                    suspect.line.function.arguments):
+                    suspect.line.function.arguments) - {"self"}:
                 proof.cost = best.cost - ALIKE / 2
                 return [proof]
     return []

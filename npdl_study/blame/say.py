@@ -7,7 +7,7 @@ import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
-from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, factors
+from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, only_passes_on
 from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, names_of, renames
 
@@ -134,9 +134,8 @@ def blame_unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        inner = [s for s in could
-                 if s.nonlinear and bound_by(s.line.node) & factors(first.line.node)]
-        first, *_ = inner or [first]                    # of a product no small change is one
+        inner = [first, *(s for s in could if s.nonlinear and s.level <= SOMETHING)]
+        first = min(inner, key=lambda s: (-s.works, s.order))   # of little work an edit is a proof
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known
             report = blame_suspect(checked, found, before, "unknown",
@@ -144,7 +143,7 @@ def blame_unproved(checked, seen):
             report.second = first.line.first
             return report
         report = blame_suspect(checked, found, first, "", gradient_wanted(found, first))
-        either = sorted({s.line.first for s in [*alike, *inner[:1]]})
+        either = sorted({s.line.first for s in [*alike, first]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == PASSES_ON and isinstance(s.line.node, ast.Return)]
@@ -180,7 +179,8 @@ def _before(found, last):
 def blame_no_line(checked, found):
     """The Blame where no line can be named."""
     lines = [line for line in found.outermost.lines if getattr(line.node, "value", None)
-             and not renames(line.node)] if found.suspects else []
+             and not renames(line.node) and (
+                 line.is_return or not only_passes_on(line.node))] if found.suspects else []
     if len(lines) == 1:                                 # there is no other
         return blame_line(checked, found, lines[0], "unknown",
                           "what it computes is not the gradient")

@@ -1,6 +1,7 @@
 """What a statement may be made of: names, numbers, keys and indices that stand where it does."""
 
 import ast
+import contextlib
 import inspect
 import re
 from collections import Counter
@@ -96,7 +97,9 @@ def scope_of(line, frame, watch, forwards):
                  shapes={text for text, value in found.items() if isinstance(value, tuple)},
                  unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)),
                  dead=_overwrites_unread(line),
-                 helpers=helpers_in_scope(line.function, names.get("self")),
+                 helpers=helpers_in_scope(line.function, names.get("self"), {
+                     ast.unparse(n.func) for f in watch.functions for n in ast.walk(f.node)
+                     if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}),
                  eps=small_constants({watch.places[key[0]].function for key in forwards}))
 
 
@@ -175,13 +178,17 @@ def names_in_scope(line, frame):
         n: v for n, v in frame.items() if n not in left - around and first.get(n, 0) <= line.first}
 
 
-def helpers_in_scope(function, holder):
-    """{source: Helper} of the functions of a module, and of the methods of self, that only compute
-    what they return."""
+def helpers_in_scope(function, holder, called=()):
+    """{source: Helper} of the functions of a module, of the methods of self, and of the methods
+    `called` as they stand, that only compute what they return."""
     own = {name: f for name, f in function.space.items()
            if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
     own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
             if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
+    for text in called:                                 # self.dbn.ppf
+        with contextlib.suppress(Exception):
+            f = eval(text, dict(function.space), {"self": holder})
+            own |= {text: f} if f.__func__.__code__.co_filename == function.code.co_filename else {}
     found = {}
     for name, f in own.items():
         node = None if f.__code__ is function.code else _pure_function(f.__code__)

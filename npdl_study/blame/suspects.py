@@ -10,6 +10,7 @@ from npdl_study.blame.weights import CLOSE, SLIGHT, ZERO
 from npdl_study.trace.syntax import names_of
 
 PROMISED, NOTHING, SOMETHING, PROVEN, PASSES_ON = range(-1, 4)
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 ODDS = {PROMISED: 0, NOTHING: weights.NOTHING}      # of the others weights.SOMETHING
 
 
@@ -55,6 +56,11 @@ class Suspect:
     @property
     def keys(self):
         return list(self.values)
+
+    @property
+    def works(self):
+        """How many operations its statement is made of."""
+        return sum(isinstance(n, OPERATIONS) for n in ast.walk(self.line.node))
 
     @property
     def odds(self):
