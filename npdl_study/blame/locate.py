@@ -90,8 +90,22 @@ def locate(runs, base):
     if base:
         known.wrong, known.solver = runs.wrong(base), Solve(runs, base, frames, made)
         known.fixed = known.solver.fixed = _constant_keys(known)
+        _see_enclosing(known)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
+
+
+def _see_enclosing(known):
+    """Let what a forward computes be seen in the functions that it makes, read there or not."""
+    places, around = known.runs.watch.places, {}
+    for key, value in known.oracle.values.items():
+        around.setdefault(places[key[0]].function, {})[known.oracle.given_to(key)] = value
+    for key in known.frames:
+        line = places[key[0]].line
+        if line is not None and line.inside:
+            outer = around.get(line.function, {})
+            known.frames[key] = {n: v for n, v in outer.items() if n.isidentifier()
+                                 } | known.frames[key]
 
 
 def gradient_lines(runs):
@@ -270,10 +284,8 @@ def _is_returned(found, suspect):
     value = getattr(suspect.line.node, "value", None)
     if suspect.argument or not isinstance(value, ast.Call):
         return False
-    name = getattr(value.func, "attr", getattr(value.func, "id", ""))
-    given = [v for s in found.suspects for v in s.values.values()
-             if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
-             and s.line is not suspect.line and s.line not in found.forwards]
+    given = [v for s in found.suspects if s.line.is_return and s.line not in found.forwards
+             and s.line.function is not suspect.line.function for v in s.values.values()]
     return all(any(np.array_equal(v, g) for g in given) and (
         suspect.level > PROMISED or not found.oracle.name(v)) for v in suspect.values.values())
 

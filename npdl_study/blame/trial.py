@@ -82,7 +82,8 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
             continue
         try:
             with edit.made() as body:
-                if mutates_argument(line, body):
+                if mutates_argument(line, body) or hasattr(line.node, "written") and not (
+                        len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value):
                     continue
                 with spliced(edit, body, line, place) as code:
                     pass
@@ -239,10 +240,15 @@ def as_written(line, edit, new):
     """(a statement, what it is changed to), as the line itself is written; as Python writes them
     where that is not one line, or not one expression in it."""
     old, node, part = line.source.encode(), line.node, edit.part
+    text = edit.new if isinstance(edit.new, str) or part is None else ast.unparse(edit.new)
+    if hasattr(node, "written"):                        # it stands in a lambda
+        text, (node, whole) = new.removeprefix("return "), node.written
+        part, node = whole.body, node if node.lineno == node.end_lineno else whole
+        new = ast.unparse(ast.fix_missing_locations(cloned(node, part, parsed(text))))
     at = [getattr(part, name, None) for name in ("lineno", "end_lineno")]
-    if part is None or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
-        return line.text, new
-    text = ast.unparse(parsed(edit.new) if isinstance(edit.new, str) else edit.new)
+    if isinstance(node, ast.Lambda) or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
+        return ast.unparse(node).split("\n")[0], new
+    text = ast.unparse(parsed(text))
     first = node.col_offset
     old = old[: node.end_col_offset - first]
     for changed in (text, f"({text})"):
@@ -251,7 +257,7 @@ def as_written(line, edit, new):
         with contextlib.suppress(SyntaxError):
             if ast.dump(ast.parse(found)) == ast.dump(ast.parse(new)):
                 return old.decode(), found
-    return line.text, new
+    return ast.unparse(node).split("\n")[0], new
 
 
 def replaced_name(edit, node):

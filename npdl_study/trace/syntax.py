@@ -95,3 +95,56 @@ def renames(node):
     words = set(re.findall(r"\w+", ast.unparse(node.value)))
     return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
         "shape" in words or bound_by(node) <= words)
+
+
+def lifted(tree):
+    """A copy of a function's tree in which each lambda is a function that stands before its
+    statement; what that returns is `written` as (the statement, the lambda in it)."""
+    if not any(isinstance(node, ast.Lambda) for node in ast.walk(tree)):
+        return tree
+    tree = copy.deepcopy(tree)
+    for node in list(ast.walk(tree)):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                setattr(node, name, [new for one in block for new in _lifted(one)])
+    return tree
+
+
+def lambdas(node):
+    """The functions that the lambdas of a statement are."""
+    simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and any(
+        isinstance(n, ast.Lambda) for n in ast.walk(node))
+    return _lifted(copy.deepcopy(node))[:-1] if simple else []
+
+
+def _lifted(statement):
+    if hasattr(statement, "body"):
+        return [statement]
+    lift = _Lift(copy.deepcopy(statement))
+    for node, old in zip(ast.walk(statement), ast.walk(lift.statement), strict=True):
+        node.old = old
+    new = lift.visit(statement)
+    return [*lift.made, new]
+
+
+class _Lift(ast.NodeTransformer):
+    """Makes functions of the lambdas of a statement, but of those in a comprehension."""
+
+    def __init__(self, statement):
+        self.statement, self.made = statement, []
+
+    def visit_Lambda(self, node):
+        outer, self.made = self.made, []
+        done = ast.copy_location(ast.Return(self.visit(node.body)), node.body)
+        done.written = self.statement, node.old
+        name = f"lambda_{node.lineno}_{node.col_offset}"
+        outer.append(ast.copy_location(ast.FunctionDef(
+            name, node.args, [*self.made, done], []), node))
+        self.made = outer
+        return ast.copy_location(ast.Name(name, ast.Load()), node)
+
+    def visit_ListComp(self, node):
+        return node
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
