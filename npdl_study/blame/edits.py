@@ -181,8 +181,10 @@ def _node_edits(node, around, value, scope):
         pass
     elif isinstance(parent, ast.Call) and field == "func":
         own = scope.helpers.get(ast.unparse(node))
-        for name, helper in scope.helpers.items() if own else ():
-            if helper.needs == own.needs and helper is not own:
+        holder = ast.unparse(getattr(node, "value", node)) * isinstance(node, ast.Attribute)
+        for name, helper in scope.helpers.items() if own and own.pure else ():
+            if helper.needs == own.needs and helper is not own and helper.pure and \
+                    name.rpartition(".")[0] == holder:
                 yield TOKEN, "function", name
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
@@ -294,7 +296,7 @@ def _name_edits(node, text, scope):
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         for form in SLOPES:
             yield FORMULA if form in FUNCTIONS else TERM, "slope", form.format(a=text)
-        for name in (n for n, helper in scope.helpers.items() if helper.needs == 1):
+        for name in (n for n, helper in scope.helpers.items() if helper.needs == helper.pure):
             yield TERM, "function", f"{name}({text})"
             if "log" in name:
                 yield TERM, "function", f"np.exp({name}({text}))"
@@ -365,8 +367,21 @@ def _operator_edits(node, scope):
     elif isinstance(node, ast.Call):
         yield from node_edits.of_call(node)
         own = scope.helpers.get(ast.unparse(node.func))
-        for name, default in (own.flags if own and not node.keywords else {}).items():
-            yield TOKEN, "function", ast.Call(node.func, node.args, [
-                ast.keyword(name, ast.Constant(not default))])
+        given = {k.arg for k in node.keywords}
+        for i, (name, default) in enumerate(own.flags.items() if own else ()):
+            for value in _optional(default, scope) if name not in given and len(
+                    node.args) <= own.needs + i else ():
+                yield TOKEN, "argument", ast.Call(node.func, node.args, [
+                    *node.keywords, ast.keyword(name, parsed(value))])
     else:
         yield from node_edits.of_tuple(node)
+
+
+def _optional(default, scope):
+    """What may be given to an argument that has a default."""
+    if isinstance(default, bool):
+        return [str(not default)]
+    if default is None:
+        return [*scope.all, *sorted(scope.shapes), *(f"{a}.shape{part}" for a in scope.arrays
+                                                     for part in ("", "[2:]", "[1:]", "[:2]"))]
+    return scope.numbers if isinstance(default, (int, float)) else sorted(scope.shapes)

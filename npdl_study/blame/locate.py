@@ -285,7 +285,8 @@ def _is_returned(found, suspect):
     if suspect.argument or not isinstance(value, ast.Call):
         return False
     given = [v for s in found.suspects if s.line.is_return and s.line not in found.forwards
-             and s.line.function is not suspect.line.function for v in s.values.values()]
+             and s.line.function is not suspect.line.function and min(s.at.values()) < min(
+                 suspect.at.values()) for v in s.values.values()]
     return all(any(np.array_equal(v, g) for g in given) and (
         suspect.level > PROMISED or not found.oracle.name(v)) for v in suspect.values.values())
 

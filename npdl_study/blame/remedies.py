@@ -134,7 +134,7 @@ def _prove_definition(found, trial, best):
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
-        fixed = suspect is None or suspect.level != PROVEN and set(suspect.values) <= found.fixed
+        fixed = suspect is None or suspect.level < PROVEN and set(suspect.values) <= found.fixed
         could = suspect is not None and suspect.could and not suspect.widened and (
             suspect.level <= NOTHING or best.kind == "missing term")
         proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (

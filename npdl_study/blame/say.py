@@ -134,7 +134,8 @@ def blame_unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        inner = [first, *(s for s in could if s.nonlinear and s.level <= SOMETHING)]
+        inner = [first, *(s for s in could if s.level <= SOMETHING
+                          and not s.values.keys() & found.moved)]
         first = min(inner, key=lambda s: (-s.works, s.order))   # of little work an edit is a proof
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known

@@ -23,10 +23,12 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 @dataclass
 class Helper:
     """A function that a student wrote beside his forward and backward: how many arguments it
-    `needs`, and the `flags` {name: default} that it may be called with."""
+    `needs`, the `flags` {name: default} that it may be called with, and whether it only computes
+    what it returns."""
 
     needs: int
     flags: dict
+    pure: bool
 
 
 @dataclass
@@ -99,7 +101,7 @@ def scope_of(line, frame, watch, forwards):
                  dead=_overwrites_unread(line),
                  helpers=helpers_in_scope(line.function, names.get("self"), {
                      ast.unparse(n.func) for f in watch.functions for n in ast.walk(f.node)
-                     if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}),
+                     if isinstance(n, ast.Call)}),
                  eps=small_constants({watch.places[key[0]].function for key in forwards}))
 
 
@@ -180,34 +182,33 @@ def names_in_scope(line, frame):
 
 def helpers_in_scope(function, holder, called=()):
     """{source: Helper} of the functions of a module, of the methods of self, and of the methods
-    `called` as they stand, that only compute what they return."""
+    `called` as they stand: of what is not called, those that only compute what they return."""
     own = {name: f for name, f in function.space.items()
            if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
     own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
             if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
-    for text in called:                                 # self.dbn.ppf
+    for text in called - own.keys():                    # self.dbn.ppf
         with contextlib.suppress(Exception):
             f = eval(text, dict(function.space), {"self": holder})
             own |= {text: f} if f.__func__.__code__.co_filename == function.code.co_filename else {}
     found = {}
     for name, f in own.items():
-        node = None if f.__code__ is function.code else _pure_function(f.__code__)
-        if node is not None and not re.search("forward|backward|sample", name):
+        pure = f.__code__ is not function.code and _is_pure_function(f.__code__)
+        if (pure or name in called) and not re.search("forward|backward|sample", name):
             taken = inspect.signature(f).parameters.values()
             found[name] = Helper(sum(p.default is p.empty for p in taken), {
-                p.name: p.default for p in taken if isinstance(p.default, bool)})
+                p.name: p.default for p in taken if p.default is not p.empty}, pure)
     return found
 
 
-def _pure_function(code):
-    """The tree of a function that has an argument, no loop, and returns what it computes; or
-    None."""
+def _is_pure_function(code):
+    """Whether a function has an argument, no loop, and returns what it computes."""
     node, _ = defined(code) or (None, "")
     simple = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.Expr)
-    return node if node is not None and code.co_argcount and isinstance(
+    return node is not None and bool(code.co_argcount) and isinstance(
         node.body[-1], (ast.Return, ast.If)) and all(
         isinstance(n, simple) for part in node.body for n in ast.walk(part)
-        if isinstance(n, ast.stmt)) else None
+        if isinstance(n, ast.stmt))
 
 
 def _overwrites_unread(line):
