@@ -368,9 +368,9 @@ def _operator_edits(node, scope):
         yield from node_edits.of_call(node)
         own = scope.helpers.get(ast.unparse(node.func))
         given = {k.arg for k in node.keywords}
-        for i, (name, default) in enumerate(own.flags.items() if own else ()):
-            for value in _optional(default, scope) if name not in given and len(
-                    node.args) <= own.needs + i else ():
+        for i, (name, default) in enumerate(own.takes.items() if own else ()):
+            for value in _optional(default, scope) if len(
+                    node.args) <= i and name not in given else ():
                 yield TOKEN, "argument", ast.Call(node.func, node.args, [
                     *node.keywords, ast.keyword(name, parsed(value))])
     else:

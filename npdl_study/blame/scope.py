@@ -23,11 +23,11 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 @dataclass
 class Helper:
     """A function that a student wrote beside his forward and backward: how many arguments it
-    `needs`, the `flags` {name: default} that it may be called with, and whether it only computes
-    what it returns."""
+    `needs`, what it `takes`, {name: default or None}, and whether it only computes what it
+    returns."""
 
     needs: int
-    flags: dict
+    takes: dict
     pure: bool
 
 
@@ -197,7 +197,7 @@ def helpers_in_scope(function, holder, called=()):
         if (pure or name in called) and not re.search("forward|backward|sample", name):
             taken = inspect.signature(f).parameters.values()
             found[name] = Helper(sum(p.default is p.empty for p in taken), {
-                p.name: p.default for p in taken if p.default is not p.empty}, pure)
+                p.name: None if p.default is p.empty else p.default for p in taken}, pure)
     return found
 
 

@@ -25,7 +25,17 @@ from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
 from npdl_study.blame.suspects import PASSES_ON
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, GLANCE, GUESSES, HALF, SECONDS, TAKEN, TRIED, WORK
+from npdl_study.blame.weights import (
+    AGAIN,
+    GLANCE,
+    GUESSES,
+    HALF,
+    SECONDS,
+    STAGES,
+    TAKEN,
+    TRIED,
+    WORK,
+)
 from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -373,20 +383,27 @@ def blame_partial(checked, small, found, share):
 # Backward raises
 
 def locate_raised(checked, runs):
-    """What is Found where the backward raises."""
-    trail = list(traceback_lines(checked.error, runs.watch))
+    """What is Found where the backward raises: of the lines on the way to the exception the one
+    with the cheapest Proof, or else the first before it with any; or the one that raised, of what
+    forward calls too the one that called it."""
+    trail = [line for _, line in traceback_lines(checked.error, runs.watch)][::-1]
     if isinstance(checked.error, NpdlError) and len(trail) > 1:
-        trail = trail[:-1]                              # npdl refused what it was given
+        del trail[0]                                    # npdl refused what it was given
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes)
-    line, known = trail[-1][1], locate(runs, {})
+    known, proof = locate(runs, {}), None
     with quiet():
         runs.learn_slopes()
     tried = trial(known, functools.cache(
         lambda: other_runs(checked, runs.watch, runs.budget)))
-    for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
-        proof = by_edit(tried, one)
-        if proof is not None:
-            break
+    for i, one in enumerate(dict.fromkeys([*trail, *(s.line for s in known.suspects[::-1])])):
+        if proof is None or i < len(trail):
+            proof = by_edit(tried, one, None, proof.cost if proof else STAGES[-1]) or proof
+    runs.outputs(only=set(range(len(runs.watch.places))), record=True)
+    ran = {runs.watch.places[key[0]].function for key in runs.watch.seen}
+    line = next((line for line in trail if line.function not in ran), trail[0])
+    says = shapes_read(checked.error, line)
+    if line is not trail[0]:
+        says += f"; with that line {trail[0].first} raises, which runs in forward"
     return Found(known, [proof] * bool(proof), otherwise=lambda: say.blame_line(
-        checked, known, line, "raised", shapes_read(checked.error, line)))
+        checked, known, line, "raised", says))
