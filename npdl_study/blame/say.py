@@ -160,11 +160,12 @@ def blame_unproved(checked, seen):
                           f"of {named[0].name}, and right: it is wrong, or lacks a line before it")
     for name in sorted(found.wrong):                    # what makes the gradient of another shape
         base, true = found.base[name], found.runs.truth[name]
-        making = [s for s in found.suspects if base.shape != true.shape and not only_passes_on(
-            s.line.node) and any(np.array_equal(v, base) for v in s.values.values())]
+        making = [s.line for s in found.suspects if base.shape != true.shape
+                  and "zeros" not in s.line.text and not only_passes_on(s.line.node)
+                  and any(np.array_equal(v, base) for v in s.values.values())]
         if making:
-            return blame_suspect(checked, found, making[0], "shape", f"its shape is {base.shape}, "
-                                 f"that of {name.removeprefix('input ')} is {true.shape}")
+            return blame_line(checked, found, making[0], "shape", f"its shape is {base.shape}, "
+                              f"that of {name.removeprefix('input ')} is {true.shape}")
     unknown = handing and early or [s for s in found.suspects
                                     if s.could is None and s.level <= SOMETHING]
     if unknown:
