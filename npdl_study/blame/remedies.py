@@ -180,7 +180,7 @@ def _is_preferred(proof, other):
     factor = other.kind == proof.kind == "missing factor" and isinstance(
         other.edit.part, ast.Name) and other.edit.part.id in bound
     whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.nonlinear \
-        and bound & factors(other.line.node)            # of a product no small change is one
+        and bound & factors(other.edit.part)            # of a product no small change is one
     return turned or factor or whole or term and term in proof.line.text
 
 

@@ -122,11 +122,11 @@ def only_passes_on(node, parts=None):
 
 
 def factors(node):
-    """The names of which a statement computes the product."""
-    value = node.value
-    names = names_of(value)
-    return names if isinstance(value, ast.BinOp) and isinstance(
-        value.op, ast.Mult) and 4 * len(names) - 2 == sum(1 for _ in ast.walk(value)) else set()
+    """The names of which an expression is the product."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return set()
+    names = names_of(node)
+    return names if 4 * len(names) - 2 == sum(1 for _ in ast.walk(node)) else set()
 
 
 def frame_near(frames, places, line):
