@@ -369,7 +369,7 @@ def _operator_edits(node, scope):
         own = scope.helpers.get(ast.unparse(node.func))
         given = {k.arg for k in node.keywords}
         for i, (name, default) in enumerate(own.takes.items() if own else ()):
-            for value in _optional(default, scope) if len(
+            for value in _optional(name, default, scope) if len(
                     node.args) <= i and name not in given else ():
                 yield TOKEN, "argument", ast.Call(node.func, node.args, [
                     *node.keywords, ast.keyword(name, parsed(value))])
@@ -377,8 +377,10 @@ def _operator_edits(node, scope):
         yield from node_edits.of_tuple(node)
 
 
-def _optional(default, scope):
-    """What may be given to an argument that has a default."""
+def _optional(name, default, scope):
+    """What may be given to an argument, that is not or has a default."""
+    if name in ("axis", "axes"):
+        return ["0", "1", "-1"]
     if isinstance(default, bool):
         return [str(not default)]
     if default is None:

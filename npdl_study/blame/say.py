@@ -7,7 +7,7 @@ import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
-from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, only_passes_on
+from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, called_names, only_passes_on
 from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, names_of, renames
 
@@ -72,15 +72,29 @@ def mend_text(proof):
     return f"`{new}` in place of `{old}`"
 
 
+def dropped_calls(proof):
+    """The names of the functions that the change of a Proof no longer calls."""
+    if proof.edit.part is None:
+        return set()
+    new = proof.edit.new
+    return called_names(proof.edit.part) - called_names(
+        ast.parse(new) if isinstance(new, str) else new)
+
+
 def blame_proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
     text = change_text(best)
-    text += f"; with {mend_text(best)} every gradient is right" if best.new else ""
+    inner = [s for s in found.could if s.level <= SOMETHING and not s.in_library
+             and s.line.function.code.co_name in dropped_calls(best)]
+    where = f" in line {best.line.first}" if inner else ""
+    text += f"; with {mend_text(best)}{where} every gradient is right" if best.new else ""
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]
-    report = blame_line(checked, found, best.line, best.kind, text, best.suspect)
+    suspect = max(inner, key=lambda s: s.works, default=best.suspect)   # it is that which is wrong
+    report = blame_line(checked, found, suspect.line if inner else best.line, best.kind, text,
+                        suspect)
     report.new = best.new
     report.either = tuple(sorted(either)) if len(either) > 1 else ()
     return report
