@@ -349,9 +349,7 @@ def still_wrong_with(subject, proof):
     """With what other inputs a gradient is wrong with the change of a Proof too; or ""."""
     for words, inputs in unlike_inputs(subject):
         with contextlib.suppress(Exception), applied(proof):    # the layer may not take them
-            other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
-                                  subject.seed)
-            if not Check(other).passes():
+            if not Check(subject.anew(inputs)).passes():
                 return f"with {words}"
     return ""
 
