@@ -354,13 +354,18 @@ def _mark_followers(suspects):
 
 
 def _mark_wrong_returns(found):
-    """To return a dz that is right as dx is a mistake of the return."""
-    proven = {ast.unparse(s.line.node.targets[0]) for s in found.suspects
+    """To return a dz that is right as dx is a mistake of the return; one that is right for another
+    x, which forward made of the input, lacks a line where it is bound last."""
+    proven = {ast.unparse(s.line.node.targets[0]): s for s in found.suspects
               if s.name and s.could and isinstance(s.line.node, ast.Assign)}
+    for name, suspect in list(proven.items()):
+        if f"input {suspect.name}" in found.goal:
+            suspect.level = NOTHING
+            del proven[name]
     for suspect in found.suspects:
         callee = any(suspect.line.function.code.co_name in called_names(s.line.node)
                      for s in found.suspects if s.line.function is not suspect.line.function)
-        if only_passes_on(suspect.line.node) and not callee and proven & names_of(
+        if only_passes_on(suspect.line.node) and not callee and proven.keys() & names_of(
                 suspect.line.node.value):
             found.solver.solve(suspect)
             suspect.level = NOTHING

@@ -217,6 +217,8 @@ def blame_no_line(checked, found):
 def gradient_wanted(found, suspect):
     """Of what a Suspect's value should be the gradient."""
     key = suspect.first_wrong_key()
+    if suspect.name:
+        return f"it is right, but not for the input {suspect.name}: a line is missing after it"
     meant = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
     return f"it should be the gradient of {meant}" if meant else ""
 

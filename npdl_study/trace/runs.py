@@ -111,8 +111,10 @@ class Runs:
             try:
                 yield
             finally:
-                self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
-                self.budget.spend(self.most[what])
+                took = max(self.most.get(what, 0), self.watch.work - before)
+                if not self.watch.edits:                # a change may make a loop of far more
+                    self.most[what] = took
+                self.budget.spend(took)
 
     @contextlib.contextmanager
     def _watching(self, watched):

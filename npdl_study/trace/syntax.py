@@ -100,49 +100,45 @@ def renames(node):
 def lifted(tree):
     """A copy of a function's tree in which each lambda is a function that stands before its
     statement; what that returns is `written` as (the statement, the lambda in it)."""
-    if not any(isinstance(node, ast.Lambda) for node in ast.walk(tree)):
-        return tree
-    tree = copy.deepcopy(tree)
-    for node in list(ast.walk(tree)):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            if isinstance(block, list):
-                setattr(node, name, [new for one in block for new in _lifted(one)])
-    return tree
+    return _Lift().visit(copy.deepcopy(tree)) if has_lambda(tree) else tree
 
 
 def lambdas(node):
-    """The functions that the lambdas of a statement are."""
-    simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and any(
-        isinstance(n, ast.Lambda) for n in ast.walk(node))
-    return _lifted(copy.deepcopy(node))[:-1] if simple else []
+    """The functions that the lambdas of a simple statement are."""
+    simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and has_lambda(node)
+    return lifted(node)[:-1] if simple else []
 
 
-def _lifted(statement):
-    if hasattr(statement, "body"):
-        return [statement]
-    lift = _Lift(copy.deepcopy(statement))
-    for node, old in zip(ast.walk(statement), ast.walk(lift.statement), strict=True):
-        node.old = old
-    new = lift.visit(statement)
-    return [*lift.made, new]
+def has_lambda(node):
+    return any(isinstance(part, ast.Lambda) for part in ast.walk(node))
 
 
 class _Lift(ast.NodeTransformer):
-    """Makes functions of the lambdas of a statement, but of those in a comprehension."""
+    """Makes functions of the lambdas of simple statements, but of those in a comprehension."""
 
-    def __init__(self, statement):
-        self.statement, self.made = statement, []
+    made = None
+
+    def visit(self, node):
+        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
+            return super().visit(node)
+        self.statement, self.made = copy.deepcopy(node), []
+        for new, old in zip(ast.walk(node), ast.walk(self.statement), strict=True):
+            new.old = old
+        node = self.generic_visit(node)
+        found, self.made = [*self.made, node], None
+        return found
 
     def visit_Lambda(self, node):
-        outer, self.made = self.made, []
+        outer = self.made
+        if outer is None:
+            return node
+        self.made = []
         done = ast.copy_location(ast.Return(self.visit(node.body)), node.body)
         done.written = self.statement, node.old
-        name = f"lambda_{node.lineno}_{node.col_offset}"
-        outer.append(ast.copy_location(ast.FunctionDef(
-            name, node.args, [*self.made, done], []), node))
-        self.made = outer
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        new = ast.FunctionDef(f"lambda_{node.lineno}_{node.col_offset}", node.args,
+                              [*self.made, done], [])
+        self.made = [*outer, ast.copy_location(new, node)]
+        return ast.copy_location(ast.Name(new.name, ast.Load()), node)
 
     def visit_ListComp(self, node):
         return node

@@ -258,6 +258,11 @@ class _Rewrite(ast.NodeTransformer):
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
         if self.watch.marks:
             node.body.insert(0, ast.Expr(self._marker(self.function)))
+        own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(
+            n.ctx, ast.Store)} | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        around = [ast.Name(n, ast.Load()) for n in self.function.arguments if n not in own]
+        if around:                                      # what a function is made in is seen in it
+            node.body.insert(0, ast.copy_location(ast.Expr(ast.Tuple(around, ast.Load())), node))
         return node
 
     def _marker(self, thing, value=None):
