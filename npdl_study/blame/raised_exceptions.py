@@ -34,9 +34,9 @@ def shapes_read(error, line):
     if isinstance(error, AttributeError) and isinstance(holds, Cache):
         return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
     names = sorted({p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
-    held = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)
+    held = [frame.f_locals for frame, at in traceback.walk_tb(error.__traceback__)
             if original_file(frame.f_code.co_filename) == line.function.file
-            and frame.f_code.co_name == line.function.code.co_name][-1]
+            and line.first <= at <= line.node.end_lineno][-1]
     read = [f"{name} {held[name].shape}" for name in names
             if isinstance(held.get(name), np.ndarray)]
     return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
