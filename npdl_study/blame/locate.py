@@ -75,6 +75,11 @@ class Located:
         """The function that the backward begins with."""
         return next(s.line.function for s in self.suspects if s.line not in self.made)
 
+    def is_shared(self, line):
+        """Whether a Line stands in a function that forward runs too."""
+        return not line.inside and any(self.runs.watch.places[key[0]].function is line.function
+                                       for key in self.oracle.values)
+
     @property
     def left(self):
         """The names of the wrong gradients that are not to be mended."""

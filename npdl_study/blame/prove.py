@@ -31,27 +31,6 @@ def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
                        value_test(trial, line, suspect))
 
 
-def by_name(trial, suspect, found):
-    """The Proofs by edits after which a Suspect's first value, that was the gradient of nothing, is
-    that of something in forward, which no other statement computes; a few."""
-    line, oracle, scope = suspect.line, found.oracle, trial.scope(suspect.line)
-    held = [v for s in found.suspects for v in s.values.values()]
-
-    def given(value):
-        if not (oracle.is_known(value) and value.any()) or any(
-                v.shape == value.shape and np.allclose(v, value) for v in held):
-            return False
-        held.append(value)
-        return True
-    gives = value_test(trial, line, suspect, given)
-    changes = ((edit, "") for edit in edits(line.node, scope, True, STAGES[2]) if edit.value)
-    while gives:
-        proof = first_right(trial, line, None, changes, gives, lambda trial: True)
-        if proof is None:
-            return
-        yield proof
-
-
 def by_numeric_edit(trial, suspect):
     """By what is missing in the numbers of a Suspect."""
     key, line = suspect.first_wrong_key(), suspect.line

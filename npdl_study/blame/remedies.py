@@ -82,14 +82,6 @@ def _prove_suspects(trial, suspects, every=False):
     return proofs
 
 
-def prove_hidden(found, trial):
-    """The Proofs of lines that compute the gradient of nothing, and of something with a change; of
-    two mistakes the one hides the other from the gradients, not from the values."""
-    for suspect in sorted(found.suspects, key=lambda s: s.order):
-        if suspect.level <= NOTHING and not suspect.argument:
-            yield from prove.by_name(trial, suspect, found)
-
-
 def _prove_rest(found, trial, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could

@@ -7,7 +7,14 @@ import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
-from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, called_names, only_passes_on
+from npdl_study.blame.suspects import (
+    NOTHING,
+    PASSES_ON,
+    PROVEN,
+    SOMETHING,
+    called_names,
+    only_passes_on,
+)
 from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, names_of, renames
 
@@ -85,7 +92,7 @@ def blame_proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
     text = change_text(best)
-    inner = [s for s in found.could if s.level <= SOMETHING and not s.in_library
+    inner = [s for s in found.could if s.level <= SOMETHING and not found.is_shared(s.line)
              and s.line.function.code.co_name in dropped_calls(best)]
     where = f" in line {best.line.first}" if inner else ""
     text += f"; with {mend_text(best)}{where} every gradient is right" if best.new else ""
@@ -148,8 +155,8 @@ def blame_unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        inner = [first, *(s for s in could if s.level <= SOMETHING
-                          and not s.values.keys() & found.moved)]
+        inner = [first, *(s for s in could if s.level != PROVEN and not only_passes_on(s.line.node)
+                          and not s.values.keys() & found.moved and not found.is_shared(s.line))]
         first = min(inner, key=lambda s: (-s.works, s.order))   # of little work an edit is a proof
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known

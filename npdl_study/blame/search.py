@@ -7,7 +7,6 @@
 import ast
 import contextlib
 import functools
-import itertools
 import re
 from dataclasses import dataclass, field, replace
 
@@ -25,17 +24,7 @@ from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
 from npdl_study.blame.suspects import PASSES_ON
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import (
-    AGAIN,
-    GLANCE,
-    GUESSES,
-    HALF,
-    SECONDS,
-    STAGES,
-    TAKEN,
-    TRIED,
-    WORK,
-)
+from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
@@ -111,7 +100,7 @@ def search(subject, other_inputs=True, share=1.0, clock=None):
     try:
         with quiet(), runs.watch:
             found = locate_raised(small, runs) if checked.error is not None else locate_and_prove(
-                small, runs, checked.check, share)
+                small, runs, checked.check)
         with quiet():
             report = found if isinstance(found, Blame) else confirm(checked, small, found, share)
     except Exception as error:                          # code that does not stand being watched
@@ -198,7 +187,7 @@ def float32_nodes(tree):
 
 # Locate and prove
 
-def locate_and_prove(checked, runs, own, share):
+def locate_and_prove(checked, runs, own):
     """What is Found where a gradient is wrong: of all that is wrong, or else of a part of it; a
     change has to work for the Check `own` of the student's inputs too."""
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
@@ -225,12 +214,6 @@ def locate_and_prove(checked, runs, own, share):
         if come is not None and (not found.left or has_candidate(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
-        hidden = () if proofs or found.left or share < 1 else remedies.prove_hidden(found, tried)
-        first = next((p for p in itertools.islice(hidden, GUESSES)
-                      if is_one_of_two(checked, runs, p)), None)
-        if first is not None:
-            return Found(found, [first], otherwise=lambda: say.blame_unproved(checked, seen),
-                         spared=frozenset(known.wrong))
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
@@ -245,24 +228,6 @@ def locate_and_prove(checked, runs, own, share):
 def has_candidate(found):
     """Whether a statement could mend the goal, besides one that returns what there is."""
     return any(s.level < PASSES_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
-
-
-def is_one_of_two(checked, runs, proof):
-    """Whether with the change of a Proof another change of a likely line makes every gradient of
-    Runs right, at a glance."""
-    runs.watch.__exit__()                               # what is changed has a Watch of its own
-    try:
-        with applied(proof):
-            rest = Runs(checked.subject, checked.dout, budget=Budget(GLANCE * WORK, 1))
-            rest.truth = runs.truth
-            with rest.watch:
-                known = locate(rest, rest.gradients())
-                found = aim(known, known.wrong)
-                return not known.wrong or bool(remedies.prove_likely(found, trial(found, list)))
-    except Exception:
-        return False
-    finally:
-        runs.watch.__enter__()
 
 
 def _found_of(found, tried, proofs, checked, seen):

@@ -117,10 +117,10 @@ def mutates_argument(line, body):
         ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
 
 
-def value_test(trial, line, suspect, given=None):
-    """A function that tells of an Edit whether its expression gives what a Suspect has to be, or
-    what `given(value)` takes; None where that can't be told."""
-    if suspect is None or given is None and not (suspect.could and suspect.solved) or \
+def value_test(trial, line, suspect):
+    """A function that tells of an Edit whether its expression gives what a Suspect has to be; None
+    where that can't be told."""
+    if suspect is None or not (suspect.could and suspect.solved) or \
             len(line.places) != 1 and not suspect.argument:
         return None
     key = suspect.keys[0]
@@ -156,7 +156,7 @@ def value_test(trial, line, suspect, given=None):
             if found.shape != shape:
                 found = found.reshape(shape) if found.size == np.prod(shape) else \
                     np.broadcast_to(found, shape)
-            return (given or suspect.gives)(found)
+            return suspect.gives(found)
         except Exception:
             return False
     return gives

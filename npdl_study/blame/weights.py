@@ -9,11 +9,11 @@ answer can. Outside, one may.
     HALF .. 0.849           AGAIN 0.122 .. 0.976            BENT 0.49 .. 0.61
     NOTHING 0.09 .. 0.11    SOMETHING 0.8 .. 1.01           FOLLOWS 0.18 .. 0.21
     UNUSED 0.29 .. 0.4      DEAD 0.99 ..                    PENALTY 3.5 .. 5, 0.95 .. 1.05
-    ARRAY 0.298 .. 0.31     LETTER -0.006 .. 0.011          LIKELIER, GLANCE, ODD: any number
+    ARRAY 0.298 .. 0.31     LETTER -0.006 .. 0.011          LIKELIER, ODD: any number
     MISSING 1.99 .. 2.29, 0.5 .., 1.3 .., 2.23 .. 3.83, 2.6 .., any
 
 FORWARD runs out in some searches: its range is narrow. With `--times NAME FACTOR` the answers are
-printed. In words they are the same with GUESSES 1 and CLOSE 1e-5; TRIED 1 takes the second of two
+printed. In words they are the same with CLOSE 1e-5; TRIED 1 takes the second of two
 lines from one of 24. TERM 1.5 and 1.6 give the same 73 of open and held. Of the 22 quickest of open
 the same: FACTOR 1.1, 1.3, TERM 1.7, FORMULA 1.8 and 2.8; at once a third of SHIFT, a tenth of
 SLIGHT, ZERO, POWER and RIDGE, HUGE 1e50; or three times, ten times, 1e200. One is another with
@@ -35,8 +35,6 @@ FORWARD = 150_000               # of WORK for a slip of forward's, which is rare
 HALF = 0.5                      # of WORK for what could mend a part: the rest is for what then
                                 # mends the other
 AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
-GLANCE = 0.1                    # of WORK and SECONDS to see whether a first mend leaves one more
-GUESSES = 8                     # first mends that are looked at so
 ALIKE = 0.11                    # costs that differ by less are of one likelihood: kinds are further
                                 # apart, what orders the lines of one kind (NOTHING, LETTER) is not
 LIKELIER = 0.7                  # what a change of backward costs more than a likelier one of
