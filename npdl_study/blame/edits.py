@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
 from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PAIRED, STAGES, TERM, TOKEN, UNUSED
-from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
+from npdl_study.trace.syntax import (
+    cloned,
+    exchanged,
+    header,
+    indexed,
+    indices,
+    names_of,
+    number,
+    parsed,
+)
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
          ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -76,7 +85,8 @@ def edits(statement, scope, values=True, most=STAGES[-1], least=0.0):
     whole = header(statement)
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
-    inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
+    inner = set() if value is None or isinstance(value, (
+        ast.Tuple, ast.Dict)) else set(ast.walk(value))
     found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.statement_edits(whole)]
     if isinstance(getattr(whole, "value", None), ast.Tuple):
         found += _factor_of_each(whole, scope)
@@ -227,8 +237,8 @@ def _expression_edits(node, parent, index, value, scope):
             parent, ast.Attribute) and text not in scope.all:
         return
     if text in scope.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
-        yield TOKEN, "step", f"({text}) + 1"
-        yield TOKEN, "step", f"({text}) - 1"
+        cost = TOKEN if index or isinstance(parent, ast.Call) else FACTOR
+        yield from ((cost, "step", f"({text}) {sign} 1") for sign in "+-")
         yield from ((TERM, "count", other) for other in scope.counts if other != text)
     yield from _operator_edits(node, scope)
     if index and isinstance(node, (ast.Name, ast.Constant)):
@@ -240,7 +250,7 @@ def _expression_edits(node, parent, index, value, scope):
                 yield TOKEN, "comparison", ast.Compare(node.left, [op()], node.comparators)
         yield TERM, "comparison", f"~({text})"
         return
-    if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.Slice)) or index:
         if isinstance(parent, (ast.Call, ast.keyword)) and all(isinstance(
                 e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
             yield from ((TOKEN, "axis", axis) for axis in AXES)
@@ -256,8 +266,11 @@ def _expression_edits(node, parent, index, value, scope):
             yield FACTOR, "order", f"np.argsort({text})"
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
-                           ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
-        yield from _missing_parts(text, product, node is value, scope)
+                           ast.Tuple, ast.List, ast.Dict, ast.Return, ast.Assign, ast.keyword)):
+        divides = isinstance(getattr(parent, "op", None), ast.Div)
+        yield from _missing_parts(text, product, node is value, scope, divides)
+        if node is value:
+            yield from _terms_alike(node, text, scope)
     elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
         for a in scope.all:
             yield FACTOR, "missing factor", f"({text}) * {a}"
@@ -282,6 +295,8 @@ def _sign_edits(node, text):
 
 def _name_edits(node, text, scope):
     """Another name in the place of one; the slope of a function in the place of its value."""
+    if text in scope.shapes:
+        yield from ((TOKEN, "name", other) for other in sorted(scope.shapes) if other != text)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)):
         number = text in scope.numbers or isinstance(node, ast.Constant)
         alike = scope.numbers if number else scope.arrays
@@ -304,13 +319,24 @@ def _name_edits(node, text, scope):
             yield TERM, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
 
 
-def _missing_parts(text, product, whole, scope):
+def _terms_alike(node, text, scope):
+    """A term that is missing beside one of two arrays: the same of two others."""
+    read = [n for n in ast.walk(node) if ast.unparse(n) in scope.arrays and isinstance(
+        n, (ast.Name, ast.Attribute))]
+    if len(read) == 2:
+        for a, b in itertools.permutations(scope.arrays[:PAIRED], 2):
+            if names_of(*read) != {a, b}:
+                yield FORMULA, "missing term", f"({text}) + " + ast.unparse(cloned(
+                    node, read[0], parsed(a), read[1], parsed(b)))
+
+
+def _missing_parts(text, product, whole, scope, divides):
     """A factor, a term or a sum that is missing."""
     for n in ("2", "3", "0.5") if not product else ():
         yield FACTOR, "factor", f"({text}) * {n}"
     for a in scope.all if not product else ():
         yield FACTOR, "missing factor", f"({text}) * {a}"
-        yield FACTOR, "missing factor", f"({text}) / {a}"
+        yield FORMULA if divides else FACTOR, "missing factor", f"({text}) / {a}"
         yield FORMULA, "missing factor", f"({text}) / np.sqrt({a})"
         yield FORMULA, "missing factor", f"({text}) * np.sqrt({a})"
         yield FORMULA, "missing factor", f"({text}) / {a} ** 2"

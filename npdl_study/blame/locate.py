@@ -206,7 +206,7 @@ def _suspects(runs, ahead):
             continue
         line = places[key[0]].line
         argument = key[0] in line.places[:-1] and not isinstance(
-            getattr(line.node, "value", None), ast.Tuple)
+            getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
         own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))
         own.values[key], own.at[key] = value, moment
     return list(found.values()), runs.watch.locals or {}

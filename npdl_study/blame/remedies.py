@@ -1,13 +1,20 @@
 """Where a proof is looked for, the likeliest statements first."""
 
 import ast
+import functools
+import itertools
 import re
 
 import numpy as np
 
 from npdl_study.blame import prove
 from npdl_study.blame.edits import names_read_by
-from npdl_study.blame.joint_edits import copy_before_write
+from npdl_study.blame.joint_edits import (
+    begin_with_zeros,
+    copy_before_write,
+    store_elsewhere,
+    turn_axes,
+)
 from npdl_study.blame.locate import argument_suspects
 from npdl_study.blame.suspects import (
     NOTHING,
@@ -57,6 +64,29 @@ def prove_likely(found, trial):
     return [] if found.left else [*_prove_suspects(trial, [
         s for s in found.could if s.level <= SOMETHING]), *prove.by_joint_edits(
             trial, copy_before_write)] or prove.by_joint_edits(trial)
+
+
+def prove_at_once(found, tried):
+    """(Proofs by what can mend all, whatever the values are; the gradients that they mend): zeros
+    to begin with; another name to store to, where two are wrong or one has got nothing; axes in
+    another order. `tried(spared)` is a Trial."""
+    runs = found.runs
+    lost = len(found.wrong) == 2 or any(not found.base[name].any() for name in found.wrong)
+    whole = tried(())
+    for kind in (begin_with_zeros, lambda line: store_elsewhere(line, whole.scope(line)))[
+            : 1 + lost]:
+        proofs = prove.by_joint_edits(whole, kind)
+        if proofs:
+            return proofs, found.wrong
+    for name in sorted(found.wrong):
+        own, true = found.base[name], runs.truth[name]
+        for axes in itertools.permutations(range(own.ndim)) if own.ndim > 2 else ():
+            if own.shape != true.shape and runs.is_right(own.transpose(axes), true):
+                proofs = prove.by_joint_edits(tried(found.wrong - {name}), functools.partial(
+                    turn_axes, axes=axes))
+                return sorted(proofs, key=lambda p: (
+                    isinstance(p.line.node, ast.Return), -p.line.first)), {name}
+    return [], set()
 
 
 def _prove_suspects(trial, suspects, every=False):

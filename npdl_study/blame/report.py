@@ -38,7 +38,8 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "otherwise": "forward computes it otherwise",
         "in place": "what the cache still needs is changed in place",
         "lost": "its value is kept nowhere: a return, or a name and =, is missing",
-        "missing line": "a line is missing after it"}
+        "missing line": "a line is missing after it",
+        "begins": "it has to begin with zeros"}
 
 
 @dataclass(repr=False)

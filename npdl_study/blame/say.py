@@ -172,6 +172,12 @@ def blame_unproved(checked, seen):
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
     if handing and not early:                           # there is no other line
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
+    shaped = [s for s in found.suspects if s.line.function is found.outermost and any(
+        np.array_equal(v, found.base[n]) for v in s.values.values() for n in found.wrong
+        if found.base[n].shape != found.runs.truth[n].shape)]
+    if shaped and not could:
+        return blame_line(checked, found, shaped[0].line, "shape",
+                          "its shape is not that of the array that it is the gradient of")
     named = [s for s in could if s.name]
     if named:                                           # not it: the first line that reads it
         own = named[0].line

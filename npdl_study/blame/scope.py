@@ -88,15 +88,16 @@ def scope_of(line, frame, watch, forwards):
             found[text]) == np.size(found[name]) and np.shape(found[text]) != np.shape(found[name])]
     numbers += [text for text in _lengths(arrays, found, own) if text not in numbers]
     arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
-    targets = [ast.unparse(t) for n in ast.walk(tree) if isinstance(n, (ast.Assign, ast.AugAssign))
-               for t in getattr(n, "targets", [getattr(n, "target", None)])
-               if isinstance(t, (ast.Name, ast.Attribute, ast.Subscript))]
+    targets = [ast.unparse(n) for n in ast.walk(tree) if isinstance(
+        n, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)]
     keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
     places = [index_source(n) for f in watch.functions for n in ast.walk(f.node)
               if isinstance(n, ast.Subscript)]
-    return Scope(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
-                 places=list(dict.fromkeys(places)), forwards=_forward_expressions(watch, forwards),
-                 shapes={text for text, value in found.items() if isinstance(value, tuple)},
+    return Scope(arrays, numbers, counts, targets=sorted(dict.fromkeys(targets), key=len),
+                 keys=sorted(keys), places=list(dict.fromkeys(places)),
+                 forwards=_forward_expressions(watch, forwards),
+                 shapes={text for text, value in found.items() if isinstance(value, tuple)} | {
+                     f"{text}.shape" for text in arrays if text.isidentifier()},
                  unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)),
                  dead=_overwrites_unread(line),
                  helpers=helpers_in_scope(line.function, names.get("self"), {

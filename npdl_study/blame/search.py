@@ -26,6 +26,7 @@ from npdl_study.blame.suspects import PASSES_ON
 from npdl_study.blame.trial import applied, trial
 from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
+from npdl_study.check.side_effects import side_effects
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet, unwritten
@@ -197,6 +198,10 @@ def locate_and_prove(checked, runs, own):
     proof, name = remedies.prove_unread_input(known, trial(known, again)) or (None, "")
     if proof is not None:
         return Found(known, [proof], spared=frozenset(known.wrong - {name}))
+    proofs, mended = remedies.prove_at_once(known, functools.partial(trial, known, again))
+    if proofs:
+        return Found(known, proofs, otherwise=lambda: say.blame_unproved(checked, [known]),
+                     spared=frozenset(known.wrong - mended))
     for goal in possible_goals(known):
         found = aim((seen or [known])[0], goal)
         seen.append(found)
@@ -272,6 +277,8 @@ def confirm(checked, small, found, share):
     located = found.located
     proofs = [p for p in found.proofs[:TRIED] if mends(
         checked, p, p.line in located.forwards | located.made)]
+    spoilt = {id(p): faults_with(checked, p) for p in proofs}
+    proofs.sort(key=lambda p: bool(spoilt[id(p)]))
     if little and not proofs:
         return say.blame_small_error(checked, found)
     forward = found.forward
@@ -290,10 +297,10 @@ def confirm(checked, small, found, share):
         checked.notes.append(f"or {says}")
     if proofs:
         report = say.blame_proved(small, found.located, proofs)
-        still = still_wrong_with(checked.subject, proofs[0])
+        still = spoilt[id(proofs[0])] or still_wrong_with(checked.subject, proofs[0])
         if still:
             report.diagnosis = report.diagnosis.replace(
-                "every gradient is right", f"it is right at these inputs, and wrong still {still}")
+                "every gradient is right", f"it is right at these inputs; but {still}")
         return report
     if found.proofs:
         return blame_partial(checked, small, found, share)
@@ -310,12 +317,18 @@ def mends(checked, proof, forward=False):
         return False
 
 
+def faults_with(checked, proof):
+    """What the backward does beside its gradients, with the change of a Proof; or ""."""
+    with contextlib.suppress(Exception), applied(proof):
+        return "; ".join(side_effects(checked.check))
+
+
 def still_wrong_with(subject, proof):
     """With what other inputs a gradient is wrong with the change of a Proof too; or ""."""
     for words, inputs in unlike_inputs(subject):
         with contextlib.suppress(Exception), applied(proof):    # the layer may not take them
             if not Check(subject.anew(inputs)).passes():
-                return f"with {words}"
+                return f"it is wrong still with {words}"
     return ""
 
 

@@ -7,6 +7,8 @@ A Trial is all that is asked of a change; `first_right` is the whole way of a st
 import ast
 import contextlib
 import functools
+import sys
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,7 @@ from npdl_study.trace.syntax import cloned, parsed
 
 PART = "__npdl_part__"
 MOST_RUN = 1500                 # changes of one statement that are run
+LOOPED = 20_000                 # lines of one call of a function: then its `while` has no end
 TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
 
 
@@ -78,7 +81,7 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
         if budget.over or ran > MOST_RUN:
             return None
         whole = edit.value or suspect is not None and suspect.argument
-        if whole and gives and not gives(edit) or may_loop_forever(line, suspect, edit):
+        if whole and gives and not gives(edit):
             continue
         try:
             with edit.made() as body:
@@ -97,14 +100,6 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
             return Proof(edit.cost, edit.kind, line, *as_written(line, edit, new), suspect,
                          note, replaced_name(edit, line.node), edit)
     return None
-
-
-def may_loop_forever(line, suspect, edit):
-    """Whether an Edit may keep a loop `while` from its end."""
-    if isinstance(line.node, ast.While) and edit.kind not in ("number", "comparison"):
-        return True
-    inside = any(isinstance(node, ast.While) for node in line.loops)
-    return inside and not (edit.value and suspect is not None and suspect.could)
 
 
 def mutates_argument(line, body):
@@ -168,11 +163,31 @@ def compiled(node):
 
 def is_right_with(trial, function, code, right):
     """Whether `right(trial)` with other code of a function."""
-    with trial.runs.watch.edited(function, code):
+    with trial.runs.watch.edited(function, code), ending(function):
         try:
             return right(trial)
         except Exception:                               # it can't be run so
             return False
+
+
+@contextlib.contextmanager
+def ending(function):
+    """Raise in a Watched function with a loop `while` that does not end."""
+    turns = Counter()
+
+    def ran(frame, *_):
+        turns[frame] += 1
+        if turns[frame] > LOOPED:
+            raise RuntimeError("a loop without an end")
+        return ran if frame.f_code.co_filename == function.code.co_filename else None
+
+    before = sys.gettrace()
+    if any(isinstance(node, ast.While) for node in ast.walk(function.node)):
+        sys.settrace(ran)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def all_right(trial):

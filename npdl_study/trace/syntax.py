@@ -52,6 +52,17 @@ def bound_by(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
+def parts_of(node):
+    """[(a value that a statement binds, returns or hands over, what that stands in, as which
+    field)]: of a tuple or a dict each."""
+    value, around = getattr(node, "value", None), (node, "value")
+    if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and value.args:
+        value, around = value.args[-1], (value, "args")
+    field = {ast.Tuple: "elts", ast.Dict: "values"}.get(type(value))
+    return [(part, (value, field)) for part in getattr(value, field)] if field else [
+        (value, around)] * (value is not None)
+
+
 def header(node):
     """A statement without the body of a loop, an `if` or a `with`."""
     if not hasattr(node, "body"):

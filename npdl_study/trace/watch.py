@@ -349,6 +349,10 @@ class _Rewrite(ast.NodeTransformer):
                 node.elts = [self._root(*pair) for pair in zip(node.elts, targets, strict=True)]
                 return node
             return self.generic_visit(node)
+        if isinstance(node, ast.Dict) and None not in node.keys:
+            node.values = [self._root(value, target and ast.Subscript(target, key, ast.Load()))
+                           for key, value in zip(node.keys, node.values, strict=True)]
+            return node
         original = copy.deepcopy(node)
         bare = isinstance(node, ast.Name) and node.id in self.modules
         inner = self._inside(node) if isinstance(node, WRAPPED) and not bare else self.visit(node)
