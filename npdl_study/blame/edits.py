@@ -14,7 +14,6 @@ from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
 from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PAIRED, STAGES, TERM, TOKEN, UNUSED
 from npdl_study.trace.syntax import (
-    cloned,
     exchanged,
     header,
     indexed,
@@ -270,7 +269,7 @@ def _expression_edits(node, parent, index, value, scope):
         divides = isinstance(getattr(parent, "op", None), ast.Div)
         yield from _missing_parts(text, product, node is value, scope, divides)
         if node is value:
-            yield from _terms_alike(node, text, scope)
+            yield from node_edits.terms_alike(node, text, scope)
     elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
         for a in scope.all:
             yield FACTOR, "missing factor", f"({text}) * {a}"
@@ -317,17 +316,6 @@ def _name_edits(node, text, scope):
                 yield TERM, "function", f"np.exp({name}({text}))"
         for axis in ("-1", "0"):
             yield TERM, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
-
-
-def _terms_alike(node, text, scope):
-    """A term that is missing beside one of two arrays: the same of two others."""
-    read = [n for n in ast.walk(node) if ast.unparse(n) in scope.arrays and isinstance(
-        n, (ast.Name, ast.Attribute))]
-    if len(read) == 2:
-        for a, b in itertools.permutations(scope.arrays[:PAIRED], 2):
-            if names_of(*read) != {a, b}:
-                yield FORMULA, "missing term", f"({text}) + " + ast.unparse(cloned(
-                    node, read[0], parsed(a), read[1], parsed(b)))
 
 
 def _missing_parts(text, product, whole, scope, divides):
@@ -395,21 +383,9 @@ def _operator_edits(node, scope):
         own = scope.helpers.get(ast.unparse(node.func))
         given = {k.arg for k in node.keywords}
         for i, (name, default) in enumerate(own.takes.items() if own else ()):
-            for value in _optional(name, default, scope) if len(
+            for value in node_edits.optional(name, default, scope) if len(
                     node.args) <= i and name not in given else ():
                 yield TOKEN, "argument", ast.Call(node.func, node.args, [
                     *node.keywords, ast.keyword(name, parsed(value))])
     else:
         yield from node_edits.of_tuple(node)
-
-
-def _optional(name, default, scope):
-    """What may be given to an argument, that is not or has a default."""
-    if name in ("axis", "axes"):
-        return ["0", "1", "-1"]
-    if isinstance(default, bool):
-        return [str(not default)]
-    if default is None:
-        return [*scope.all, *sorted(scope.shapes), *(f"{a}.shape{part}" for a in scope.arrays
-                                                     for part in ("", "[2:]", "[1:]", "[:2]"))]
-    return scope.numbers if isinstance(default, (int, float)) else sorted(scope.shapes)
