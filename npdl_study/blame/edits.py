@@ -246,7 +246,8 @@ def _expression_edits(node, parent, index, value, scope):
     if isinstance(node, ast.Compare):
         if len(node.ops) == 1:
             for op in COMPARISONS:
-                yield TOKEN, "comparison", ast.Compare(node.left, [op()], node.comparators)
+                yield FACTOR if isinstance(parent, ast.While) else TOKEN, "comparison", ast.Compare(
+                    node.left, [op()], node.comparators)
         yield TERM, "comparison", f"~({text})"
         return
     if isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.Slice)) or index:
