@@ -363,14 +363,13 @@ def _mark_wrong_returns(found):
     x, which forward made of the input, lacks a line where it is bound last."""
     proven = {ast.unparse(s.line.node.targets[0]): s for s in found.suspects
               if s.name and s.could and isinstance(s.line.node, ast.Assign)}
-    for name, suspect in list(proven.items()):
-        if f"input {suspect.name}" in found.goal:
-            suspect.level = NOTHING
-            del proven[name]
     for suspect in found.suspects:
         callee = any(suspect.line.function.code.co_name in called_names(s.line.node)
                      for s in found.suspects if s.line.function is not suspect.line.function)
-        if only_passes_on(suspect.line.node) and not callee and proven.keys() & names_of(
-                suspect.line.node.value):
+        read = proven.keys() & names_of(suspect.line.node.value) if only_passes_on(
+            suspect.line.node) and not callee else ()
+        last = [proven[n] for n in read if f"input {proven[n].name}" in found.goal]
+        if read and not last:
             found.solver.solve(suspect)
-            suspect.level = NOTHING
+        for one in last or [suspect] * bool(read):
+            one.level = NOTHING
