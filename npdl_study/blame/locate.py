@@ -22,10 +22,11 @@ from npdl_study.blame.suspects import (
     SOMETHING,
     Suspect,
     called_names,
+    factors,
     frame_near,
     only_passes_on,
 )
-from npdl_study.blame.weights import CLOSE, PENALTY, SHIFT, ZERO
+from npdl_study.blame.weights import CLOSE, PENALTY, SCALED, SHIFT, ZERO
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
 
@@ -334,8 +335,11 @@ def _level(found, suspect, key, value, name, zeros):
 
 def _mark_followers(suspects):
     """Mark the Suspects whose line reads what an earlier one binds, that is no gradient; the
-    more where it is not the gradient that its name promises."""
+    more where it is not the gradient that its name promises, or is multiplied by the upstream
+    gradient alone."""
     bound = {}
+    bent = {(s.line.function, name) for s in suspects if s.nonlinear and s.level <= SOMETHING
+            for name in bound_by(s.line.node)}
     for suspect in sorted(suspects, key=lambda s: s.order):
         line, node = suspect.line, suspect.line.node
         read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
@@ -346,6 +350,10 @@ def _mark_followers(suspects):
             other.could and other.line.function is not line.function
             and other.order < suspect.order and other.level <= NOTHING
             and other.line.function.code.co_name in called_names(node) for other in suspects)
+        value = getattr(node, "value", None)
+        if any((line.function, name) in bent for part in getattr(value, "elts", [value])
+               for name in factors(part)):
+            suspect.follows = SCALED
         if not suspect.argument and suspect.level == NOTHING and any(
                 other.could and other.argument and other.level <= NOTHING
                 and other.line is line for other in suspects):

@@ -35,6 +35,8 @@ FOLLOWS = 0.2                   # of a line that reads what is suspected: more t
                                 # the first of two comes first, no more than a kind of change
 PENALTY = {-1: 4, 0: 1}         # how often FOLLOWS counts: after what has not the gradient that its
                                 # name promises, that is nearly sure; after what has none, once
+SCALED = 3                      # the same of a line that only gives such a product the upstream
+                                # gradient: rather than it what makes the product (BENT)
 TRIED = 4                       # proofs that are tried on the student's own inputs: a check each
 UNUSED = 0.3                    # what an edit costs less that reads what nothing reads, and more
                                 # that leaves such: less than from a factor to a term
