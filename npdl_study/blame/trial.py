@@ -255,7 +255,8 @@ def as_written(line, edit, new):
     """(a statement, what it is changed to), as the line itself is written; as Python writes them
     where that is not one line, or not one expression in it."""
     old, node, part = line.source.encode(), line.node, edit.part
-    text = edit.new if isinstance(edit.new, str) or part is None else ast.unparse(edit.new)
+    text = "" if part is None else ast.unparse(
+        parsed(edit.new) if isinstance(edit.new, str) else edit.new)
     if hasattr(node, "written"):                        # it stands in a lambda
         text, (node, whole) = new.removeprefix("return "), node.written
         part, node = whole.body, node if node.lineno == node.end_lineno else whole
@@ -263,7 +264,6 @@ def as_written(line, edit, new):
     at = [getattr(part, name, None) for name in ("lineno", "end_lineno")]
     if isinstance(node, ast.Lambda) or at != [node.lineno] * 2 or node.end_lineno != node.lineno:
         return ast.unparse(node).split("\n")[0], new
-    text = ast.unparse(parsed(text))
     first = node.col_offset
     old = old[: node.end_col_offset - first]
     for changed in (text, f"({text})"):
