@@ -150,13 +150,13 @@ def _prove_definition(found, trial, best):
     """[the Proof of the line that binds the name in whose place a Proof puts an expression: as
     simple]; [] where what it binds is a gradient, or would have to have more axes."""
     own = best.cost - (best.suspect.odds if best.suspect else 0)
-    names = {best.inlines} - {""}
+    names = {best.inlines} - {""} if best.kind != "function" else set()
     for line in reversed(best.line.function.lines if names else ()):
         if line.first >= best.line.first or line in found.forwards or not isinstance(
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
-        fixed = suspect is None or suspect.level < PROVEN and set(suspect.values) <= found.fixed
+        fixed = suspect is None or set(suspect.values) <= found.fixed
         could = suspect is not None and suspect.could and not suspect.widened and (
             suspect.level <= NOTHING or best.kind == "missing term")
         proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (
