@@ -163,7 +163,8 @@ def _parts(node, index=False):
     """(expression, (what is around it, as which field, whether in an index)) of everything in a
     statement."""
     for name, value in ast.iter_fields(node):
-        inside = index or isinstance(node, ast.Subscript) and name == "slice"
+        inside = index or isinstance(node, ast.Subscript) and name == "slice" and ast.unparse(
+            node.value) not in ENDLESS
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
                 yield child, (node, name, inside)

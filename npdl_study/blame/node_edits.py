@@ -179,11 +179,12 @@ def of_constant(node, parent, scope):
         yield from ((TOKEN, "name", ast.Constant(key)) for key in scope.keys if key != value)
     elif type(value) in (int, float):
         whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
+        power = isinstance(parent, ast.UnaryOp) or isinstance(getattr(parent, "op", None), ast.Pow)
         for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
                     -0.5, -1.5):
             if new != value and not (whole and new != int(new)):
                 new = int(new) if type(value) is int and new == int(new) else new
-                yield TOKEN, "number", number(new)
+                yield TERM if power else TOKEN, "number", number(new)
 
 
 def terms_alike(node, text, scope):

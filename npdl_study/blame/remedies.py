@@ -156,7 +156,8 @@ def _prove_definition(found, trial, best):
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
-        fixed = suspect is None or set(suspect.values) <= found.fixed
+        fixed = suspect is None or set(suspect.values) <= found.fixed and not \
+            found.solver.promised_name(suspect, suspect.keys[0])
         could = suspect is not None and suspect.could and not suspect.widened and (
             suspect.level <= NOTHING or best.kind == "missing term")
         proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (
