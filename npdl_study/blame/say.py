@@ -232,6 +232,9 @@ def gradient_wanted(found, suspect):
     key = suspect.first_wrong_key()
     if suspect.name:
         return f"it is right, but not for the input {suspect.name}: a line is missing after it"
+    if suspect.line.function is not found.outermost and not suspect.values.keys() & found.moved:
+        return "it is not the slope that is needed, or " \
+               f"{suspect.line.function.code.co_name} is called with an input for an output"
     meant = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
     return f"it should be the gradient of {meant}" if meant else ""
 
