@@ -198,14 +198,14 @@ def argument_suspects(found):
 
 def _suspects(runs, ahead):
     places = runs.watch.places
-    roots = {i for i, place in enumerate(places) if place.root}
+    roots = {i for i, place in enumerate(places) if place.root or place.line is None}
     with contextlib.suppress(Exception):                # backward may raise: of what ran before
         runs.gradients(only=roots, record=True, frames=True)
     found = {}
     for moment, (key, value) in enumerate((runs.watch.seen or {}).items()):
-        if key in ahead:
-            continue
         line = places[key[0]].line
+        if key in ahead or line is None:
+            continue
         argument = key[0] in line.places[:-1] and not isinstance(
             getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
         own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))

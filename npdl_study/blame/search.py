@@ -22,7 +22,7 @@ from npdl_study.blame.raised_exceptions import blame_exception, shapes_read, tra
 from npdl_study.blame.report import Blame
 from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
-from npdl_study.blame.suspects import PASSES_ON
+from npdl_study.blame.suspects import PASSES_ON, called_names
 from npdl_study.blame.trial import applied, trial
 from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
@@ -372,7 +372,10 @@ def locate_raised(checked, runs):
         runs.learn_slopes()
     tried = trial(known, functools.cache(
         lambda: other_runs(checked, runs.watch, runs.budget)))
-    for i, one in enumerate(dict.fromkeys([*trail, *(s.line for s in known.suspects[::-1])])):
+    called = [line for function in runs.watch.functions for line in function.lines
+              if function.code.co_name in called_names(trail[0].node)]
+    for i, one in enumerate(dict.fromkeys([*trail, *(s.line for s in known.suspects[::-1]),
+                                           *called])):
         if proof is None or i < len(trail):
             proof = by_edit(tried, one, None, proof.cost if proof else STAGES[-1]) or proof
     runs.outputs(only=set(range(len(runs.watch.places))), record=True)

@@ -131,7 +131,7 @@ def factors(node):
 
 def frame_near(frames, places, line):
     """The locals at a Line, or at one near it in its function."""
-    keys = [k for k in frames if k[1] == 0 and places[k[0]].function is line.function
-            and places[k[0]].line is not None]
-    keys.sort(key=lambda k: (abs(places[k[0]].line.first - line.first), -k[0]))
+    keys = [k for k in frames if k[1] == 0 and places[k[0]].function is line.function]
+    keys.sort(key=lambda k: (abs((places[k[0]].line or line.function.lines[0]).first - line.first),
+                             places[k[0]].line is None, -k[0]))
     return frames[keys[0]] if keys else {}
