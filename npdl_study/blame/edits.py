@@ -265,6 +265,7 @@ def _expression_edits(node, parent, index, value, scope):
     if text in scope.shapes:
         if isinstance(parent, (ast.Call, ast.Starred)):
             yield FACTOR, "order", f"np.argsort({text})"
+            yield from ((FACTOR, "part", f"{text}[{i}]") for i in ("0", "1", "1:", "2:", ":2"))
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Dict, ast.Return, ast.Assign, ast.keyword)):
