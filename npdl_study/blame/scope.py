@@ -123,12 +123,10 @@ def _values(line, names):
         small = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
             node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
             1 for _ in ast.walk(node)) < PART
-        if small and is_pure(node) and ast.unparse(node) not in found:
-            try:
-                with quiet():
-                    found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
-            except Exception:
-                continue
+        text = ast.unparse(node) if small and is_pure(node) else ""
+        for one in (text, re.sub(r" [+-] 1\]$", "]", text)):    # of hs[t + 1], hs[t] too
+            with contextlib.suppress(Exception), quiet():
+                found[one] = found[one] if one in found else eval(one, dict(space))
     return found
 
 
@@ -188,7 +186,7 @@ def helpers_in_scope(function, holder, called=()):
            if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
     own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
             if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
-    for text in called - own.keys():                    # self.dbn.ppf
+    for text in sorted(called - own.keys()):            # self.dbn.ppf
         with contextlib.suppress(Exception):
             f = eval(text, dict(function.space), {"self": holder})
             own |= {text: f} if f.__func__.__code__.co_filename == function.code.co_filename else {}
