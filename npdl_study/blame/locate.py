@@ -106,12 +106,11 @@ def _see_enclosing(known):
     places, around = known.runs.watch.places, {}
     for key, value in known.oracle.values.items():
         around.setdefault(places[key[0]].function, {})[known.oracle.given_to(key)] = value
-    for key in known.frames:
+    for key, frame in known.frames.items():
         line = places[key[0]].line
         if line is not None and line.inside:
-            outer = around.get(line.function, {})
-            known.frames[key] = {n: v for n, v in outer.items() if n.isidentifier()
-                                 } | known.frames[key]
+            known.frames[key] = {n: v for n, v in around.get(line.function, {}).items()
+                                 if n.isidentifier()} | frame
 
 
 def gradient_lines(runs):

@@ -81,11 +81,9 @@ def mend_text(proof):
 
 def dropped_calls(proof):
     """The names of the functions that the change of a Proof no longer calls."""
-    if proof.edit.part is None:
-        return set()
-    new = proof.edit.new
-    return called_names(proof.edit.part) - called_names(
-        ast.parse(new) if isinstance(new, str) else new)
+    part, new = proof.edit.part, proof.edit.new
+    return called_names(part) - called_names(
+        ast.parse(new) if isinstance(new, str) else new) if part else set()
 
 
 def blame_proved(checked, found, proofs):

@@ -359,9 +359,8 @@ def blame_partial(checked, small, found, share):
 # Backward raises
 
 def locate_raised(checked, runs):
-    """What is Found where the backward raises: of the lines on the way to the exception the one
-    with the cheapest Proof, or else the first before it with any; or the one that raised, of what
-    forward calls too the one that called it."""
+    """What is Found where the backward raises: of the lines on the way there the cheapest Proof, or
+    the first of those before; or the line that raised, of what forward calls too its caller."""
     trail = [line for _, line in traceback_lines(checked.error, runs.watch)][::-1]
     if isinstance(checked.error, NpdlError) and len(trail) > 1:
         del trail[0]                                    # npdl refused what it was given
@@ -382,6 +381,8 @@ def locate_raised(checked, runs):
     ran = {runs.watch.places[key[0]].function for key in runs.watch.seen}
     line = next((line for line in trail if line.function not in ran), trail[0])
     says = shapes_read(checked.error, line)
+    if proof is not None and not says.startswith("the line"):
+        checked.notes.append(says)                      # what a cache holds
     if line is not trail[0]:
         says += f"; with that line {trail[0].first} raises, which runs in forward"
     return Found(known, [proof] * bool(proof), otherwise=lambda: say.blame_line(
