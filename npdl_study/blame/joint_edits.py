@@ -102,7 +102,7 @@ def begin_with_zeros(line):
     to = getattr(node, "targets", [None])[0]
     for at, (part, around) in enumerate(parts_of(node) if to else ()):
         text = ast.unparse(getattr(to, "elts", [to] * (at + 1))[at])
-        if "zeros" not in ast.unparse(part) and any(
+        if not isinstance(part, ast.Constant) and "zeros" not in ast.unparse(part) and any(
                 text in written_by(one.node)[1] or text in written_by(one.node)[0] and (
                     one.loops != line.loops or isinstance(one.node, ast.AugAssign))
                 for one in rest if one.first > line.first):
@@ -129,16 +129,16 @@ def store_elsewhere(line, scope):
     read = {n.id for n in ast.walk(line.function.node) if isinstance(n, ast.Name)
             and isinstance(n.ctx, ast.Load) and (n.lineno > line.last or line.loops)}
     return ((edit, node, "") for edit in edits(node, scope, False) if edit.kind == "name"
-            and edit.part in stored and names_read_by(edit.new) & read)
+            and edit.part in stored and names_read_by(edit.new) & (read | {"self"}))
 
 
-def turn_axes(line, axes):
-    """The axes of what a Line computes in another order."""
+def shape_anew(line, ends):
+    """What a Line computes with one of `ends` after it: its axes in another order, reshaped."""
     for part, around in parts_of(line.node):
         text = ast.unparse(part)
         if "zeros" not in text and (isinstance(line.node, ast.Return) or not isinstance(
                 part, (ast.Name, ast.Attribute))):
             own = text if text.isidentifier() else f"({text})"
-            new = f"{own}.transpose({', '.join(map(str, axes))})"
-            yield Edit(TERM, "transposed", part, new, line.node, line.node, around=around
-                       ), line.node, ""
+            kind = "transposed" if "transpose" in ends[0] else "shape"
+            yield from ((Edit(TERM, kind, part, own + end, line.node, line.node, around=around),
+                         line.node, "") for end in ends)

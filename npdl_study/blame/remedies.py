@@ -12,8 +12,8 @@ from npdl_study.blame.edits import names_read_by
 from npdl_study.blame.joint_edits import (
     begin_with_zeros,
     copy_before_write,
+    shape_anew,
     store_elsewhere,
-    turn_axes,
 )
 from npdl_study.blame.locate import argument_suspects
 from npdl_study.blame.suspects import (
@@ -80,12 +80,17 @@ def prove_at_once(found, tried):
             return proofs, found.wrong
     for name in sorted(found.wrong):
         own, true = found.base[name], runs.truth[name]
-        for axes in itertools.permutations(range(own.ndim)) if own.ndim > 2 else ():
-            if own.shape != true.shape and runs.is_right(own.transpose(axes), true):
-                proofs = prove.by_joint_edits(tried(found.wrong - {name}), functools.partial(
-                    turn_axes, axes=axes))
-                return sorted(proofs, key=lambda p: (
-                    isinstance(p.line.node, ast.Return), -p.line.first)), {name}
+        ways = [(f".transpose({', '.join(map(str, axes))})", own.transpose(axes))
+                for axes in itertools.permutations(range(own.ndim)) if own.ndim > 2]
+        if own.size == true.size:
+            ways += [(f".reshape({shape})", own.reshape(true.shape)) for shape in sorted(
+                whole.scope(found.outermost.lines[-1]).shapes)]
+        ends = [end for end, new in ways if runs.is_right(new, true)]
+        if ends and own.shape != true.shape:
+            proofs = prove.by_joint_edits(tried(found.wrong - {name}), functools.partial(
+                shape_anew, ends=ends))
+            return sorted(proofs, key=lambda p: (
+                isinstance(p.line.node, ast.Return), -p.line.first)), {name}
     return [], set()
 
 

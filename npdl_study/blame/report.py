@@ -39,7 +39,7 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "in place": "what the cache still needs is changed in place",
         "lost": "its value is kept nowhere: a return, or a name and =, is missing",
         "missing line": "a line is missing after it",
-        "begins": "it has to begin with zeros"}
+        "begins": "it has to begin with zeros", "shape": "it has another shape"}
 
 
 @dataclass(repr=False)

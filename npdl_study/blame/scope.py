@@ -97,7 +97,7 @@ def scope_of(line, frame, watch, forwards):
                  keys=sorted(keys), places=list(dict.fromkeys(places)),
                  forwards=_forward_expressions(watch, forwards),
                  shapes={text for text, value in found.items() if isinstance(value, tuple)} | {
-                     f"{text}.shape" for text in arrays if text.isidentifier()},
+                     f"{text}.shape" for text in arrays if text.replace(".", "").isidentifier()},
                  unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)),
                  dead=_overwrites_unread(line),
                  helpers=helpers_in_scope(line.function, names.get("self"), {
