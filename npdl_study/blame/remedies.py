@@ -82,7 +82,7 @@ def prove_at_once(found, tried):
         own, true = found.base[name], runs.truth[name]
         ways = [(f".transpose({', '.join(map(str, axes))})", own.transpose(axes))
                 for axes in itertools.permutations(range(own.ndim)) if own.ndim > 2]
-        if own.size == true.size:
+        if own.size == true.size and found.suspects:
             ways += [(f".reshape({shape})", own.reshape(true.shape)) for shape in sorted(
                 whole.scope(found.outermost.lines[-1]).shapes)]
         ends = [end for end, new in ways if runs.is_right(new, true)]
