@@ -18,7 +18,12 @@ from npdl_study.blame.branch_coverage import unlike_inputs
 from npdl_study.blame.locate import aim, locate, possible_goals
 from npdl_study.blame.no_fault import blame_no_fault
 from npdl_study.blame.prove import by_edit
-from npdl_study.blame.raised_exceptions import blame_exception, shapes_read, traceback_lines
+from npdl_study.blame.raised_exceptions import (
+    blame_exception,
+    line_at_fault,
+    shapes_read,
+    traceback_lines,
+)
 from npdl_study.blame.report import Blame
 from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
@@ -359,8 +364,8 @@ def blame_partial(checked, small, found, share):
 # Backward raises
 
 def locate_raised(checked, runs):
-    """What is Found where the backward raises: of the lines on the way there the cheapest Proof, or
-    the first of those before; or the line that raised, of what forward calls too its caller."""
+    """What is Found where the backward raises: of the lines on the way to the exception the one
+    with the cheapest Proof, or else the first before it with any; or the `line_at_fault`."""
     trail = [line for _, line in traceback_lines(checked.error, runs.watch)][::-1]
     if isinstance(checked.error, NpdlError) and len(trail) > 1:
         del trail[0]                                    # npdl refused what it was given
@@ -378,12 +383,12 @@ def locate_raised(checked, runs):
         if proof is None or i < len(trail):
             proof = by_edit(tried, one, None, proof.cost if proof else STAGES[-1]) or proof
     runs.outputs(only=set(range(len(runs.watch.places))), record=True)
-    ran = {runs.watch.places[key[0]].function for key in runs.watch.seen}
-    line = next((line for line in trail if line.function not in ran), trail[0])
-    says = shapes_read(checked.error, line)
+    line = line_at_fault(checked.error, trail, [
+        (runs.watch.places[key[0]], value) for key, value in runs.watch.seen.items()])
+    says = shapes_read(checked.error, trail[0])
     if proof is not None and not says.startswith("the line"):
         checked.notes.append(says)                      # what a cache holds
     if line is not trail[0]:
-        says += f"; with that line {trail[0].first} raises, which runs in forward"
+        says = f"with what it makes line {trail[0].first} raises: {says}"
     return Found(known, [proof] * bool(proof), otherwise=lambda: say.blame_line(
         checked, known, line, "raised", says))

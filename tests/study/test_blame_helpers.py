@@ -48,6 +48,25 @@ WRONG = {
             "BACKWARD", "dy[:, None] * w.sum(1)[:, None] + 0 * x, "
                         "(dy * total(x))[:, None] + 0 * w"), "a", "return dy[:", "axis=1|axis=-1"),
 }
+RAISING = OPEN.replace("FORWARD", "(x * w).sum(0)").replace("    return BACKWARD\n", "")
+# Backwards that raise, the source of the line before that is named, and what is said.
+EARLIER = {
+    "what a helper was handed": (
+        "def rows(d, x):\n    return d[:, :1] * x + d[:, 1:2] * x ** 2\n\n\n" + RAISING +
+        "    dx = rows(dy * 2, w)\n    return dx, dx\n", "dx = rows(dy * 2, w)", "line 20 raises"),
+    "the upstream in another shape": (
+        RAISING + "    dy = dy.reshape(2, 2)\n    dx = np.exp(np.where(w > 0, dy, x))\n"
+                  "    return dx, dx\n", "dy = dy.reshape(2, 2)", r"line 27 raises.* dy \(2, 2\)"),
+    "an array of forward's in another shape": (
+        RAISING.replace("    y = ", "    big = np.pad(x, 2)\n    y = big.sum() * ") +
+        "    big = np.pad(x, 1)\n    part = np.log(np.abs(big[2:6]))\n"
+        "    dx = np.exp(part * np.ones((4, 8)))\n    return dx, dx\n",
+        "big = np.pad(x, 1)", r"line 29 raises.* part \(3, 6\)"),
+    "an index beyond the axis": (
+        RAISING + "    dx = np.zeros_like(x)\n    for i in range(3):\n        at = 2 + i // 1\n"
+                  "        dx[at] = dx[at] + w[at] ** 3 * np.tanh(dy)\n    return dx, dx\n",
+        "at = 2 + i", "line 29 raises"),
+}
 
 
 def built(folder, text, slope):
@@ -63,6 +82,15 @@ def test_what_a_backward_calls_is_named_where_it_is_wrong(tmp_path, case):
     layer, inputs = built(tmp_path, text, slope)
     report = blame(layer, *inputs)
     assert report.source.startswith(source), report
+    assert re.search(says, report.diagnosis), report
+
+
+@pytest.mark.parametrize("case", slow.but(list(EARLIER)[:1], EARLIER))
+def test_of_a_backward_that_raises_the_line_before_is_named(tmp_path, case):
+    text, source, says = EARLIER[case]
+    layer, inputs = built(tmp_path, text, "")
+    report = blame(layer, *inputs)
+    assert report.source.startswith(source) and not report.new, report
     assert re.search(says, report.diagnosis), report
 
 
