@@ -155,7 +155,7 @@ def blame_unproved(checked, seen):
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
         inner = [first, *(s for s in could if s.level != PROVEN and not only_passes_on(s.line.node)
                           and not s.values.keys() & found.moved and not found.is_shared(s.line))]
-        first = min(inner, key=lambda s: (-s.works, s.order))   # of little work an edit is a proof
+        first = max(inner, key=lambda s: s.works)   # of little work an edit is a proof
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known
             report = blame_suspect(checked, found, before, "unknown",

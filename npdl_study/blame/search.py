@@ -29,7 +29,7 @@ from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
 from npdl_study.blame.suspects import PASSES_ON, called_names
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TRIED, WORK
+from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TOKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
 from npdl_study.check.side_effects import side_effects
 from npdl_study.check.verdicts import Check, worst_row
@@ -283,7 +283,8 @@ def confirm(checked, small, found, share):
     proofs = [p for p in found.proofs[:TRIED] if mends(
         checked, p, p.line in located.forwards | located.made)]
     spoilt = {id(p): faults_with(checked, p) for p in proofs}
-    proofs.sort(key=lambda p: bool(spoilt[id(p)]))
+    clean = min((p.cost for p in proofs if not spoilt[id(p)]), default=np.inf)
+    proofs.sort(key=lambda p: bool(spoilt[id(p)]) and clean < p.cost + TOKEN)
     if little and not proofs:
         return say.blame_small_error(checked, found)
     forward = found.forward
