@@ -11,9 +11,7 @@ import functools
 import inspect
 import linecache
 
-from npdl_study.trace.syntax import lambdas
-
-HOOK, LAMBDA = "__npdl__", "<lambda>"
+HOOK = "__npdl__"
 
 
 def original_file(filename):
@@ -25,10 +23,7 @@ def defined(code):
     """(the definition of a code, the class around it or ""); None when there is no source."""
     text = "".join(linecache.getlines(code.co_filename))
     try:
-        found = _definitions(text)
-        places = code.co_positions() if code.co_name == LAMBDA else ()
-        return next((found[place] for place in (
-            (code.co_firstlineno, code.co_name), *places) if place in found), None)
+        return _definitions(text).get((code.co_firstlineno, code.co_name))
     except SyntaxError:
         return None
 
@@ -46,9 +41,6 @@ def _definitions(text):
                 inside = ""
             elif isinstance(child, ast.ClassDef):
                 inside = child.name
-            for made in lambdas(child):
-                at, made.name = made.body[-1].value, LAMBDA
-                found[at.lineno, at.end_lineno, at.col_offset, at.end_col_offset] = made, ""
             todo.append((child, inside))
     return found
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from npdl_study.blame import weights
 
 LEFT_OUT = {"TOKEN", "FACTOR", "TERM", "FORMULA",       # they order what is tried
-            "SECONDS", "TRIED",      # of a clock, and counts
+            "SECONDS", "TRIED", "GUESSES",      # of a clock, and counts
             "PASSED_ON", "MOVED", "OF_A_KIND", "PAIRED", "PRODUCT", "POINTS", "PART",
             "SMALL_ENOUGH", "LENGTHS", "CUT",   # counts; the others are of arrays
             "SHIFT", "FACTORS", "SLIGHT", "CLOSE", "ZERO", "POWER", "RIDGE", "HUGE"}
