@@ -51,8 +51,7 @@ def arrays(out):
 
 
 @pytest.mark.parametrize(("kind", "model"), slow.but(
-    [("qlora", "gpt2")],
-    list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
+    [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
     out = tmp_path / "run"
     assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, model=model) == 0
