@@ -13,6 +13,7 @@ keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 import hypothesis
 import pytest  # after the thread counts, which count when NumPy is first imported
+from xdist.scheduler import WorkStealingScheduling
 
 from npdl_train.runs import folder, versions
 from tests.tools import blas_check
@@ -50,6 +51,11 @@ def pytest_collection_modifyitems(config, items):
         slow = [item for item in items if "slow" in item.keywords]
         items[:] = [item for item in items if "slow" not in item.keywords]
         config.hook.pytest_deselected(items=slow)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Who has run what he was given takes from the other: a test of minutes holds up no others."""
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_finish():

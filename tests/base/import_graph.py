@@ -20,6 +20,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
+@cache
 def imports(name):
     """(every module of FILES that a module imports, those that it imports inside a function)."""
     found, late = set(), set()

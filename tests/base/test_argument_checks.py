@@ -22,7 +22,7 @@ from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
 from npdl_study.trees import leaves
 from tests.tools import slow
-from tests.tools.cases import all_cases
+from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import build, case_rng, covers
 
 NOTHING = "None"                        # stands for None, which stands for no change
@@ -117,7 +117,8 @@ def chosen_cases():
 
 
 CASES = chosen_cases()
-FIRST = {case.layer_class: str(case) for case in reversed(CASES)}.values()       # of each layer one
+FIRST = {case.layer_class: str(case) for case in reversed(CASES)       # of each layer one
+         if not is_composed(case.layer_class)}.values()
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 

@@ -23,6 +23,8 @@ from npdl.layers.recurrent import RNN
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.schedule import SCHEDULES, schedule
+from tests.tools import slow
+from tests.tools.cases import is_composed
 from tests.tools.running import npdl_layers
 
 VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 6, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0, 1.5,
@@ -133,10 +135,14 @@ def check(call, value, right):
     assert "\n" not in message and (repr(value) in message or str(value) in message), message
 
 
-@pytest.mark.parametrize(("cls", "names"), options().items(),
-                         ids=lambda item: getattr(item, "__name__", ""))
-def test_options_of_layers(cls, names):
-    for name, value in itertools.product(names, VALUES):
+OPTIONS = options()
+
+
+@pytest.mark.parametrize("cls", slow.but(
+    [cls.__name__ for cls in OPTIONS if not is_composed(cls)], OPTIONS,
+    name=lambda cls: cls.__name__))
+def test_options_of_layers(cls):
+    for name, value in itertools.product(OPTIONS[cls], VALUES):
         check(lambda value, name=name: make(cls, name, value), value, is_right(cls, name, value))
 
 

@@ -11,11 +11,11 @@ from npdl_study.check.subjects import randomise
 from npdl_study.deviation import deviation
 from npdl_study.trees import cast, leaves
 from tests.tools import slow
-from tests.tools.cases import all_cases, is_composed, strided
+from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
 
 CASES = all_cases()
-QUICK = [str(case) for case in CASES if not (case.of_option and is_composed(case.layer_class))]
+QUICK = [str(case) for case in CASES if not case.of_option]
 ONE_OF_EACH = {cls.__name__: case for cls in npdl_layers() for case in reversed(CASES)
                if covers(case.layer_class, cls)}        # the first; test_gradcheck.py misses one
 LEARNING = [name for name, case in ONE_OF_EACH.items() if list(build(case).layer.params())]

@@ -107,7 +107,7 @@ def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
     assert sorted(asked) == [36, 64, 64]
 
 
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
     config = Config(model=model, p=5, width=16, heads=2, steps=300, r_train=1.0, lr=1e-2,
                     weight_decay=0.0, eval_first=0, eval_every=300)

@@ -22,7 +22,7 @@ from npdl_study.check.samples import ROW, every_sample
 from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
-            "npdl.layers.bidirectional")
+            "npdl.layers.bidirectional", "npdl.layers.llama")
 FEW = 4                         # entries of each array of a composed layer
 
 
