@@ -54,7 +54,8 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
 
 @pytest.mark.parametrize("page, link", [("index", "notebooks/"), ("teachers", "../notebooks/"),
                                         ("find-your-way", "../notebooks/")])
-def test_the_pages_that_say_how_to_install(tmp_path, page, link):
+def test_the_pages_that_say_how_to_install(tmp_path, monkeypatch, page, link):
+    monkeypatch.setattr("docs.book.site.front.filled", str)     # what is to be looked at: drawn
     site = Site(tmp_path / "pages", tmp_path / "extra")
     site.notebooks = {}
     origin = f"docs/book/pages/{page}.md"
