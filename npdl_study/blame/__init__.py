@@ -7,6 +7,7 @@
     shrink           smaller inputs, and others to try a proof on
     locate, solve, suspects     which statements could be the mistake, and what they have to be
     remedies, prove  where a change is looked for; the smallest of each kind that could mend all
+    hidden           the first of two mistakes, which hides the other
     trial            whether one does: it is run, and run on other inputs too
     scope, edits, node_edits, joint_edits   what such a change is made of
     numeric_edits, operands, power_products, multiples      what is missing, found in the numbers

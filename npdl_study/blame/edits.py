@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from npdl_study.blame import node_edits
 from npdl_study.blame.node_edits import AXES
 from npdl_study.blame.weights import DEAD, FACTOR, FORMULA, PAIRED, STAGES, TERM, TOKEN, UNUSED
-from npdl_study.trace.syntax import exchanged, header, indexed, indices, names_of, number, parsed
+from npdl_study.trace.syntax import (
+    exchanged,
+    header,
+    indexed,
+    indices,
+    names_of,
+    number,
+    parsed,
+)
 
 ALIKE = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
          ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -76,7 +84,8 @@ def edits(statement, scope, values=True, most=STAGES[-1], least=0.0):
     whole = header(statement)
     value = getattr(whole, "value", None) if isinstance(
         whole, (ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)) else None
-    inner = set() if value is None or isinstance(value, ast.Tuple) else set(ast.walk(value))
+    inner = set() if value is None or isinstance(value, (
+        ast.Tuple, ast.Dict)) else set(ast.walk(value))
     found = [(cost, kind, None, body, ()) for cost, kind, body in node_edits.statement_edits(whole)]
     if isinstance(getattr(whole, "value", None), ast.Tuple):
         found += _factor_of_each(whole, scope)
@@ -154,7 +163,8 @@ def _parts(node, index=False):
     """(expression, (what is around it, as which field, whether in an index)) of everything in a
     statement."""
     for name, value in ast.iter_fields(node):
-        inside = index or isinstance(node, ast.Subscript) and name == "slice"
+        inside = index or isinstance(node, ast.Subscript) and name == "slice" and ast.unparse(
+            node.value) not in ENDLESS
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
                 yield child, (node, name, inside)
@@ -181,8 +191,10 @@ def _node_edits(node, around, value, scope):
         pass
     elif isinstance(parent, ast.Call) and field == "func":
         own = scope.helpers.get(ast.unparse(node))
-        for name, helper in scope.helpers.items() if own else ():
-            if helper.needs == own.needs and helper is not own:
+        holder = ast.unparse(getattr(node, "value", node)) * isinstance(node, ast.Attribute)
+        for name, helper in scope.helpers.items() if own and own.pure else ():
+            if helper.needs == own.needs and helper is not own and helper.pure and \
+                    name.rpartition(".")[0] == holder:
                 yield TOKEN, "function", name
         for group in ALIKE:
             if isinstance(node, ast.Attribute) and node.attr in group:
@@ -225,8 +237,8 @@ def _expression_edits(node, parent, index, value, scope):
             parent, ast.Attribute) and text not in scope.all:
         return
     if text in scope.counts or index and isinstance(node, (ast.Name, ast.BinOp)):
-        yield TOKEN, "step", f"({text}) + 1"
-        yield TOKEN, "step", f"({text}) - 1"
+        cost = TOKEN if index or isinstance(parent, ast.Call) else FACTOR
+        yield from ((cost, "step", f"({text}) {sign} 1") for sign in "+-")
         yield from ((TERM, "count", other) for other in scope.counts if other != text)
     yield from _operator_edits(node, scope)
     if index and isinstance(node, (ast.Name, ast.Constant)):
@@ -235,10 +247,11 @@ def _expression_edits(node, parent, index, value, scope):
     if isinstance(node, ast.Compare):
         if len(node.ops) == 1:
             for op in COMPARISONS:
-                yield TOKEN, "comparison", ast.Compare(node.left, [op()], node.comparators)
+                yield FACTOR if isinstance(parent, ast.While) else TOKEN, "comparison", ast.Compare(
+                    node.left, [op()], node.comparators)
         yield TERM, "comparison", f"~({text})"
         return
-    if isinstance(node, (ast.Tuple, ast.List, ast.Slice)) or index:
+    if isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.Slice)) or index:
         if isinstance(parent, (ast.Call, ast.keyword)) and all(isinstance(
                 e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
             yield from ((TOKEN, "axis", axis) for axis in AXES)
@@ -252,10 +265,14 @@ def _expression_edits(node, parent, index, value, scope):
     if text in scope.shapes:
         if isinstance(parent, (ast.Call, ast.Starred)):
             yield FACTOR, "order", f"np.argsort({text})"
+            yield from ((FACTOR, "part", f"{text}[{i}]") for i in ("0", "1", "1:", "2:", ":2"))
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
-                           ast.Tuple, ast.List, ast.Return, ast.Assign, ast.keyword)):
-        yield from _missing_parts(text, product, node is value, scope)
+                           ast.Tuple, ast.List, ast.Dict, ast.Return, ast.Assign, ast.keyword)):
+        divides = isinstance(getattr(parent, "op", None), ast.Div)
+        yield from _missing_parts(text, product, node is value, scope, divides)
+        if node is value:
+            yield from node_edits.terms_alike(node, text, scope)
     elif isinstance(parent, ast.Subscript) and isinstance(node, ast.Name):  # (a * b)[:, None]
         for a in scope.all:
             yield FACTOR, "missing factor", f"({text}) * {a}"
@@ -280,6 +297,8 @@ def _sign_edits(node, text):
 
 def _name_edits(node, text, scope):
     """Another name in the place of one; the slope of a function in the place of its value."""
+    if text in scope.shapes:
+        yield from ((TOKEN, "name", other) for other in sorted(scope.shapes) if other != text)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)):
         number = text in scope.numbers or isinstance(node, ast.Constant)
         alike = scope.numbers if number else scope.arrays
@@ -294,7 +313,7 @@ def _name_edits(node, text, scope):
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         for form in SLOPES:
             yield FORMULA if form in FUNCTIONS else TERM, "slope", form.format(a=text)
-        for name in (n for n, helper in scope.helpers.items() if helper.needs == 1):
+        for name in (n for n, helper in scope.helpers.items() if helper.needs == helper.pure):
             yield TERM, "function", f"{name}({text})"
             if "log" in name:
                 yield TERM, "function", f"np.exp({name}({text}))"
@@ -302,13 +321,13 @@ def _name_edits(node, text, scope):
             yield TERM, "missing factor", f"{text} / {text}.sum({axis}, keepdims=True)"
 
 
-def _missing_parts(text, product, whole, scope):
+def _missing_parts(text, product, whole, scope, divides):
     """A factor, a term or a sum that is missing."""
     for n in ("2", "3", "0.5") if not product else ():
         yield FACTOR, "factor", f"({text}) * {n}"
     for a in scope.all if not product else ():
         yield FACTOR, "missing factor", f"({text}) * {a}"
-        yield FACTOR, "missing factor", f"({text}) / {a}"
+        yield FORMULA if divides else FACTOR, "missing factor", f"({text}) / {a}"
         yield FORMULA, "missing factor", f"({text}) / np.sqrt({a})"
         yield FORMULA, "missing factor", f"({text}) * np.sqrt({a})"
         yield FORMULA, "missing factor", f"({text}) / {a} ** 2"
@@ -365,8 +384,11 @@ def _operator_edits(node, scope):
     elif isinstance(node, ast.Call):
         yield from node_edits.of_call(node)
         own = scope.helpers.get(ast.unparse(node.func))
-        for name, default in (own.flags if own and not node.keywords else {}).items():
-            yield TOKEN, "function", ast.Call(node.func, node.args, [
-                ast.keyword(name, ast.Constant(not default))])
+        given = {k.arg for k in node.keywords}
+        for i, (name, default) in enumerate(own.takes.items() if own else ()):
+            for value in node_edits.optional(name, default, scope) if len(
+                    node.args) <= i and name not in given else ():
+                yield TOKEN, "argument", ast.Call(node.func, node.args, [
+                    *node.keywords, ast.keyword(name, parsed(value))])
     else:
         yield from node_edits.of_tuple(node)

@@ -3,10 +3,11 @@
 import ast
 import itertools
 
-from npdl_study.blame.edits import Edit, edits
+from npdl_study.blame.edits import Edit, edits, names_read_by
 from npdl_study.blame.scope import unused_in
-from npdl_study.blame.weights import FACTOR, PASSED_ON, STAGES, TOKEN
-from npdl_study.trace.syntax import bound_by, names_of, parsed
+from npdl_study.blame.weights import FACTOR, PASSED_ON, STAGES, TERM, TOKEN
+from npdl_study.trace.statements import WRITES_FIRST_ARGUMENT, written_by
+from npdl_study.trace.syntax import bound_by, names_of, parsed, parts_of
 
 
 def move_return(line):
@@ -92,3 +93,52 @@ def _renamed(node, to):
         if isinstance(part, ast.Name):
             part.id = to.get(part.id, part.id)
     return found
+
+
+def begin_with_zeros(line):
+    """Zeros in the place of what a Line binds, which is added to or written into after it, or
+    bound anew in a loop."""
+    node, rest = line.node, [one for one in line.function.lines if one.is_simple]
+    to = getattr(node, "targets", [None])[0]
+    for at, (part, around) in enumerate(parts_of(node) if to else ()):
+        text = ast.unparse(getattr(to, "elts", [to] * (at + 1))[at])
+        if not isinstance(part, ast.Constant) and "zeros" not in ast.unparse(part) and any(
+                text in written_by(one.node)[1] or text in written_by(one.node)[0] and (
+                    one.loops != line.loops or isinstance(one.node, ast.AugAssign))
+                for one in rest if one.first > line.first):
+            yield (Edit(TOKEN, "begins", part, _zeros(part), node, node, around=around), node, "")
+
+
+def _zeros(node):
+    """Zeros of the shape of an expression, as source."""
+    name, args = getattr(getattr(node, "func", None), "attr", ""), getattr(node, "args", [])
+    if args and name in ("empty", "ones", "full"):
+        return f"np.zeros({ast.unparse(args[0])})"
+    if name.endswith("_like") or name in ("copy", "array"):
+        node = args[0] if args else node.func.value
+    return f"np.zeros_like({ast.unparse(node)})"
+
+
+def store_elsewhere(line, scope):
+    """Another name, which is read after it, in the place of what a Line stores to."""
+    node = line.node
+    call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+    to = call.args[:1] if getattr(getattr(call, "func", None), "attr", "") in \
+        WRITES_FIRST_ARGUMENT else getattr(node, "targets", [getattr(node, "target", node)])
+    stored = {part for one in to for part in ast.walk(one)}
+    read = {n.id for n in ast.walk(line.function.node) if isinstance(n, ast.Name)
+            and isinstance(n.ctx, ast.Load) and (n.lineno > line.last or line.loops)}
+    return ((edit, node, "") for edit in edits(node, scope, False) if edit.kind == "name"
+            and edit.part in stored and names_read_by(edit.new) & (read | {"self"}))
+
+
+def shape_anew(line, ends):
+    """What a Line computes with one of `ends` after it: its axes in another order, reshaped."""
+    for part, around in parts_of(line.node):
+        text = ast.unparse(part)
+        if "zeros" not in text and (isinstance(line.node, ast.Return) or not isinstance(
+                part, (ast.Name, ast.Attribute))):
+            own = text if text.isidentifier() else f"({text})"
+            kind = "transposed" if "transpose" in ends[0] else "shape"
+            yield from ((Edit(TERM, kind, part, own + end, line.node, line.node, around=around),
+                         line.node, "") for end in ends)

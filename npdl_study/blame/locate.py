@@ -22,10 +22,11 @@ from npdl_study.blame.suspects import (
     SOMETHING,
     Suspect,
     called_names,
+    factors,
     frame_near,
     only_passes_on,
 )
-from npdl_study.blame.weights import CLOSE, PENALTY, SHIFT, ZERO
+from npdl_study.blame.weights import CLOSE, PENALTY, SCALED, SHIFT, ZERO
 from npdl_study.trace.syntax import bound_by, header, names_of
 from npdl_study.trees import leaves
 
@@ -37,7 +38,8 @@ class Located:
     """The Suspects of Runs whose `base` gradients are `wrong`, with the locals at each key.
 
     goal    those that are to be mended; could: the Suspects that can, the likeliest first
-    fixed   the keys of what does not depend on the upstream gradient: no gradients
+    fixed   the keys of what does not depend on the upstream gradient: no gradients; moved: of
+            what does, and is forward's by chance where that is 1
     """
 
     runs: object
@@ -46,6 +48,7 @@ class Located:
     frames: dict
     wrong: set = field(default_factory=set)
     fixed: set = field(default_factory=set)
+    moved: set = field(default_factory=set)
     solver: object = None
     goal: set = field(default_factory=set)
     could: list = field(default_factory=list)
@@ -60,7 +63,7 @@ class Located:
         """Whether forward computes a value too; but of y - t, a loss's gradient."""
         node = self.runs.watch.places[key[0]].node
         loss = not self.runs.uses_dout and isinstance(getattr(node, "op", None), ast.Sub)
-        return not loss and self.oracle.is_forwards(value)
+        return not loss and key not in self.moved and self.oracle.is_forwards(value)
 
     def is_in_goal(self, gradient):
         """Whether a gradient is one of those that are to be mended: that it is wrong tells no more
@@ -72,6 +75,11 @@ class Located:
     def outermost(self):
         """The function that the backward begins with."""
         return next(s.line.function for s in self.suspects if s.line not in self.made)
+
+    def is_shared(self, line):
+        """Whether a Line stands in a function that forward runs too."""
+        return not line.inside and any(self.runs.watch.places[key[0]].function is line.function
+                                       for key in self.oracle.values)
 
     @property
     def left(self):
@@ -88,8 +96,21 @@ def locate(runs, base):
     if base:
         known.wrong, known.solver = runs.wrong(base), Solve(runs, base, frames, made)
         known.fixed = known.solver.fixed = _constant_keys(known)
+        _see_enclosing(known)
         known.forwards = {runs.watch.places[key[0]].line for key in known.oracle.values}
     return known
+
+
+def _see_enclosing(known):
+    """Let what a forward computes be seen in the functions that it makes, read there or not."""
+    places, around = known.runs.watch.places, {}
+    for key, value in known.oracle.values.items():
+        around.setdefault(places[key[0]].function, {})[known.oracle.given_to(key)] = value
+    for key, frame in known.frames.items():
+        line = places[key[0]].line
+        if line is not None and line.inside:
+            known.frames[key] = {n: v for n, v in around.get(line.function, {}).items()
+                                 if n.isidentifier()} | frame
 
 
 def gradient_lines(runs):
@@ -176,16 +197,16 @@ def argument_suspects(found):
 
 def _suspects(runs, ahead):
     places = runs.watch.places
-    roots = {i for i, place in enumerate(places) if place.root}
+    roots = {i for i, place in enumerate(places) if place.root or place.line is None}
     with contextlib.suppress(Exception):                # backward may raise: of what ran before
         runs.gradients(only=roots, record=True, frames=True)
     found = {}
     for moment, (key, value) in enumerate((runs.watch.seen or {}).items()):
-        if key in ahead:
-            continue
         line = places[key[0]].line
+        if key in ahead or line is None:
+            continue
         argument = key[0] in line.places[:-1] and not isinstance(
-            getattr(line.node, "value", None), ast.Tuple)
+            getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
         own = found.setdefault((id(line), key[0] if argument else -1), Suspect(line, argument))
         own.values[key], own.at[key] = value, moment
     return list(found.values()), runs.watch.locals or {}
@@ -203,8 +224,9 @@ def _constant_keys(known):
     twice = runs.watch.seen
     fixed = {key for key, value in values.items() if key in twice and np.array_equal(
         twice[key], value) and value.any()}
-    runs.uses_dout = any(key in twice and value.any() and key not in fixed
-                         for key, value in values.items())
+    known.moved = {key for key, value in values.items()
+                   if key in twice and value.any() and key not in fixed}
+    runs.uses_dout = bool(known.moved)
     return {key for key in fixed if runs.uses_dout or known.is_forwards(key, values[key])}
 
 
@@ -267,10 +289,9 @@ def _is_returned(found, suspect):
     value = getattr(suspect.line.node, "value", None)
     if suspect.argument or not isinstance(value, ast.Call):
         return False
-    name = getattr(value.func, "attr", getattr(value.func, "id", ""))
-    given = [v for s in found.suspects for v in s.values.values()
-             if isinstance(s.line.node, ast.Return) and s.line.function.code.co_name == name
-             and s.line is not suspect.line and s.line not in found.forwards]
+    given = [v for s in found.suspects if s.line.is_return and s.line not in found.forwards
+             and s.line.function is not suspect.line.function and min(s.at.values()) < min(
+                 suspect.at.values()) for v in s.values.values()]
     return all(any(np.array_equal(v, g) for g in given) and (
         suspect.level > PROMISED or not found.oracle.name(v)) for v in suspect.values.values())
 
@@ -313,8 +334,11 @@ def _level(found, suspect, key, value, name, zeros):
 
 def _mark_followers(suspects):
     """Mark the Suspects whose line reads what an earlier one binds, that is no gradient; the
-    more where it is not the gradient that its name promises."""
+    more where it is not the gradient that its name promises, or is multiplied by the upstream
+    gradient alone."""
     bound = {}
+    bent = {(s.line.function, name) for s in suspects if s.nonlinear and s.level <= SOMETHING
+            for name in bound_by(s.line.node)}
     for suspect in sorted(suspects, key=lambda s: s.order):
         line, node = suspect.line, suspect.line.node
         read = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
@@ -325,6 +349,10 @@ def _mark_followers(suspects):
             other.could and other.line.function is not line.function
             and other.order < suspect.order and other.level <= NOTHING
             and other.line.function.code.co_name in called_names(node) for other in suspects)
+        value = getattr(node, "value", None)
+        if any((line.function, name) in bent for part in getattr(value, "elts", [value])
+               for name in factors(part)):
+            suspect.follows = SCALED
         if not suspect.argument and suspect.level == NOTHING and any(
                 other.could and other.argument and other.level <= NOTHING
                 and other.line is line for other in suspects):
@@ -338,13 +366,17 @@ def _mark_followers(suspects):
 
 
 def _mark_wrong_returns(found):
-    """To return a dz that is right as dx is a mistake of the return."""
-    proven = {ast.unparse(s.line.node.targets[0]) for s in found.suspects
+    """To return a dz that is right as dx is a mistake of the return; one that is right for another
+    x, which forward made of the input, lacks a line where it is bound last."""
+    proven = {ast.unparse(s.line.node.targets[0]): s for s in found.suspects
               if s.name and s.could and isinstance(s.line.node, ast.Assign)}
     for suspect in found.suspects:
         callee = any(suspect.line.function.code.co_name in called_names(s.line.node)
                      for s in found.suspects if s.line.function is not suspect.line.function)
-        if only_passes_on(suspect.line.node) and not callee and proven & names_of(
-                suspect.line.node.value):
+        read = proven.keys() & names_of(suspect.line.node.value) if only_passes_on(
+            suspect.line.node) and not callee else ()
+        last = [proven[n] for n in read if f"input {proven[n].name}" in found.goal]
+        if read and not last:
             found.solver.solve(suspect)
-            suspect.level = NOTHING
+        for one in last or [suspect] * bool(read):
+            one.level = NOTHING

@@ -76,44 +76,29 @@ def try_other_inputs(checked, search):
         checked.notes.append(f"no source could be had of {', '.join(unseen)}: which sides its "
                             "choices take was not looked at")
     left = {key: choice for key, choice in left.items() if choice.missed}
-    if subject.params:                              # masks may be alike by chance
+    given = "right at the inputs that were given"
+    ways = [("right with the parameters that were drawn first, wrong with others", subject.inputs,
+             1)] * bool(subject.params)                 # masks may be alike by chance
+    ways += [(f"{given}; wrong with {by}", inputs, 0) for by, inputs in unlike_inputs(subject)]
+    ways += [(by, scaled(subject.inputs, by), 0) for by in FACTORS * bool(left)]
+    for words, inputs, draw in ways:
         try:
-            report = search(type(subject)(subject.layer, subject.inputs, subject.options,
-                                          subject.forward, subject.seed + 1), False)
-        except Exception:
-            report = None
-        if report and any(row.right is False for row in report.finals) and report.error is None:
-            report.notes.insert(0, "right with the parameters that were drawn first, wrong with "
-                                "others")
-            return report
-    for words, inputs in unlike_inputs(subject):
-        try:
-            other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
-                                  subject.seed)
-            report = search(other, False) if is_finite(other) else None
-        except Exception:                               # the layer does not take them
-            continue
-        if report and any(row.right is False for row in report.finals) and report.error is None:
-            report.notes.insert(0, f"right at the inputs that were given; wrong with {words}")
-            return report
-    for factor in FACTORS if left else ():
-        try:
-            other = type(subject)(subject.layer, scaled(subject.inputs, factor), subject.options,
-                                  subject.forward, subject.seed)
+            other, reached = subject.anew(inputs, draw), {}
             if not is_finite(other):
                 continue
-            took, _ = choices_of(other)
-            reached = {key: set(choice.missed) & took[key].took
-                       for key, choice in left.items() if key in took}
-            if not any(reached.values()):
-                continue
+            if words in FACTORS:
+                took, _ = choices_of(other)
+                reached = {key: set(choice.missed) & took[key].took
+                           for key, choice in left.items() if key in took}
+                if not any(reached.values()):
+                    continue
             report = search(other, False)
         except Exception:                               # outside of what the layer takes
             continue
         if any(row.right is False for row in report.finals) and report.error is None:
-            choice = next(left[key] for key, sides in reached.items() if sides)
-            report.notes.insert(0, f"right at the inputs that were given, where line {choice.line}"
-                                f", {choice}; wrong with every float input times {factor:g}")
+            choice = next((left[key] for key, sides in reached.items() if sides), None)
+            report.notes.insert(0, f"{given}, where line {choice.line}, {choice}; wrong with every "
+                                f"float input times {words:g}" if choice else words)
             return report
         for key, sides in reached.items():
             left[key].took |= sides

@@ -4,8 +4,8 @@ np.add.at for [] =, nothing), an operator, a call, a tuple, a slice, a constant.
 import ast
 import itertools
 
-from npdl_study.blame.weights import FACTOR, FORMULA, TERM, TOKEN
-from npdl_study.trace.syntax import binary, method, number, parsed
+from npdl_study.blame.weights import FACTOR, FORMULA, PAIRED, TERM, TOKEN
+from npdl_study.trace.syntax import binary, cloned, method, names_of, number, parsed
 
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
              ast.Pow: "*", ast.FloorDiv: "*"}
@@ -179,8 +179,32 @@ def of_constant(node, parent, scope):
         yield from ((TOKEN, "name", ast.Constant(key)) for key in scope.keys if key != value)
     elif type(value) in (int, float):
         whole = isinstance(parent, (ast.Subscript, ast.Slice, ast.keyword, ast.Tuple))
+        power = isinstance(parent, ast.UnaryOp) or isinstance(getattr(parent, "op", None), ast.Pow)
         for new in (value + 1, value - 1, -value, 2 * value, value / 2, 0, 1, 2, 3, 0.5, 1.5,
                     -0.5, -1.5):
             if new != value and not (whole and new != int(new)):
                 new = int(new) if type(value) is int and new == int(new) else new
-                yield TOKEN, "number", number(new)
+                yield TERM if power else TOKEN, "number", number(new)
+
+
+def terms_alike(node, text, scope):
+    """A term that is missing beside one of two arrays: the same of two others."""
+    read = [n for n in ast.walk(node) if ast.unparse(n) in scope.arrays and isinstance(
+        n, (ast.Name, ast.Attribute))]
+    if len(read) == 2:
+        for a, b in itertools.permutations(scope.arrays[:PAIRED], 2):
+            if names_of(*read) != {a, b}:
+                yield FORMULA, "missing term", f"({text}) + " + ast.unparse(cloned(
+                    node, read[0], parsed(a), read[1], parsed(b)))
+
+
+def optional(name, default, scope):
+    """What may be given to an argument, that is not or has a default."""
+    if name in ("axis", "axes"):
+        return ["0", "1", "-1"]
+    if isinstance(default, bool):
+        return [str(not default)]
+    if default is None:
+        return [*scope.all, *sorted(scope.shapes), *(f"{a}.shape{part}" for a in scope.arrays
+                                                     for part in ("", "[2:]", "[1:]", "[:2]"))]
+    return scope.numbers if isinstance(default, (int, float)) else sorted(scope.shapes)

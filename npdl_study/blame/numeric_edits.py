@@ -178,7 +178,7 @@ def _softmaxes(wanted, operands):
 
 
 def _times(c, text):
-    return text if abs(c - 1) < CLOSE else f"{format_number(c)} * {text}"
+    return text if abs(c - 1) < CLOSE else f"{format_number(c)} * {_bracketed_factor(text)}"
 
 
 def _bracketed_sum(label):

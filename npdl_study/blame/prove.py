@@ -17,7 +17,7 @@ from npdl_study.blame.suspects import frame_near
 from npdl_study.blame.trial import first_right, is_derivative, value_test
 from npdl_study.blame.weights import FORMULA, SLIP, STAGES
 from npdl_study.trace.runs import quiet
-from npdl_study.trace.syntax import bound_by, names_of, parsed
+from npdl_study.trace.syntax import bound_by, names_of, parsed, parts_of
 
 TOKENS = ("sign", "factor", "axis", "transposed", "number", "name", "order")
 
@@ -31,42 +31,20 @@ def by_edit(trial, line, suspect=None, most=STAGES[-1], least=0.0):
                        value_test(trial, line, suspect))
 
 
-def by_name(trial, suspect, found):
-    """The Proofs by edits after which a Suspect's first value, that was the gradient of nothing, is
-    that of something in forward, which no other statement computes; a few."""
-    line, oracle, scope = suspect.line, found.oracle, trial.scope(suspect.line)
-    held = [v for s in found.suspects for v in s.values.values()]
-
-    def given(value):
-        if not (oracle.is_known(value) and value.any()) or any(
-                v.shape == value.shape and np.allclose(v, value) for v in held):
-            return False
-        held.append(value)
-        return True
-    gives = value_test(trial, line, suspect, given)
-    changes = ((edit, "") for edit in edits(line.node, scope, True, STAGES[2]) if edit.value)
-    while gives:
-        proof = first_right(trial, line, None, changes, gives, lambda trial: True)
-        if proof is None:
-            return
-        yield proof
-
-
 def by_numeric_edit(trial, suspect):
     """By what is missing in the numbers of a Suspect."""
     key, line = suspect.first_wrong_key(), suspect.line
-    node = expression(line.node, trial.runs.watch.places[key[0]].text)
+    text = trial.runs.watch.places[key[0]].text
+    node, around = next((found for found in parts_of(line.node) if found[0] is not None
+                         and ast.unparse(found[0]) == text), (None, None))
     if suspect.argument_name:
         node = parsed(suspect.argument_name)
-    if node is None or key not in suspect.wanted or suspect.argument and not suspect.argument_name \
-            and not isinstance(line.node.value, ast.Tuple):
+    if node is None or key not in suspect.wanted:
         return None
     names = names_in_scope(line, trial.frames.get(key, {}))
     wanted = suspect.wanted[key]
     found = numeric_edits(suspect.values[key], wanted, ast.unparse(node), operands(names, wanted),
                  trial.derived())
-    value = getattr(line.node, "value", None)
-    around = (line.node, "value") if node is value else (value, "elts")
     changes = ((Edit(cost, kind, node, new, line.node, line.node, around=around), note)
                for cost, kind, new, note in found)
     if suspect.argument_name:
@@ -123,8 +101,9 @@ def by_joint_edits(trial, kinds=None):
                 () if line in own else edit_twice(line, trial.scope(line)))):
             proof = first_right(trial, line, None, [(edit, note)])
             if proof is not None:
-                proof.line = next(one for one in line.function.lines if one.node is named)
-                proof.old, proof.new = proof.line.text, proof.new * (named is line.node)
+                if named is not line.node:
+                    proof.line = next(one for one in line.function.lines if one.node is named)
+                    proof.old, proof.new = proof.line.text, ""
                 proofs.append(proof)
                 break
     return proofs
@@ -166,10 +145,3 @@ def assignments(name, arrays, space):
             continue
         if np.shape(found) == shape and text != name:
             yield ast.Assign([ast.Name(name, ast.Store())], parsed(text))
-
-
-def expression(node, text):
-    """The expression in a statement that is written so."""
-    value = getattr(node, "value", None)
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    return next((p for p in parts if p is not None and ast.unparse(p) == text), None)

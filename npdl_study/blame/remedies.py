@@ -1,13 +1,20 @@
 """Where a proof is looked for, the likeliest statements first."""
 
 import ast
+import functools
+import itertools
 import re
 
 import numpy as np
 
 from npdl_study.blame import prove
 from npdl_study.blame.edits import names_read_by
-from npdl_study.blame.joint_edits import copy_before_write
+from npdl_study.blame.joint_edits import (
+    begin_with_zeros,
+    copy_before_write,
+    shape_anew,
+    store_elsewhere,
+)
 from npdl_study.blame.locate import argument_suspects
 from npdl_study.blame.suspects import (
     NOTHING,
@@ -59,6 +66,34 @@ def prove_likely(found, trial):
             trial, copy_before_write)] or prove.by_joint_edits(trial)
 
 
+def prove_at_once(found, tried):
+    """(Proofs by what can mend all, whatever the values are; the gradients that they mend): zeros
+    to begin with; another name to store to, where two are wrong or one has got nothing; axes in
+    another order. `tried(spared)` is a Trial."""
+    runs = found.runs
+    lost = len(found.wrong) == 2 or any(not found.base[name].any() for name in found.wrong)
+    whole = tried(())
+    for kind in (begin_with_zeros, lambda line: store_elsewhere(line, whole.scope(line)))[
+            : 1 + lost]:
+        proofs = prove.by_joint_edits(whole, kind)
+        if proofs:
+            return proofs, found.wrong
+    for name in sorted(found.wrong):
+        own, true = found.base[name], runs.truth[name]
+        ways = [(f".transpose({', '.join(map(str, axes))})", own.transpose(axes))
+                for axes in itertools.permutations(range(own.ndim)) if own.ndim > 2]
+        if own.size == true.size and found.suspects:
+            ways += [(f".reshape({shape})", own.reshape(true.shape)) for shape in sorted(
+                whole.scope(found.outermost.lines[-1]).shapes)]
+        ends = [end for end, new in ways if runs.is_right(new, true)]
+        if ends and own.shape != true.shape:
+            proofs = prove.by_joint_edits(tried(found.wrong - {name}), functools.partial(
+                shape_anew, ends=ends))
+            return sorted(proofs, key=lambda p: (
+                isinstance(p.line.node, ast.Return), -p.line.first)), {name}
+    return [], set()
+
+
 def _prove_suspects(trial, suspects, every=False):
     """The Proofs of Suspects: by an edit, or by what is missing in numbers; of those as likely as
     the likeliest, or of `every` one."""
@@ -80,14 +115,6 @@ def _prove_suspects(trial, suspects, every=False):
                 found.cost = round(found.cost + suspect.odds, 9)    # alike is alike
                 proofs.append(found)
     return proofs
-
-
-def prove_hidden(found, trial):
-    """The Proofs of lines that compute the gradient of nothing, and of something with a change; of
-    two mistakes the one hides the other from the gradients, not from the values."""
-    for suspect in sorted(found.suspects, key=lambda s: s.order):
-        if suspect.level <= NOTHING and not suspect.argument:
-            yield from prove.by_name(trial, suspect, found)
 
 
 def _prove_rest(found, trial, stages=STAGES):
@@ -128,13 +155,14 @@ def _prove_definition(found, trial, best):
     """[the Proof of the line that binds the name in whose place a Proof puts an expression: as
     simple]; [] where what it binds is a gradient, or would have to have more axes."""
     own = best.cost - (best.suspect.odds if best.suspect else 0)
-    names = {best.inlines} - {""}
+    names = {best.inlines} - {""} if best.kind != "function" else set()
     for line in reversed(best.line.function.lines if names else ()):
         if line.first >= best.line.first or line in found.forwards or not isinstance(
                 line.node, ast.Assign) or not names & bound_by(line.node) or renames(line.node):
             continue
         suspect = next((s for s in found.suspects if s.line is line and not s.argument), None)
-        fixed = suspect is None or set(suspect.values) <= found.fixed
+        fixed = suspect is None or set(suspect.values) <= found.fixed and not \
+            found.solver.promised_name(suspect, suspect.keys[0])
         could = suspect is not None and suspect.could and not suspect.widened and (
             suspect.level <= NOTHING or best.kind == "missing term")
         proof = prove.by_edit(trial, line, suspect if could else None, own + ALIKE) if (
@@ -155,7 +183,7 @@ def _prove_callee(found, trial, best):
         if suspect.line.function.code.co_name in called and not suspect.argument:
             proof = prove.by_edit(trial, suspect.line, suspect, own + ALIKE)
             if proof is not None and proof.kind == best.kind and not added_names(proof) & set(
-                    suspect.line.function.arguments):
+                    suspect.line.function.arguments) - {"self"}:
                 proof.cost = best.cost - ALIKE / 2
                 return [proof]
     return []
@@ -180,7 +208,7 @@ def _is_preferred(proof, other):
     factor = other.kind == proof.kind == "missing factor" and isinstance(
         other.edit.part, ast.Name) and other.edit.part.id in bound
     whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.nonlinear \
-        and bound & factors(other.line.node)            # of a product no small change is one
+        and bound & factors(other.edit.part)            # of a product no small change is one
     return turned or factor or whole or term and term in proof.line.text
 
 

@@ -23,6 +23,7 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "missing factor": "a factor is missing", "axis": "the axis is wrong",
         "factor": "a factor is missing or wrong", "number": "the number is wrong",
         "operator": "the operation is wrong", "function": "a function is missing",
+        "argument": "an argument is missing",
         "name": "another array is meant", "extra part": "a factor or a term is one too many",
         "extra sum": "a sum is one too many", "extra line": "this line is one too many",
         "reversed": "a reversal is missing or too many", "moved": "another part is meant",
@@ -37,7 +38,8 @@ SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+
         "otherwise": "forward computes it otherwise",
         "in place": "what the cache still needs is changed in place",
         "lost": "its value is kept nowhere: a return, or a name and =, is missing",
-        "missing line": "a line is missing after it"}
+        "missing line": "a line is missing after it",
+        "begins": "it has to begin with zeros", "shape": "it has another shape"}
 
 
 @dataclass(repr=False)

@@ -7,7 +7,14 @@ import numpy as np
 
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
-from npdl_study.blame.suspects import NOTHING, PASSES_ON, SOMETHING, factors
+from npdl_study.blame.suspects import (
+    NOTHING,
+    PASSES_ON,
+    PROVEN,
+    SOMETHING,
+    called_names,
+    only_passes_on,
+)
 from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, names_of, renames
 
@@ -72,15 +79,27 @@ def mend_text(proof):
     return f"`{new}` in place of `{old}`"
 
 
+def dropped_calls(proof):
+    """The names of the functions that the change of a Proof no longer calls."""
+    part, new = proof.edit.part, proof.edit.new
+    return called_names(part) - called_names(
+        ast.parse(new) if isinstance(new, str) else new) if part else set()
+
+
 def blame_proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
     text = change_text(best)
-    text += f"; with {mend_text(best)} every gradient is right" if best.new else ""
+    inner = [s for s in found.could if s.level <= SOMETHING and not found.is_shared(s.line)
+             and s.line.function.code.co_name in dropped_calls(best)]
+    where = f" in line {best.line.first}" if inner else ""
+    text += f"; with {mend_text(best)}{where} every gradient is right" if best.new else ""
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]
-    report = blame_line(checked, found, best.line, best.kind, text, best.suspect)
+    suspect = max(inner, key=lambda s: s.works, default=best.suspect)   # it is that which is wrong
+    report = blame_line(checked, found, suspect.line if inner else best.line, best.kind, text,
+                        suspect)
     report.new = best.new
     report.either = tuple(sorted(either)) if len(either) > 1 else ()
     return report
@@ -134,9 +153,9 @@ def blame_unproved(checked, seen):
         alike = [s for s in likely[:2] if s.odds <= likely[0].odds + ALIKE
                  and s.line.function is likely[0].line.function]
         first = min(alike, key=lambda s: s.line.first) if likely[0].follows else likely[0]
-        inner = [s for s in could
-                 if s.nonlinear and bound_by(s.line.node) & factors(first.line.node)]
-        first, *_ = inner or [first]                    # of a product no small change is one
+        inner = [first, *(s for s in could if s.level != PROVEN and not only_passes_on(s.line.node)
+                          and not s.values.keys() & found.moved and not found.is_shared(s.line))]
+        first = max(inner, key=lambda s: s.works)   # of little work an edit is a proof
         before = _before(found, first)
         if before is not None:                          # two mistakes: the order alone is known
             report = blame_suspect(checked, found, before, "unknown",
@@ -144,13 +163,19 @@ def blame_unproved(checked, seen):
             report.second = first.line.first
             return report
         report = blame_suspect(checked, found, first, "", gradient_wanted(found, first))
-        either = sorted({s.line.first for s in [*alike, *inner[:1]]})
+        either = sorted({s.line.first for s in [*alike, first]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = [s for s in could if s.level == PASSES_ON and isinstance(s.line.node, ast.Return)]
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
     if handing and not early:                           # there is no other line
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
+    shaped = [s for s in found.suspects if s.line.function is found.outermost and any(
+        np.array_equal(v, found.base[n]) for v in s.values.values() for n in found.wrong
+        if found.base[n].shape != found.runs.truth[n].shape)]
+    if shaped and not could:
+        return blame_line(checked, found, shaped[0].line, "shape",
+                          "its shape is not that of the array that it is the gradient of")
     named = [s for s in could if s.name]
     if named:                                           # not it: the first line that reads it
         own = named[0].line
@@ -158,6 +183,14 @@ def blame_unproved(checked, seen):
             own.node) & names_of(line.node)), own)
         return blame_line(checked, found, reader, "missing line", "what it reads is the gradient "
                           f"of {named[0].name}, and right: it is wrong, or lacks a line before it")
+    for name in sorted(found.wrong):                    # what makes the gradient of another shape
+        base, true = found.base[name], found.runs.truth[name]
+        making = [s.line for s in found.suspects if base.shape != true.shape
+                  and "zeros" not in s.line.text and not only_passes_on(s.line.node)
+                  and any(np.array_equal(v, base) for v in s.values.values())]
+        if making:
+            return blame_line(checked, found, making[0], "shape", f"its shape is {base.shape}, "
+                              f"that of {name.removeprefix('input ')} is {true.shape}")
     unknown = handing and early or [s for s in found.suspects
                                     if s.could is None and s.level <= SOMETHING]
     if unknown:
@@ -180,7 +213,8 @@ def _before(found, last):
 def blame_no_line(checked, found):
     """The Blame where no line can be named."""
     lines = [line for line in found.outermost.lines if getattr(line.node, "value", None)
-             and not renames(line.node)] if found.suspects else []
+             and not renames(line.node) and (
+                 line.is_return or not only_passes_on(line.node))] if found.suspects else []
     if len(lines) == 1:                                 # there is no other
         return blame_line(checked, found, lines[0], "unknown",
                           "what it computes is not the gradient")
@@ -194,6 +228,11 @@ def blame_no_line(checked, found):
 def gradient_wanted(found, suspect):
     """Of what a Suspect's value should be the gradient."""
     key = suspect.first_wrong_key()
+    if suspect.name:
+        return f"it is right, but not for the input {suspect.name}: a line is missing after it"
+    if suspect.line.function is not found.outermost and not suspect.values.keys() & found.moved:
+        return "it is not the slope that is needed, or " \
+               f"{suspect.line.function.code.co_name} is called with an input for an output"
     meant = found.oracle.name(suspect.wanted[key]) if key in suspect.wanted else ""
     return f"it should be the gradient of {meant}" if meant else ""
 

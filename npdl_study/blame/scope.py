@@ -1,6 +1,7 @@
 """What a statement may be made of: names, numbers, keys and indices that stand where it does."""
 
 import ast
+import contextlib
 import inspect
 import re
 from collections import Counter
@@ -22,10 +23,12 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 @dataclass
 class Helper:
     """A function that a student wrote beside his forward and backward: how many arguments it
-    `needs`, and the `flags` {name: default} that it may be called with."""
+    `needs`, what it `takes`, {name: default or None}, and whether it only computes what it
+    returns."""
 
     needs: int
-    flags: dict
+    takes: dict
+    pure: bool
 
 
 @dataclass
@@ -85,18 +88,21 @@ def scope_of(line, frame, watch, forwards):
             found[text]) == np.size(found[name]) and np.shape(found[text]) != np.shape(found[name])]
     numbers += [text for text in _lengths(arrays, found, own) if text not in numbers]
     arrays.sort(key=lambda t: (t not in own, not t.isidentifier(), len(t)))
-    targets = [ast.unparse(t) for n in ast.walk(tree) if isinstance(n, (ast.Assign, ast.AugAssign))
-               for t in getattr(n, "targets", [getattr(n, "target", None)])
-               if isinstance(t, (ast.Name, ast.Attribute, ast.Subscript))]
+    targets = [ast.unparse(n) for n in ast.walk(tree) if isinstance(
+        n, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(n.ctx, ast.Store)]
     keys = {k for v in names.values() if isinstance(v, dict) for k in v if isinstance(k, str)}
     places = [index_source(n) for f in watch.functions for n in ast.walk(f.node)
               if isinstance(n, ast.Subscript)]
-    return Scope(arrays, numbers, counts, targets=list(dict.fromkeys(targets)), keys=sorted(keys),
-                 places=list(dict.fromkeys(places)), forwards=_forward_expressions(watch, forwards),
-                 shapes={text for text, value in found.items() if isinstance(value, tuple)},
+    return Scope(arrays, numbers, counts, targets=sorted(dict.fromkeys(targets), key=len),
+                 keys=sorted(keys), places=list(dict.fromkeys(places)),
+                 forwards=_forward_expressions(watch, forwards),
+                 shapes={text for text, value in found.items() if isinstance(value, tuple)} | {
+                     f"{text}.shape" for text in arrays if text.replace(".", "").isidentifier()},
                  unused={*unused_in(tree), *unread}, once=set(unused_in(tree, 1)),
                  dead=_overwrites_unread(line),
-                 helpers=helpers_in_scope(line.function, names.get("self")),
+                 helpers=helpers_in_scope(line.function, names.get("self"), {
+                     ast.unparse(n.func) for f in watch.functions for n in ast.walk(f.node)
+                     if isinstance(n, ast.Call)}),
                  eps=small_constants({watch.places[key[0]].function for key in forwards}))
 
 
@@ -117,12 +123,10 @@ def _values(line, names):
         small = isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(
             node.ctx, ast.Load) or isinstance(node, ast.BinOp) and sum(
             1 for _ in ast.walk(node)) < PART
-        if small and is_pure(node) and ast.unparse(node) not in found:
-            try:
-                with quiet():
-                    found[ast.unparse(node)] = eval(ast.unparse(node), dict(space))
-            except Exception:
-                continue
+        text = ast.unparse(node) if small and is_pure(node) else ""
+        for one in (text, re.sub(r" [+-] 1\]$", "]", text)):    # of hs[t + 1], hs[t] too
+            with contextlib.suppress(Exception), quiet():
+                found[one] = found[one] if one in found else eval(one, dict(space))
     return found
 
 
@@ -175,32 +179,35 @@ def names_in_scope(line, frame):
         n: v for n, v in frame.items() if n not in left - around and first.get(n, 0) <= line.first}
 
 
-def helpers_in_scope(function, holder):
-    """{source: Helper} of the functions of a module, and of the methods of self, that only compute
-    what they return."""
+def helpers_in_scope(function, holder, called=()):
+    """{source: Helper} of the functions of a module, of the methods of self, and of the methods
+    `called` as they stand: of what is not called, those that only compute what they return."""
     own = {name: f for name, f in function.space.items()
            if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
     own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
             if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
+    for text in sorted(called - own.keys()):            # self.dbn.ppf
+        with contextlib.suppress(Exception):
+            f = eval(text, dict(function.space), {"self": holder})
+            own |= {text: f} if f.__func__.__code__.co_filename == function.code.co_filename else {}
     found = {}
     for name, f in own.items():
-        node = None if f.__code__ is function.code else _pure_function(f.__code__)
-        if node is not None and not re.search("forward|backward|sample", name):
+        pure = f.__code__ is not function.code and _is_pure_function(f.__code__)
+        if (pure or name in called) and not re.search("forward|backward|sample", name):
             taken = inspect.signature(f).parameters.values()
             found[name] = Helper(sum(p.default is p.empty for p in taken), {
-                p.name: p.default for p in taken if isinstance(p.default, bool)})
+                p.name: None if p.default is p.empty else p.default for p in taken}, pure)
     return found
 
 
-def _pure_function(code):
-    """The tree of a function that has an argument, no loop, and returns what it computes; or
-    None."""
+def _is_pure_function(code):
+    """Whether a function has an argument, no loop, and returns what it computes."""
     node, _ = defined(code) or (None, "")
     simple = (ast.Assign, ast.AugAssign, ast.Return, ast.If, ast.Expr)
-    return node if node is not None and code.co_argcount and isinstance(
+    return node is not None and bool(code.co_argcount) and isinstance(
         node.body[-1], (ast.Return, ast.If)) and all(
         isinstance(n, simple) for part in node.body for n in ast.walk(part)
-        if isinstance(n, ast.stmt)) else None
+        if isinstance(n, ast.stmt))
 
 
 def _overwrites_unread(line):

@@ -7,7 +7,6 @@
 import ast
 import contextlib
 import functools
-import itertools
 import re
 from dataclasses import dataclass, field, replace
 
@@ -16,17 +15,24 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl_study.blame import remedies, say
 from npdl_study.blame.branch_coverage import unlike_inputs
+from npdl_study.blame.hidden import prove_first
 from npdl_study.blame.locate import aim, locate, possible_goals
 from npdl_study.blame.no_fault import blame_no_fault
 from npdl_study.blame.prove import by_edit
-from npdl_study.blame.raised_exceptions import blame_exception, shapes_read, traceback_lines
+from npdl_study.blame.raised_exceptions import (
+    blame_exception,
+    line_at_fault,
+    shapes_read,
+    traceback_lines,
+)
 from npdl_study.blame.report import Blame
 from npdl_study.blame.scope import SLIGHT, unused_in
 from npdl_study.blame.shrink import other_runs, shrink_inputs
-from npdl_study.blame.suspects import PASSES_ON
+from npdl_study.blame.suspects import PASSES_ON, called_names
 from npdl_study.blame.trial import applied, trial
-from npdl_study.blame.weights import AGAIN, GLANCE, GUESSES, HALF, SECONDS, TAKEN, TRIED, WORK
+from npdl_study.blame.weights import AGAIN, HALF, SECONDS, STAGES, TAKEN, TOKEN, TRIED, WORK
 from npdl_study.check.differences import LIMIT, limit_of
+from npdl_study.check.side_effects import side_effects
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import message
 from npdl_study.trace.runs import Budget, Runs, quiet, unwritten
@@ -75,7 +81,7 @@ class Found:
     proofs: list = field(default_factory=list)
     forward: object = None
     otherwise: object = None
-    spared: frozenset = frozenset()
+    spared: set = field(default_factory=set)
 
 
 def search(subject, other_inputs=True, share=1.0, clock=None):
@@ -194,10 +200,15 @@ def locate_and_prove(checked, runs, own, share):
     runs.learn({row.name for row in checked.rows if not row.right and row.kind != "missing"},
                runs.gradients())
     known, seen, later = locate(runs, runs.gradients()), [], []
+    unproved = functools.partial(say.blame_unproved, checked, seen)
     again = functools.cache(lambda: [*other_runs(checked, runs.watch, runs.budget), OwnInputs(own)])
     proof, name = remedies.prove_unread_input(known, trial(known, again)) or (None, "")
     if proof is not None:
-        return Found(known, [proof], spared=frozenset(known.wrong - {name}))
+        return Found(known, [proof], spared=known.wrong - {name})
+    proofs, mended = remedies.prove_at_once(known, functools.partial(trial, known, again))
+    if proofs:
+        return Found(known, proofs, otherwise=lambda: say.blame_unproved(checked, [known]),
+                     spared=known.wrong - mended)
     for goal in possible_goals(known):
         found = aim((seen or [known])[0], goal)
         seen.append(found)
@@ -215,12 +226,10 @@ def locate_and_prove(checked, runs, own, share):
         if come is not None and (not found.left or has_candidate(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
-        hidden = () if proofs or found.left or share < 1 else remedies.prove_hidden(found, tried)
-        first = next((p for p in itertools.islice(hidden, GUESSES)
-                      if is_one_of_two(checked, runs, p)), None)
+        alone = proofs or found.left or share < 1
+        first = None if alone else prove_first(checked, runs, found, tried)
         if first is not None:
-            return Found(found, [first], otherwise=lambda: say.blame_unproved(checked, seen),
-                         spared=frozenset(known.wrong))
+            return Found(found, [first], otherwise=unproved, spared=known.wrong)
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
             break
@@ -228,8 +237,7 @@ def locate_and_prove(checked, runs, own, share):
         tried = trial(seen[0], again)
         proofs = remedies.prove_likely(seen[0], tried)
         later.insert(0, _found_of(seen[0], tried, proofs, checked, seen))
-    return next(filter(None, later), None) or Found(
-        seen[0], otherwise=lambda: say.blame_unproved(checked, seen))
+    return next(filter(None, later), None) or Found(seen[0], otherwise=unproved)
 
 
 def has_candidate(found):
@@ -237,30 +245,12 @@ def has_candidate(found):
     return any(s.level < PASSES_ON or not isinstance(s.line.node, ast.Return) for s in found.could)
 
 
-def is_one_of_two(checked, runs, proof):
-    """Whether with the change of a Proof another change of a likely line makes every gradient of
-    Runs right, at a glance."""
-    runs.watch.__exit__()                               # what is changed has a Watch of its own
-    try:
-        with applied(proof):
-            rest = Runs(checked.subject, checked.dout, budget=Budget(GLANCE * WORK, 1))
-            rest.truth = runs.truth
-            with rest.watch:
-                known = locate(rest, rest.gradients())
-                found = aim(known, known.wrong)
-                return not known.wrong or bool(remedies.prove_likely(found, trial(found, list)))
-    except Exception:
-        return False
-    finally:
-        runs.watch.__enter__()
-
-
 def _found_of(found, tried, proofs, checked, seen):
     """What is Found of a Located, its first Proofs among it, or None."""
     proofs = remedies.find_proofs(found, tried, proofs)
     forward = remedies.prove_forward(found, tried, proofs) if not found.left else None
     return Found(found, proofs, forward, lambda: say.blame_unproved(checked, seen),
-                 frozenset(found.left)) if proofs or forward is not None else None
+                 found.left) if proofs or forward is not None else None
 
 
 def _blame_unproved(checked, found):
@@ -297,6 +287,9 @@ def confirm(checked, small, found, share):
     located = found.located
     proofs = [p for p in found.proofs[:TRIED] if mends(
         checked, p, p.line in located.forwards | located.made)]
+    spoilt = {id(p): faults_with(checked, p) for p in proofs}
+    clean = min((p.cost for p in proofs if not spoilt[id(p)]), default=np.inf)
+    proofs.sort(key=lambda p: bool(spoilt[id(p)]) and clean < p.cost + TOKEN)
     if little and not proofs:
         return say.blame_small_error(checked, found)
     forward = found.forward
@@ -315,10 +308,10 @@ def confirm(checked, small, found, share):
         checked.notes.append(f"or {says}")
     if proofs:
         report = say.blame_proved(small, found.located, proofs)
-        still = still_wrong_with(checked.subject, proofs[0])
+        still = spoilt[id(proofs[0])] or still_wrong_with(checked.subject, proofs[0])
         if still:
             report.diagnosis = report.diagnosis.replace(
-                "every gradient is right", f"it is right at these inputs, and wrong still {still}")
+                "every gradient is right", f"it is right at these inputs; but {still}")
         return report
     if found.proofs:
         return blame_partial(checked, small, found, share)
@@ -335,14 +328,18 @@ def mends(checked, proof, forward=False):
         return False
 
 
+def faults_with(checked, proof):
+    """What the backward does beside its gradients, with the change of a Proof; or ""."""
+    with contextlib.suppress(Exception), applied(proof):
+        return "; ".join(side_effects(checked.check))
+
+
 def still_wrong_with(subject, proof):
     """With what other inputs a gradient is wrong with the change of a Proof too; or ""."""
     for words, inputs in unlike_inputs(subject):
         with contextlib.suppress(Exception), applied(proof):    # the layer may not take them
-            other = type(subject)(subject.layer, inputs, subject.options, subject.forward,
-                                  subject.seed)
-            if not Check(other).passes():
-                return f"with {words}"
+            if not Check(subject.anew(inputs)).passes():
+                return f"it is wrong still with {words}"
     return ""
 
 
@@ -373,20 +370,31 @@ def blame_partial(checked, small, found, share):
 # Backward raises
 
 def locate_raised(checked, runs):
-    """What is Found where the backward raises."""
-    trail = list(traceback_lines(checked.error, runs.watch))
+    """What is Found where the backward raises: of the lines on the way to the exception the one
+    with the cheapest Proof, or else the first before it with any; or the `line_at_fault`."""
+    trail = [line for _, line in traceback_lines(checked.error, runs.watch)][::-1]
     if isinstance(checked.error, NpdlError) and len(trail) > 1:
-        trail = trail[:-1]                              # npdl refused what it was given
+        del trail[0]                                    # npdl refused what it was given
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes)
-    line, known = trail[-1][1], locate(runs, {})
+    known, proof = locate(runs, {}), None
     with quiet():
         runs.learn_slopes()
     tried = trial(known, functools.cache(
         lambda: other_runs(checked, runs.watch, runs.budget)))
-    for one in dict.fromkeys([line, *(s.line for s in reversed(known.suspects))]):
-        proof = by_edit(tried, one)
-        if proof is not None:
-            break
+    called = [line for function in runs.watch.functions for line in function.lines
+              if function.code.co_name in called_names(trail[0].node)]
+    for i, one in enumerate(dict.fromkeys([*trail, *(s.line for s in known.suspects[::-1]),
+                                           *called])):
+        if proof is None or i < len(trail):
+            proof = by_edit(tried, one, None, proof.cost if proof else STAGES[-1]) or proof
+    runs.outputs(only=set(range(len(runs.watch.places))), record=True)
+    line = line_at_fault(checked.error, trail, [
+        (runs.watch.places[key[0]], value) for key, value in runs.watch.seen.items()])
+    says = shapes_read(checked.error, trail[0])
+    if proof is not None and not says.startswith("the line"):
+        checked.notes.append(says)                      # what a cache holds
+    if line is not trail[0]:
+        says = f"with what it makes line {trail[0].first} raises: {says}"
     return Found(known, [proof] * bool(proof), otherwise=lambda: say.blame_line(
-        checked, known, line, "raised", shapes_read(checked.error, line)))
+        checked, known, line, "raised", says))

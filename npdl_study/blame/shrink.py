@@ -4,7 +4,6 @@ is found; and other inputs, to try a proof on."""
 import numpy as np
 
 from npdl_study.blame.weights import CUT, LENGTHS, SHIFT, SMALL_ENOUGH
-from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
 from npdl_study.trace.runs import Runs
 from npdl_study.trees import is_float, leaves, mapped
@@ -48,8 +47,7 @@ def keep_one_hot(before, array):
 def _if_wrong(subject, inputs):
     try:
         with np.errstate(all="ignore"):
-            found = Subject(subject.layer, inputs, subject.options, subject.forward, subject.seed,
-                            keep=True)
+            found = subject.anew(inputs, keep=True)
             return None if Check(found).passes() else found
     except Exception:                                   # forward or backward can't take these
         return None
@@ -66,8 +64,7 @@ def other_runs(checked, watch, budget):
     for inputs in (other, *(shorten_axis(other, axis) for axis in (0, 1)),
                    *(cut_axes(other, n, n - 1) for n in sorted(lengths)[:CUT])):
         try:
-            again = Subject(subject.layer, inputs, subject.options, subject.forward,
-                            subject.seed + 1)
+            again = subject.anew(inputs, 1)
             runs.append(Runs(again, again.dout, watch, budget))
         except Exception:                               # forward does not take such inputs
             continue

@@ -160,7 +160,9 @@ class Solve:
         only = {key[0] for key in suspect.values}
         suspect.could = not runs.wrong(runs.gradients(only=only, put=suspect.wanted)) & (
             self.goal | self.kept)
-        if not suspect.could:                           # of what is no gradient, it is not linear
+        if any(self.base[name].shape != runs.truth[name].shape for name in self.goal):
+            suspect.could = suspect.could or None       # with another shape it may
+        elif not suspect.could:                         # of what is no gradient, it is not linear
             far = {k: v + 1.0 for k, v in suspect.values.items()}
             then = runs.short(runs.gradients(only=only, put=far))
             if not np.allclose(suspect.base - then, suspect.J.sum(1), 10 * CLOSE, CLOSE / 10):

@@ -10,6 +10,7 @@ from npdl_study.blame.weights import CLOSE, SLIGHT, ZERO
 from npdl_study.trace.syntax import names_of
 
 PROMISED, NOTHING, SOMETHING, PROVEN, PASSES_ON = range(-1, 4)
+OPERATIONS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call)
 ODDS = {PROMISED: 0, NOTHING: weights.NOTHING}      # of the others weights.SOMETHING
 
 
@@ -55,6 +56,11 @@ class Suspect:
     @property
     def keys(self):
         return list(self.values)
+
+    @property
+    def works(self):
+        """How many operations its statement is made of."""
+        return sum(isinstance(n, OPERATIONS) for n in ast.walk(self.line.node))
 
     @property
     def odds(self):
@@ -116,16 +122,16 @@ def only_passes_on(node, parts=None):
 
 
 def factors(node):
-    """The names of which a statement computes the product."""
-    value = node.value
-    names = names_of(value)
-    return names if isinstance(value, ast.BinOp) and isinstance(
-        value.op, ast.Mult) and 4 * len(names) - 2 == sum(1 for _ in ast.walk(value)) else set()
+    """The names of which an expression is the product."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return set()
+    names = names_of(node)
+    return names if 4 * len(names) - 2 == sum(1 for _ in ast.walk(node)) else set()
 
 
 def frame_near(frames, places, line):
     """The locals at a Line, or at one near it in its function."""
-    keys = [k for k in frames if k[1] == 0 and places[k[0]].function is line.function
-            and places[k[0]].line is not None]
-    keys.sort(key=lambda k: (abs(places[k[0]].line.first - line.first), -k[0]))
+    keys = [k for k in frames if k[1] == 0 and places[k[0]].function is line.function]
+    keys.sort(key=lambda k: (abs((places[k[0]].line or line.function.lines[0]).first - line.first),
+                             places[k[0]].line is None, -k[0]))
     return frames[keys[0]] if keys else {}

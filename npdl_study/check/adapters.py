@@ -121,6 +121,10 @@ def scaled(gradients, scale):
 
 def pulled(dout, back):
     """The backward of a forward that returned what it made as its cache."""
+    if isinstance(back, (tuple, list)) and any(map(callable, back)):
+        return tuple(one and one(dout) for one in back)
+    if isinstance(back, dict) and all(map(callable, back.values())):
+        return {name: one(dout) for name, one in back.items()}
     if not callable(back):
         raise InputError("forward must return its output and a function: return out, backward")
     return back(dout)

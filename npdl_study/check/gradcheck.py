@@ -13,17 +13,19 @@ gate, slice or time step, and in what way when that can be told.
 """
 
 import inspect
+import traceback
 
 import numpy as np
 
 from npdl.backend import is_host
-from npdl.errors import InputError
+from npdl.errors import InputError, NpdlError
 from npdl.exceptions import printable
 from npdl_study.check.adapters import as_layer
 from npdl_study.check.explain import explain
 from npdl_study.check.side_effects import side_effects
 from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check, Verdict
+from npdl_study.containment import message, place
 
 OWN = ("seed", "forward", "keep", "entries", "each_output", "bare")
 
@@ -46,7 +48,7 @@ class Report(Verdict):
 
     def __str__(self):
         width = max([len(row.name) for row in self.rows] + [8])
-        lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"]
+        lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
         for row in sorted(self.rows, key=lambda row: (row.right is None, -row.error)):
             if row.right is None:
                 said = row.reason if row.kind == "missing" else f"not checkable here: {row.reason}"
@@ -83,6 +85,7 @@ def gradcheck(layer, *inputs, **how):
     each_output  False leaves out the backwards with one output, or two of several, used alone
     bare     True hands over the gradient of the first output, used alone, as a bare array
     seed     of the random numbers
+    A backward that raises is wrong, with its line; npdl's own raise.
     For outputs that are not used the backward is handed None if it takes that, as npdl's own layers
     do, else zeros. InputError when forward, run again, gives something else, and under the backend
     'cupy'. Other keywords, and those of these that forward has itself, are forward's. The layer is
@@ -101,7 +104,16 @@ def gradcheck(layer, *inputs, **how):
 def report(subject, **looks):
     """The Report on a Subject; `looks` as Check takes it."""
     check = Check(subject, **looks)
-    verdict = check.verdict()
+    try:
+        verdict = check.verdict()
+    except NpdlError:
+        raise
+    except Exception as error:
+        if type(subject.layer).__module__.startswith("npdl."):
+            raise
+        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+        return Report(faults=[f"backward raised {message(error)} at {place(frame)}; blame shows "
+                              "what that line read"], notes=check.notes)
     found = Report(verdict.rows, notes=check.notes, questions=verdict.questions)
     check.notes += verdict.notes
     for row in found.wrong:

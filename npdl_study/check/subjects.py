@@ -89,6 +89,10 @@ class Subject:
     def name(self):
         return type(self.layer).__name__
 
+    def anew(self, inputs, draw=0, keep=False):
+        """The same with other inputs, and parameters that are drawn anew, or kept."""
+        return type(self)(self.layer, inputs, self.options, self.forward, self.seed + draw, keep)
+
     def run(self):
         """(outputs, cache) of forward; random numbers are those of the first time."""
         returned = self.again(self.layer, *self.inputs, **self.options)

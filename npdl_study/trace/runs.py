@@ -111,8 +111,10 @@ class Runs:
             try:
                 yield
             finally:
-                self.most[what] = max(self.most.get(what, 0), self.watch.work - before)
-                self.budget.spend(self.most[what])
+                took = max(self.most.get(what, 0), self.watch.work - before)
+                if not self.watch.edits:                # a change may make a loop of far more
+                    self.most[what] = took
+                self.budget.spend(took)
 
     @contextlib.contextmanager
     def _watching(self, watched):
@@ -196,11 +198,12 @@ class Runs:
 
     def wrong(self, found):
         """The names of the gradients that are not the truth."""
-        return {name for name, true in self.truth.items() if not self._right(found[name], true)} \
+        return {name for name, true in self.truth.items() if not self.is_right(found[name], true)} \
             | {name for name, (u, true) in self.slopes.items()
                if not self._agrees(found[name], u, true)}
 
-    def _right(self, value, true):
+    def is_right(self, value, true):
+        """Whether a gradient is the true one, in the entries that are known."""
         if value.shape != true.shape:
             return False
         known = ~np.isnan(true)

@@ -11,7 +11,9 @@ import functools
 import inspect
 import linecache
 
-HOOK = "__npdl__"
+from npdl_study.trace.syntax import lambdas
+
+HOOK, LAMBDA = "__npdl__", "<lambda>"
 
 
 def original_file(filename):
@@ -23,7 +25,10 @@ def defined(code):
     """(the definition of a code, the class around it or ""); None when there is no source."""
     text = "".join(linecache.getlines(code.co_filename))
     try:
-        return _definitions(text).get((code.co_firstlineno, code.co_name))
+        found = _definitions(text)
+        places = code.co_positions() if code.co_name == LAMBDA else ()
+        return next((found[place] for place in (
+            (code.co_firstlineno, code.co_name), *places) if place in found), None)
     except SyntaxError:
         return None
 
@@ -41,6 +46,9 @@ def _definitions(text):
                 inside = ""
             elif isinstance(child, ast.ClassDef):
                 inside = child.name
+            for made in lambdas(child):
+                at, made.name = made.body[-1].value, LAMBDA
+                found[at.lineno, at.end_lineno, at.col_offset, at.end_col_offset] = made, ""
             todo.append((child, inside))
     return found
 

@@ -52,6 +52,17 @@ def bound_by(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
+def parts_of(node):
+    """[(a value that a statement binds, returns or hands over, what that stands in, as which
+    field)]: of a tuple or a dict each."""
+    value, around = getattr(node, "value", None), (node, "value")
+    if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and value.args:
+        value, around = value.args[-1], (value, "args")
+    field = {ast.Tuple: "elts", ast.Dict: "values"}.get(type(value))
+    return [(part, (value, field)) for part in getattr(value, field)] if field else [
+        (value, around)] * (value is not None)
+
+
 def header(node):
     """A statement without the body of a loop, an `if` or a `with`."""
     if not hasattr(node, "body"):
@@ -95,3 +106,52 @@ def renames(node):
     words = set(re.findall(r"\w+", ast.unparse(node.value)))
     return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
         "shape" in words or bound_by(node) <= words)
+
+
+def lifted(tree):
+    """A copy of a function's tree in which each lambda is a function that stands before its
+    statement; what that returns is `written` as (the statement, the lambda in it)."""
+    return _Lift().visit(copy.deepcopy(tree)) if has_lambda(tree) else tree
+
+
+def lambdas(node):
+    """The functions that the lambdas of a simple statement are."""
+    simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and has_lambda(node)
+    return lifted(node)[:-1] if simple else []
+
+
+def has_lambda(node):
+    return any(isinstance(part, ast.Lambda) for part in ast.walk(node))
+
+
+class _Lift(ast.NodeTransformer):
+    """Makes functions of the lambdas of simple statements, but of those in a comprehension."""
+
+    made = None
+
+    def visit(self, node):
+        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
+            return super().visit(node)
+        self.statement, self.made = copy.deepcopy(node), []
+        for new, old in zip(ast.walk(node), ast.walk(self.statement), strict=True):
+            new.old = old
+        node = self.generic_visit(node)
+        found, self.made = [*self.made, node], None
+        return found
+
+    def visit_Lambda(self, node):
+        outer = self.made
+        if outer is None:
+            return node
+        self.made = []
+        done = ast.copy_location(ast.Return(self.visit(node.body)), node.body)
+        done.written = self.statement, node.old
+        new = ast.FunctionDef(f"lambda_{node.lineno}_{node.col_offset}", node.args,
+                              [*self.made, done], [])
+        self.made = [*outer, ast.copy_location(new, node)]
+        return ast.copy_location(ast.Name(new.name, ast.Load()), node)
+
+    def visit_ListComp(self, node):
+        return node
+
+    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp

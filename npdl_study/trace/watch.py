@@ -18,8 +18,9 @@ from types import FunctionType, ModuleType
 
 import numpy as np
 
-from npdl_study.trace.source import HOOK, defined, recompiled
+from npdl_study.trace.source import HOOK, LAMBDA, defined, recompiled
 from npdl_study.trace.statements import Line, Place, Watched
+from npdl_study.trace.syntax import lifted
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib",
@@ -60,14 +61,15 @@ class Watch:
         for f in gc.get_referrers(*codes) if codes else ():
             if isinstance(f, FunctionType):
                 holders.setdefault(f.__code__, []).append(f)
-        self.always = any(not c.co_name.startswith("<") or c.co_name == "<lambda>" for c in inner)
+        self.always = any(not c.co_name.startswith("<") or c.co_name == LAMBDA for c in inner)
         self.own = {code.co_name for code in codes}         # always: what is made inside runs later
         for code in codes:
             found = defined(code)
             if found is None or code not in holders:
                 self.unseen.append(code.co_qualname)
                 continue
-            watched = Watched(code, *found, holders[code])
+            node, owner = found
+            watched = Watched(code, node if self.marks else lifted(node), owner, holders[code])
             tree = _Rewrite(self, watched).whole(copy.deepcopy(watched.node))
             watched.rewritten = recompiled(code, tree, watched.owner)
             if watched.rewritten is None:
@@ -167,7 +169,8 @@ class Watch:
             self.seen[key] = np.array(value, dtype=float)
             if self.locals is not None:
                 frame = sys._getframe(2)
-                while frame.f_code.co_filename == __file__ or frame.f_code.co_name[0] == "<":
+                while frame.f_code.co_filename == __file__ or frame.f_code.co_name.replace(
+                        LAMBDA, "")[:1] == "<":
                     frame = frame.f_back
                 whole = key[1] < TURNS
                 self.locals[key] = {n: _copied(v) for n, v in frame.f_locals.items()
@@ -200,7 +203,7 @@ def _run_codes(work, npdls):
 
 @functools.lru_cache(maxsize=4096)
 def _is_own(code, npdls):
-    if code.co_name.startswith("<"):
+    if code.co_name.startswith("<") and code.co_name != LAMBDA:
         return False
     name = code.co_filename
     if name.startswith(NPDL):
@@ -255,6 +258,11 @@ class _Rewrite(ast.NodeTransformer):
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
         if self.watch.marks:
             node.body.insert(0, ast.Expr(self._marker(self.function)))
+        own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(
+            n.ctx, ast.Store)} | {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+        around = [ast.Name(n, ast.Load()) for n in self.function.arguments if n not in own]
+        if around:                                      # what a function is made in is seen in it
+            node.body.insert(0, ast.copy_location(ast.Expr(ast.Tuple(around, ast.Load())), node))
         return node
 
     def _marker(self, thing, value=None):
@@ -341,6 +349,10 @@ class _Rewrite(ast.NodeTransformer):
                 node.elts = [self._root(*pair) for pair in zip(node.elts, targets, strict=True)]
                 return node
             return self.generic_visit(node)
+        if isinstance(node, ast.Dict) and None not in node.keys:
+            node.values = [self._root(value, target and ast.Subscript(target, key, ast.Load()))
+                           for key, value in zip(node.keys, node.values, strict=True)]
+            return node
         original = copy.deepcopy(node)
         bare = isinstance(node, ast.Name) and node.id in self.modules
         inner = self._inside(node) if isinstance(node, WRAPPED) and not bare else self.visit(node)
