@@ -94,6 +94,7 @@ def test_problem_1_remedies():
     assert remedies.clipped([-6, 8], 5)[1].tolist() == [-5, 5]
 
 
+@pytest.mark.slow
 @SMALL
 @given(radius=st.floats(0.5, 1.6), seed=st.integers(0, 50))
 def test_gradients_follow_the_spectral_radius(radius, seed):

@@ -57,6 +57,7 @@ def test_multiplications_by_hand():
     assert plain.tolist() == [[2] * 3] * 2 and complexity.Counted.total == 30
 
 
+@pytest.mark.slow
 @given(st.lists(st.fractions(-5, 5, max_denominator=9), min_size=1, max_size=6),
        st.fractions(Fraction(1, 9), 5, max_denominator=9))
 def test_variance_of_a_dot_product(mu, sigma):

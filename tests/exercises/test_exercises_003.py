@@ -48,6 +48,7 @@ def test_question_4_everything():
         (f"a {END}", "0.375", "−0.98", ""), ("b", "0.250", "−1.39", "kept"))
 
 
+@pytest.mark.slow
 @SMALL
 @given(seed=SEEDS, width=st.integers(1, 5), depth=st.integers(1, 4), words=st.integers(1, 3))
 def test_the_rule_never_changes_the_best(seed, width, depth, words):

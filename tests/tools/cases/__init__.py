@@ -23,6 +23,7 @@ from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
             "npdl.layers.bidirectional", "npdl.layers.llama")
+STACKS = ("npdl.layers.recurrent.RNN", "npdl.layers.recurrent.GRU", "npdl.layers.recurrent.LSTM")
 FEW = 4                         # entries of each array of a composed layer
 
 
@@ -94,7 +95,8 @@ def cases_of(cls):
 
 def is_composed(cls):
     """Whether a class is made of layers that have cases of their own."""
-    return cls.__module__.startswith(COMPOSED)
+    name = f"{cls.__module__}.{cls.__name__}"
+    return name.startswith(COMPOSED) or name in STACKS
 
 
 def all_cases():
