@@ -177,7 +177,7 @@ def test_running_statistics_that_move_otherwise_are_seen():
 @pytest.mark.slow
 def test_a_sample_of_mistakes_in_npdl_is_noticed_and_moves_no_verdict():
     chosen = exercise_mutation.functions()
-    pool = [m for f in chosen for m in exercise_mutation.mistakes(f)][7::1000]
+    pool = [m for f in chosen for m in exercise_mutation.mistakes(f)][7::500]
     rows, lines = score(pool, exercise_mutation.judge_of(chosen), exercise_mutation,
                         shown=("survived", "moved"))
     text, total = table(rows, exercise_mutation)
