@@ -25,10 +25,10 @@ def prove_first(checked, runs, found, tried):
                  if is_one_of_two(checked, runs, proof)), None)
 
 
-def prove_named(trial, suspect, found):
+def prove_named(tried, suspect, found):
     """The Proofs by edits after which a Suspect's first value, that was the gradient of nothing, is
     that of something in forward, which no other statement computes; a few."""
-    line, oracle, scope = suspect.line, found.oracle, trial.scope(suspect.line)
+    line, oracle, scope = suspect.line, found.oracle, tried.scope(suspect.line)
     held = [v for s in found.suspects for v in s.values.values()]
 
     def given(value):
@@ -37,10 +37,10 @@ def prove_named(trial, suspect, found):
             return False
         held.append(value)
         return True
-    gives = value_test(trial, line, suspect, given)
+    gives = value_test(tried, line, suspect, given)
     changes = ((edit, "") for edit in edits(line.node, scope, True, STAGES[2]) if edit.value)
     while gives:
-        proof = first_right(trial, line, None, changes, gives, lambda trial: True)
+        proof = first_right(tried, line, None, changes, gives, lambda _: True)
         if proof is None:
             return
         yield proof

@@ -20,7 +20,6 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-@cache
 def imports(name):
     """(every module of FILES that a module imports, those that it imports inside a function)."""
     found, late = set(), set()

@@ -117,7 +117,7 @@ def chosen_cases():
 
 
 CASES = chosen_cases()
-FIRST = {case.layer_class: str(case) for case in reversed(CASES)       # of each layer one
+FIRST = {case.layer_class: str(case) for case in reversed(CASES)    # one of each elementary layer
          if not is_composed(case.layer_class)}.values()
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
