@@ -1,8 +1,9 @@
 """Whole or not at all: what is left when a process is killed between two files, and the way on."""
 
 import os
-import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -88,24 +89,37 @@ def test_killed_before_the_first_checkpoint_the_same_command_begins_anew(tmp_pat
     assert sorted(os.listdir(out)) == before
 
 
-@pytest.mark.slow
-def test_a_picture_that_takes_all_memory_ends_no_finished_run(tmp_path, capfd):
-    def greedy(*arguments):
-        taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (taken + (32 << 20), -1))
-        kept = greedy.kept = []
-        for size in (1 << 20, 1 << 10, 64):
-            with pytest.raises(MemoryError):
-                while True:
-                    kept.append(bytearray(size))
-        raise MemoryError
+GREEDY = """
+import os
+import resource
+import sys
 
-    pid = os.fork()
-    if pid == 0:
-        folder.plot_curves = greedy
-        os._exit(commands.train_gpt([*OPTIONS, "--out", str(tmp_path / "run")]))
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert "curves.png: cannot be drawn (MemoryError); all else is saved" in capfd.readouterr().err
+from npdl_train.runs import folder
+from tests.tools import commands
+
+def greedy(*arguments):
+    taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (32 << 20), -1))
+    kept = greedy.kept = []
+    for size in (1 << 20, 1 << 10, 64):
+        try:
+            while True:
+                kept.append(bytearray(size))
+        except MemoryError:
+            pass
+    raise MemoryError
+
+folder.plot_curves = greedy
+sys.exit(commands.train_gpt(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_a_picture_that_takes_all_memory_ends_no_finished_run(tmp_path):
+    ended = subprocess.run([sys.executable, "-c", GREEDY, *OPTIONS, "--out", tmp_path / "run"],
+                           stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "curves.png: cannot be drawn (MemoryError); all else is saved" in ended.stderr
     assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint.npz", "config.json",
                                                     "metrics.jsonl", "summary.json"]
 
