@@ -79,7 +79,8 @@ print(blame(layer, x).right, blame(LayerNorm(3), x).right)
 
 
 @pytest.mark.parametrize("code, said", [
-    (ENGINE, "True"), (GRADCHECK, "True"), (STEP, "gradients are right True"),
+    (ENGINE, "True"), pytest.param(GRADCHECK, "True", marks=pytest.mark.slow),
+    pytest.param(STEP, "gradients are right True", marks=pytest.mark.slow),
     (BLAME, "False True")], ids=["engine", "gradcheck", "step", "blame"])
 def test_runs_in_a_browser(code, said, tmp_path):
     done = subprocess.run([sys.executable, "-W", "error", "-c", BEGIN + code, ROOT, tmp_path],

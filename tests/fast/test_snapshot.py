@@ -22,7 +22,7 @@ MODELS = [(GPT, {"adapters": "lora", "positions": "k/d"}), (LSTMLM, {"padding_id
 
 
 @pytest.mark.parametrize(("kind", "chosen"), MODELS)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=slow)])
 def test_every_attribute_is_refused_or_obeyed(kind, chosen, threads):
     places, fast = assert_every_change(kind, chosen, Adam, threads)
     assert type(fast.workers) is Threads

@@ -43,7 +43,7 @@ def tuned(base, out, adapters, **given):
     return load_run(out)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", slow.but(["lora", "qlora"], KINDS))
 def test_only_the_adapters_learn_and_step_0_is_the_base(tmp_path, base, kind):
     run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
     before, after = load_run(base).model.state_dict(), run.model.state_dict()

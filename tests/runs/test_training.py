@@ -21,7 +21,7 @@ from npdl_train.runs.loop import Diverged, Trainer
 from npdl_train.runs.metrics import read_metrics
 from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import load_run, resumed_config, train
-from tests.tools import commands
+from tests.tools import commands, slow
 from tests.tools.trained import (
     ENGINES,
     arrays_of,
@@ -60,7 +60,8 @@ def test_a_resumed_trainer_goes_on_bit_for_bit(model, engine, settings):
 
 
 @every_model
-@pytest.mark.parametrize("settings", [{}, {"orders": (2, 3), "p": 5}, {"dropout": 0.3}])
+@pytest.mark.parametrize("settings", [{"dropout": 0.3}, *(pytest.param(
+    more, marks=pytest.mark.slow) for more in ({}, {"orders": (2, 3), "p": 5}))])
 def test_engines_and_threads_give_the_same_updates_but_for_rounding(model, settings):
     found = []
     for engine, threads in (("plain", 1), ("fast", 1), ("fast", 2), ("fast", 3)):
@@ -138,8 +139,8 @@ def test_a_run_folder_holds_everything(tmp_path, capsys, curves):
         if name.startswith("param/")})
 
 
-@every_engine
-@every_model
+@pytest.mark.parametrize("engine", slow.but(["fast"], ENGINES))
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 def test_resume_drops_later_records_and_makes_them_again(tmp_path, model, engine):
     config = small(model, steps=11, engine=engine)
     train(config, tmp_path / "whole", quiet=True)
@@ -172,8 +173,8 @@ def wait_for_step(folder, step):
     raise AssertionError("the run made no progress")
 
 
-@pytest.mark.parametrize("model, engine", [
-    ("gpt", "fast"), pytest.param("lstm", "plain", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("model, engine", [("gpt", "fast"), ("lstm", "plain")])
 def test_a_killed_process_resumes_bit_for_bit(tmp_path, model, engine):
     """The scripts themselves; tests.runs.trust.kills has every model with every engine."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
