@@ -50,7 +50,7 @@ def operands(names, like, source=""):
         if isinstance(value, dict):
             for key, item in value.items():
                 add(f'{name}["{key}"]', item, 0)
-        elif isinstance(value, (Cache, Layer)) or name == "self":
+        elif isinstance(value, (Cache, Layer)) or name == "self" and hasattr(value, "__dict__"):
             for field, item in vars(value).items():
                 add(f"{name}.{field}" + ".data" * isinstance(item, Param),
                     item.data if isinstance(item, Param) else item, 0)

@@ -112,7 +112,8 @@ def _values(line, names):
     found = {}
     for name, value in names.items():
         found[name] = value
-        if name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
+        if name == "self" and hasattr(value, "__dict__") or type(value).__name__ in (
+                "Cache", "SimpleNamespace"):
             for key, part in vars(value).items():
                 is_param = hasattr(part, "data") and hasattr(part, "grad")
                 found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
@@ -185,7 +186,8 @@ def helpers_in_scope(function, holder, called=()):
     own = {name: f for name, f in function.space.items()
            if isinstance(f, FunctionType) and f.__code__.co_filename == function.code.co_filename}
     own |= {f"self.{name}": getattr(holder, name) for name, f in vars(type(holder)).items()
-            if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"} if holder else {}
+            if isinstance(f, (FunctionType, staticmethod)) and name[:2] != "__"
+            } if holder is not None else {}
     for text in sorted(called - own.keys()):            # self.dbn.ppf
         with contextlib.suppress(Exception):
             f = eval(text, dict(function.space), {"self": holder})

@@ -132,10 +132,10 @@ def pulled(dout, back):
 
 def functions(name, forward, backward=pulled, sample=None):
     """A Layer class of two functions; `sample()` returns forward's arguments."""
-    def run(self, *inputs, **options):
+    def run(self, /, *inputs, **options):
         return Functions.forward(self, *inputs, **options)
 
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # forward's may be self
     signature = inspect.signature(forward)
     run.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
     body = {"forward": run, "run": staticmethod(forward), "undo": staticmethod(backward),

@@ -1,6 +1,8 @@
 """What courses and books teach in place of npdl's conventions: how each keeps parameters and
 gradients, hands over a cache, returns; what is taken, and what is asked."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -268,10 +270,10 @@ WAYS = [(FORMS.replace("CALL", call).replace("RETURN", back), "two") for call, b
 WAYS += [(SQUARES.replace("CALL", call).replace("READ", read), "squares") for call, read in [
     ("cache", "y, target = cache"), ("y, target, cache", "y, target = cache")]]
 WAYS += [(AHEAD, "MSE"), (CONTEXT, "Scale"), (UPDATES, "Scale"), (REMEMBERS, "Scale"),
-         (LOSS, "MSE")]
+         (LOSS, "MSE"), (re.sub(r"\bx\b", "self", WAYS[0][0]), "two")]
 
 
-@pytest.mark.parametrize(("text", "name"), slow.but([*WAYS[::4], WAYS[-5]], WAYS, tuple))
+@pytest.mark.parametrize(("text", "name"), slow.but([*WAYS[::4], WAYS[-6]], WAYS, tuple))
 def test_each_convention_is_taken(text, name, tmp_path):
     right = said(text.replace("SLIP ", ""), name, tmp_path)
     assert right.right, right
