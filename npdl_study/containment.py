@@ -10,9 +10,12 @@ import functools
 import inspect
 import os
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
+from numpy.lib.stride_tricks import as_strided
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
@@ -43,7 +46,9 @@ def message(error, most=600):
 
 
 def called(work, what):
-    """What a student's function returns; CodeLeft when it leaves by anything but an Exception."""
+    """What a student's function returns; CodeLeft when it leaves by anything but an Exception. Its
+    views stay inside of the memory of their arrays."""
+    before, as_strided.__code__ = as_strided.__code__, BOUNDED.__code__
     try:
         return work()
     except (Exception, KeyboardInterrupt, TimeOver):
@@ -52,6 +57,37 @@ def called(work, what):
         raise CodeLeft(f"{what} called sys.exit({error.code!r}); take that out") from error
     except BaseException as error:
         raise CodeLeft(f"{what} raised {message(error)}, which is no Exception") from error
+    finally:
+        as_strided.__code__ = before
+
+
+def _bounded():
+    """as_strided with its own signature, that calls `view_inside`: what has imported the function
+    by its name runs that code, too."""
+    own, space = inspect.signature(as_strided), {}
+    given = ", ".join(f"{name}={name}" for name in own.parameters)
+    exec(f"def bounded{own}:\n    from npdl_study.containment import view_inside\n"
+         f"    return view_inside({given})", space)
+    return space["bounded"]
+
+
+BOUNDED = _bounded()
+UNBOUNDED = types.FunctionType(as_strided.__code__, as_strided.__globals__, "as_strided",
+                               as_strided.__defaults__)
+UNBOUNDED.__kwdefaults__ = as_strided.__kwdefaults__
+
+
+def view_inside(x, **how):
+    """as_strided(x, **how); ValueError for a view beyond the memory of x, where a read may end the
+    process."""
+    view, memory = UNBOUNDED(x, **how), np.asarray(x)
+    while isinstance(memory.base, np.ndarray):
+        memory = memory.base
+    (low, high), (begin, end) = byte_bounds(view), byte_bounds(memory)
+    if view.size and not begin <= low <= high <= end:
+        raise ValueError(f"as_strided: a view of shape {view.shape} with strides {view.strides} "
+                         f"reaches beyond the array of shape {np.shape(x)}")
+    return view
 
 
 def held_off(layer):

@@ -63,6 +63,9 @@ CASES = {
     "recursion": (dict(forward="self.forward(x)"), 1, "RecursionError"),
     "an endless forward": (dict(forward="while True: pass"), 2, "not at an end after 0.5 seconds"),
     "an endless backward": (dict(backward="while True: dy = dy + 0"), 2, "mine.py:19: a loop"),
+    "a view beyond its array": (
+        dict(sample="global view; from numpy.lib.stride_tricks import as_strided as view",
+             backward="view(dy, (9,), (8,)).sum()"), 1, "beyond the array of shape (2, 3)"),
     "Ctrl-C": (dict(forward="raise KeyboardInterrupt"), 130, ""),
 }
 
