@@ -1,6 +1,7 @@
 """Where an exception comes from, and what is said of it."""
 
 import ast
+import contextlib
 import itertools
 import traceback
 
@@ -11,6 +12,7 @@ from npdl_study.blame.report import Blame
 from npdl_study.blame.suspects import called_names
 from npdl_study.check.subjects import NotAPair
 from npdl_study.containment import CodeLeft, message
+from npdl_study.trace.oracle import stems
 from npdl_study.trace.source import defined, original_file
 from npdl_study.trace.syntax import bound_by, indices, names_of
 from npdl_study.trace.watch import NPDL, STUDY
@@ -37,21 +39,25 @@ def line_at_fault(error, trail, forward):
     forward calls too, and of a helper that reads nothing but what is made for it in the call, the
     one that calls it. And in a function before it the one that turns an argument into another
     shape, or makes an index beyond an axis, or an array whose shape is not that of forward's of its
-    name. `forward` are [(the place of a value, the value)]."""
+    name, or of that it is the gradient of. `forward` are [(the place of a value, the value)]."""
     ran, shapes = {place.function for place, _ in forward}, {}
     for place, value in forward:
         for name in place.names[:1]:
             shapes.setdefault(name, set()).add(value.shape)
     line = next((line for line, caller in itertools.pairwise(trail)
-                 if line.function not in ran and not _is_handed(line, caller)), trail[-1])
+                 if (line.inside or line.function not in ran) and not _is_handed(line, caller)),
+                trail[-1])
     held, names = locals_at(error, line), names_of(line.node)
     beyond = set(_indices_beyond(line, held))
+    every = [name for one in line.function.lines for name in bound_by(one.node)]
+    once = {name for name in every if every.count(name) == 1}
     for before in reversed([one for one in line.function.lines if one.first < line.first]):
         bound = bound_by(before.node) & names
         value = getattr(before.node, "value", None)
         if value is not None and (bound & beyond or any(
-                isinstance(held.get(n), np.ndarray) and held[n].shape not in shapes[n]
-                for n in bound & shapes.keys()) or called_names(before.node) & TURNS
+                isinstance(held.get(n), np.ndarray) and held[n].shape not in shapes[own]
+                for n in bound for own in {n, *stems(n) * (n in once)} & shapes.keys())
+                or called_names(before.node) & TURNS
                 and bound & names_of(value) & set(line.function.arguments)):
             return before
         names |= names_of(before.node) if bound else set()
@@ -89,10 +95,13 @@ def shapes_read(error, line):
     holds = getattr(error, "obj", None)
     if isinstance(error, AttributeError) and isinstance(holds, Cache):
         return f"the cache has no {error.name}; it has: {', '.join(vars(holds)) or 'nothing'}"
-    names = sorted({p.id for p in ast.walk(line.node) if isinstance(p, ast.Name)})
-    held = locals_at(error, line)
-    read = [f"{name} {held[name].shape}" for name in names
-            if isinstance(held.get(name), np.ndarray)]
+    held, read = locals_at(error, line), []
+    for text in sorted({ast.unparse(p) for p in ast.walk(line.node)
+                        if isinstance(p, (ast.Name, ast.Attribute))}):
+        with contextlib.suppress(Exception):
+            value = eval(text, {}, held)
+            read += [f"{text}, which is None"] * (value is None)
+            read += [f"{text} {value.shape}"] * isinstance(value, np.ndarray)
     return f"the line read {', '.join(read)}" if read else "the line did not run to its end"
 
 

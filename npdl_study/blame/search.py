@@ -226,9 +226,8 @@ def locate_and_prove(checked, runs, own, share):
         if come is not None and (not found.left or has_candidate(seen[0])
                                  or come.proofs[0].edit.cost < TAKEN):
             return come
-        alone = proofs or found.left or share < 1
-        first = None if alone else prove_first(checked, runs, found, tried)
-        if first is not None:
+        first = not (proofs or found.left or share < 1) and prove_first(checked, runs, found, tried)
+        if first:
             return Found(found, [first], otherwise=unproved, spared=known.wrong)
         later += [come] * (come is not None)
         if runs.budget.left < HALF * WORK:
@@ -348,12 +347,14 @@ def blame_partial(checked, small, found, share):
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
     for proof in found.proofs[:TRIED if share == 1 else 1]:
+        rest, left = None, set(found.spared)
         if tried and checked.clock.over:
             break
-        rest, left = None, set(found.spared)
         if share == 1:
-            with applied(proof):
+            with contextlib.suppress(Exception), applied(proof):
                 rest = search(checked.subject, False, AGAIN, checked.clock)
+            if rest is None:                            # forward no longer stands being checked
+                continue
             if rest.right:
                 return say.blame_proved(small, found.located, [proof])
             left = {row.name for row in rest.finals if row.right is False}
@@ -378,8 +379,7 @@ def locate_raised(checked, runs):
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes)
     known, proof = locate(runs, {}), None
-    with quiet():
-        runs.learn_slopes()
+    runs.learn_slopes()
     tried = trial(known, functools.cache(
         lambda: other_runs(checked, runs.watch, runs.budget)))
     called = [line for function in runs.watch.functions for line in function.lines

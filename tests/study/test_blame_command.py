@@ -104,7 +104,7 @@ def test_a_file_without_its_class_is_asked_for_one(own, capsys):
     ("y = x * x", "y = x @ x", 12, ["Square.forward", "ValueError", "when the forward runs"]),
     ("return y, Cache(x=x)", "return y", 13, ["must return a pair: its output and a Cache"]),
     ("* cache.x", "* cache.z", 16, ["the cache has no z; it has: x"]),
-    ("2 * dy * cache.x", "dy @ cache.x", 16, ["the line read dy (2, 3)"]),
+    ("2 * dy * cache.x", "dy @ cache.x", 16, ["the line read cache.x (2, 3), dy (2, 3)"]),
     ("dx = 2 * dy * cache.x", "raise NotImplementedError('yours: dx')", 16,
      ["not written yet:", "yours: dx"]),
 ])
