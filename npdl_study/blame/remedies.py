@@ -38,9 +38,9 @@ def find_proofs(found, trial, proofs):
     what is wrong, one of every line that could mend it: which is meant, the other part tells."""
     could = found.could
     if found.left:
-        return sorted(_prove_suspects(trial, [
-            s for s in could if s.level <= PROVEN or not isinstance(s.line.node, ast.Return)
-        ], True), key=lambda p: p.rank)
+        proofs = _prove_suspects(trial, [
+            s for s in could if s.level <= PROVEN or not isinstance(s.line.node, ast.Return)], True)
+        return sorted(proofs, key=lambda p: (any(_is_preferred(o, p) for o in proofs), p.rank))
     if not proofs and not any(s.level == PROMISED for s in could):
                                                         # right by its name, and not enough
         proofs = _prove_suspects(trial, [s for s in could if s.name])
@@ -198,7 +198,8 @@ def added_names(proof):
 
 def _is_preferred(proof, other):
     """Whether a Proof is meant rather than one that costs as much: of the line that binds the name
-    which the other turns; of the line that adds the term which the other adds a second time."""
+    which the other turns; of the line that adds the term which the other adds a second time; of
+    the line that divides by what the other multiplies by."""
     more = ALIKE + BENT * (proof.suspect is not None and proof.suspect.nonlinear)
     if proof.cost > other.cost + more or proof.line is other.line:
         return False
@@ -207,9 +208,11 @@ def _is_preferred(proof, other):
     turned = other.kind == "transposed" and other.inlines in bound
     factor = other.kind == proof.kind == "missing factor" and isinstance(
         other.edit.part, ast.Name) and other.edit.part.id in bound
+    undone = other.kind == "missing factor" and proof.kind == "extra part" and (
+        other.new.rpartition(" * ")[2] == proof.old.rpartition(" / ")[2])
     whole = other.kind == "expression" and proof.suspect is not None and proof.suspect.nonlinear \
         and bound & factors(other.edit.part)            # of a product no small change is one
-    return turned or factor or whole or term and term in proof.line.text
+    return turned or factor or undone or whole or term and term in proof.line.text
 
 
 def prove_forward(found, trial, proofs):

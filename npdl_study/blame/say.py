@@ -1,6 +1,7 @@
 """What is said of what was found: Blames of a line, of a suspect, of proofs, of none."""
 
 import ast
+import contextlib
 import re
 
 import numpy as np
@@ -15,8 +16,8 @@ from npdl_study.blame.suspects import (
     called_names,
     only_passes_on,
 )
-from npdl_study.blame.weights import ALIKE
-from npdl_study.trace.syntax import bound_by, names_of, renames
+from npdl_study.blame.weights import ALIKE, SHIFT
+from npdl_study.trace.syntax import bound_by, names_of
 
 SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
           "line {} could be wrong too")
@@ -144,7 +145,8 @@ def blame_unproved(checked, seen):
     whole = next((f for f in seen if f.could), seen[0])
     found = whole if any(s.level <= SOMETHING for s in whole.could) else next(
         (f for f in seen if any(s.level <= NOTHING for s in f.could)), whole)
-    could = found.could
+    alone = make_wrong_alone(found)
+    could = [s for s in found.could if s in alone] or found.could
     if found.left:
         checked.notes.append("this may not be the only wrong line: run blame again when it is "
                              "right")
@@ -156,7 +158,7 @@ def blame_unproved(checked, seen):
         inner = [first, *(s for s in could if s.level != PROVEN and not only_passes_on(s.line.node)
                           and not s.values.keys() & found.moved and not found.is_shared(s.line))]
         first = max(inner, key=lambda s: s.works)   # of little work an edit is a proof
-        before = _before(found, first)
+        before = _before(found, first, alone)
         if before is not None:                          # two mistakes: the order alone is known
             report = blame_suspect(checked, found, before, "unknown",
                                    SECOND.format(first.line.first))
@@ -166,58 +168,84 @@ def blame_unproved(checked, seen):
         either = sorted({s.line.first for s in [*alike, first]})
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
-    handing = [s for s in could if s.level == PASSES_ON and isinstance(s.line.node, ast.Return)]
+    handing = sorted((s for s in could if s.level == PASSES_ON), key=lambda s: s.order)
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
     if handing and not early:                           # there is no other line
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
-    shaped = [s for s in found.suspects if s.line.function is found.outermost and any(
+    shaped = [s for s in found.suspects if any(
         np.array_equal(v, found.base[n]) for v in s.values.values() for n in found.wrong
         if found.base[n].shape != found.runs.truth[n].shape)]
+    outer = [s for s in shaped if s.line.function is found.outermost]
+    shaped = [s for s in outer if s in alone and not _hands_over(s, shaped)] or [
+        s for s in shaped if s in alone] or outer
     if shaped and not could:
         return blame_line(checked, found, shaped[0].line, "shape",
                           "its shape is not that of the array that it is the gradient of")
-    named = [s for s in could if s.name]
-    if named:                                           # not it: the first line that reads it
-        own = named[0].line
-        reader = next((line for line in own.function.lines if line.first > own.first and bound_by(
-            own.node) & names_of(line.node)), own)
-        return blame_line(checked, found, reader, "missing line", "what it reads is the gradient "
-                          f"of {named[0].name}, and right: it is wrong, or lacks a line before it")
-    for name in sorted(found.wrong):                    # what makes the gradient of another shape
-        base, true = found.base[name], found.runs.truth[name]
-        making = [s.line for s in found.suspects if base.shape != true.shape
-                  and "zeros" not in s.line.text and not only_passes_on(s.line.node)
-                  and any(np.array_equal(v, base) for v in s.values.values())]
-        if making:
-            return blame_line(checked, found, making[0], "shape", f"its shape is {base.shape}, "
-                              f"that of {name.removeprefix('input ')} is {true.shape}")
-    unknown = handing and early or [s for s in found.suspects
-                                    if s.could is None and s.level <= SOMETHING]
-    if unknown:
-        return blame_suspect(checked, found, sorted(unknown, key=lambda s: s.rank)[0], "unknown",
-                          "the first value that is the gradient of nothing in forward")
+    if alone:
+        first = alone[0]
+        index = line_of_index(first, {s.line for s in found.suspects if s not in alone})
+        if index is not None:
+            return blame_line(checked, found, index, "unknown", "no value that line "
+                              f"{first.line.first} stores could mend it: where it does is wrong")
+        return blame_suspect(checked, found, first, "unknown", (
+            "the first value that is the gradient of nothing in forward"
+            if first.level <= NOTHING else "wrong gradients alone are made of it"))
     return blame_no_line(checked, found)
 
 
-def _before(found, last):
+def _hands_over(suspect, inner):
+    """Whether a Suspect's statement calls a function of `inner` ones with nothing but what it was
+    handed itself."""
+    call, own = getattr(suspect.line.node, "value", None), suspect.line.function.arguments
+    called = called_names(suspect.line.node) & {s.line.function.code.co_name for s in inner}
+    return bool(called) and isinstance(call, ast.Call) and not call.keywords and all(
+        getattr(a, "id", "") in own for a in call.args)
+
+
+def line_of_index(suspect, right):
+    """The first Line of a function that computes an index at which a Suspect stores, where no
+    value that it stores could mend, and which no Line of a `right` gradient reads; or None."""
+    node = suspect.line.node
+    target = getattr(node, "target", getattr(node, "targets", [None])[0])
+    names = names_of(target.slice) if isinstance(target, ast.Subscript) else set()
+    names -= {name for line in right for name in names_of(line.node)}
+    return next((line for line in suspect.line.function.lines if line.first < suspect.line.first
+                 and suspect.could is False and isinstance(line.node, ast.Assign)
+                 and names & bound_by(line.node)), None)
+
+
+def make_wrong_alone(found):
+    """The Suspects of which wrong gradients alone are made: first what computes the gradient of
+    nothing, then of something, then the rest."""
+    runs, alone = found.runs, []
+    with runs.watch:
+        for suspect in found.suspects:
+            target = getattr(suspect.line.node, "targets", [None])[0]
+            if "zeros" in suspect.line.text or suspect.level == PASSES_ON and isinstance(
+                    target, ast.Tuple):
+                continue
+            with contextlib.suppress(Exception):        # it does not stand being moved
+                moved = runs.gradients(only={key[0] for key in suspect.values}, add={
+                    key: SHIFT * (1 + np.abs(value)) for key, value in suspect.values.items()})
+                names = {n for n, g in moved.items() if not np.array_equal(g, found.base[n])}
+                alone += [suspect] * (bool(names) and names <= found.wrong)
+        runs.gradients()
+    return sorted(alone, key=lambda s: (min(s.level, PROVEN), s.order))
+
+
+def _before(found, last, alone):
     """Of a Suspect that computes a whole gradient of those that are wrong, the first before it that
     computes the gradient of nothing, and could not mend all, but moves them; or None."""
     key = last.first_wrong_key()
     if key not in last.wanted or not found.is_in_goal(last.wanted[key]):
         return None
-    return min((s for s in found.suspects if s.level <= NOTHING and s.could is False
+    return min((s for s in alone if s.level <= NOTHING and s.could is False
                 and not s.argument and s.order < last.order and np.any(s.J)
                 and s.line.function is last.line.function), key=lambda s: s.order, default=None)
 
 
 def blame_no_line(checked, found):
     """The Blame where no line can be named."""
-    lines = [line for line in found.outermost.lines if getattr(line.node, "value", None)
-             and not renames(line.node) and (
-                 line.is_return or not only_passes_on(line.node))] if found.suspects else []
-    if len(lines) == 1:                                 # there is no other
-        return blame_line(checked, found, lines[0], "unknown",
-                          "what it computes is not the gradient")
     unseen = found.runs.watch.unseen
     unseen = f"; no source could be had of {', '.join(unseen)}" if unseen else ""
     return Blame(False, checked.rows, checked.notes, kind="unknown",

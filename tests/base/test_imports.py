@@ -101,8 +101,9 @@ def test_each_can_be_the_first():
 # run's GPU and spell code alike for every Python, 10 of npdl_study are blame's limits in its table;
 # 420 are of blame: mistakes in lambdas and in the arguments of calls, gradients that begin with
 # something, are stored elsewhere, or have another's shape, and where a backward that raises went
-# wrong before.
-BUDGET = {"npdl": 7200, "npdl_train": 10330, "npdl_study": 15470}
+# wrong before; 80 are for the statements that wrong gradients alone are made of, and for views that
+# stay inside of their arrays.
+BUDGET = {"npdl": 7200, "npdl_train": 10330, "npdl_study": 15550}
 LONGEST = {"npdl": 300, "npdl_train": 400, "npdl_study": 400}      # lines of a file
 
 
