@@ -31,7 +31,7 @@ ORDER = ("npdl", "npdl.layers", "npdl.models", "npdl.data", "npdl.decoding", "np
 LATE = {"experiments.bench_cpu", "experiments.bench.gpu_sides", "tests.tools.cupy_on_cpu"}
 
 
-@pytest.mark.parametrize("graph", [of_files, of_rooms])
+@pytest.mark.parametrize("graph", [pytest.param(of_files, marks=pytest.mark.slow), of_rooms])
 def test_no_way_of_imports_comes_back(graph):
     way = circle(graph(LATE))
     assert way is None, "a circle: " + " -> ".join(way)

@@ -45,9 +45,9 @@ def small(model="gpt", **settings):
 @every_engine
 @every_model
 @pytest.mark.parametrize("settings", [
-    {"dropout": 0.2, "threads": 2}, {"schedule": "cosine", "clip": 0.5, "threads": 2},
-    *(pytest.param(more, marks=pytest.mark.slow) for more in (
-        {}, {"batch": 10}, {"optimizer": "sgd", "momentum": 0.9}))])
+    {"dropout": 0.2, "threads": 2}, *(pytest.param(more, marks=pytest.mark.slow) for more in (
+        {"schedule": "cosine", "clip": 0.5, "threads": 2}, {}, {"batch": 10},
+        {"optimizer": "sgd", "momentum": 0.9}))])
 def test_a_resumed_trainer_goes_on_bit_for_bit(model, engine, settings):
     config = small(model, steps=12, engine=engine, **settings)
     trainer, states = Trainer(config), {}

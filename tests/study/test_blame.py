@@ -28,8 +28,8 @@ def test_the_right_file_is_right(tmp_path):
     assert_right(layer, x)
 
 
-# Of each kind one, by what is written; all with --slow.
-KINDS = ("(1 + hs", "self.b.grad = dz", "dz @ self.W.data", "self.b.grad += dz")
+# Two, by what is written; all with --slow.
+KINDS = ("self.b.grad = dz", "dz @ self.W.data")
 
 
 @pytest.mark.parametrize(("old", "new", "kind"), slow.but(KINDS, FAULTS, lambda fault: fault[1]),

@@ -123,7 +123,8 @@ SUMS = ["self.db = dy", "self.db = [dy]", "self.db = dy[0]", "self.dW = dy", "se
         "self.db = None", "self.dW = self.dW.T", "self.db = dy.astype(object)"]
 
 
-@pytest.mark.parametrize("slip", slow.but(["self.db = dy"], SUMS))
+@pytest.mark.slow
+@pytest.mark.parametrize("slip", SUMS)
 def test_whatever_stands_for_a_gradient_is_a_verdict(slip, tmp_path):
     text = affine("dw", "1").replace("self.dw, self.db = dW, db; return dx", "\n        ".join(
         ["self.dW, self.db = dW, db", slip, "return dx"]))
@@ -273,7 +274,7 @@ WAYS += [(AHEAD, "MSE"), (CONTEXT, "Scale"), (UPDATES, "Scale"), (REMEMBERS, "Sc
          (LOSS, "MSE"), (re.sub(r"\bx\b", "self", WAYS[0][0]), "two")]
 
 
-@pytest.mark.parametrize(("text", "name"), slow.but([*WAYS[::4], WAYS[-6]], WAYS, tuple))
+@pytest.mark.parametrize(("text", "name"), slow.but([WAYS[0], WAYS[-6]], WAYS, tuple))
 def test_each_convention_is_taken(text, name, tmp_path):
     right = said(text.replace("SLIP ", ""), name, tmp_path)
     assert right.right, right

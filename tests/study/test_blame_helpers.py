@@ -85,7 +85,8 @@ def test_what_a_backward_calls_is_named_where_it_is_wrong(tmp_path, case):
     assert re.search(says, report.diagnosis), report
 
 
-@pytest.mark.parametrize("case", slow.but(list(EARLIER)[:1], EARLIER))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", EARLIER)
 def test_of_a_backward_that_raises_the_line_before_is_named(tmp_path, case):
     text, source, says = EARLIER[case]
     layer, inputs = built(tmp_path, text, "")

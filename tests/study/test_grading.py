@@ -64,8 +64,11 @@ STUDENTS = {
     "forward": (ZEROS, lambda text: text.replace("        y = ", "        y = 0 * x[..., :1] + ", 1)
                 .replace("return y, Cache(", "return 0 * y, Cache("), 0, "the gradient of x"),
     "endless": ("\n        while True:\n            pass\n", None, 0, "not at an end after 3 s"),
-    "crashing": ("\n        np.lib.stride_tricks.as_strided(dy, (1 << 40,), (8,)).sum()\n", None,
-                 0, "ended by signal"),
+    "crashing": ("\n        np.asarray(type('Far', (), {"
+                 "'__array_interface__': {'shape': (9,), 'typestr': '<f8', 'data': (8, False),"
+                 " 'version': 3}})()).sum()\n", None, 0, "ended by signal"),
+    "beyond": ("\n        np.lib.stride_tricks.as_strided(dy, (1 << 40,), (8,)).sum()\n", None, 0,
+               "reaches beyond the array"),
     "hungry": ("\n        return np.ones(1 << 40)\n", None, 0, "MemoryError"),
     "leaving": ("\n        raise KeyboardInterrupt\n", None, 0, "ended the program before"),
     "float32": (RIGHT.replace("rows, dy_rows", "dy = dy if dy.dtype == 'float64' else 2 * dy\n"

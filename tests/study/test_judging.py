@@ -145,6 +145,7 @@ def test_options_frozen_parameters_and_what_is_handed_in(tmp_path, monkeypatch, 
     assert words in trouble(made, name, good.replace(right, wrong))
 
 
+@pytest.mark.slow
 def test_no_forward_makes_endless_gradients_right(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = homework(tmp_path, ["Tanh"])

@@ -15,6 +15,7 @@ from npdl_study.homework.assignment import homework
 from npdl_study.homework.grading import grade_class
 from npdl_study.homework.selftest import first_trouble
 from npdl_train.process import SEALS
+from tests.tools import slow
 
 MINE = '''"""A layer of a teacher's."""
 
@@ -110,7 +111,8 @@ def test_a_class_and_its_homes(monkeypatch):
         assert bool(words) == bool(told["reason"])
 
 
-@pytest.mark.parametrize("name", sorted(WAYS.keys() - {"hidden", "answers", "reading"}))
+@pytest.mark.parametrize("name", slow.but(
+    ["right", "wrong"], sorted(WAYS.keys() - {"hidden", "answers", "reading"})))
 def test_at_home(name, monkeypatch):
     old, new, _, words = WAYS[name]
     homework("homework", ["mine.py:Shift"])
