@@ -183,7 +183,8 @@ def blame_unproved(checked, seen):
                           "its shape is not that of the array that it is the gradient of")
     if alone:
         first = alone[0]
-        index = line_of_index(first, {s.line for s in found.suspects if s not in alone})
+        index = line_of_index(first, found.forwards - {None} | {
+            s.line for s in found.suspects if s not in alone})
         if index is not None:
             return blame_line(checked, found, index, "unknown", "no value that line "
                               f"{first.line.first} stores could mend it: where it does is wrong")
@@ -204,7 +205,7 @@ def _hands_over(suspect, inner):
 
 def line_of_index(suspect, right):
     """The first Line of a function that computes an index at which a Suspect stores, where no
-    value that it stores could mend, and which no Line of a `right` gradient reads; or None."""
+    value that it stores could mend, and which no Line of the `right` ones reads; or None."""
     node = suspect.line.node
     target = getattr(node, "target", getattr(node, "targets", [None])[0])
     names = names_of(target.slice) if isinstance(target, ast.Subscript) else set()
