@@ -111,7 +111,8 @@ def blame_one_of_two(checked, found, proof, rest, mended):
     backward with its change made, or None."""
     again = rest is not None and rest.line
     if again and rest.file == source_of(proof.line)["file"] and rest.line == proof.line.first:
-        text = f"{change_text(proof)}, and more; {rest.diagnosis.replace(proof.new, proof.old)}"
+        text = f"{change_text(proof)}, and more; " + rest.diagnosis.replace(
+            f"in place of `{proof.new}`", f"in place of `{proof.old}`")
         report = blame_line(checked, found, proof.line, proof.kind, text, proof.suspect)
         report.new = rest.new
         return report
