@@ -195,6 +195,22 @@ def argument_suspects(found):
     return suspects
 
 
+def make_wrong_alone(found):
+    """The Suspects of which wrong gradients alone are made: first what computes the gradient of
+    nothing, then of something, then the rest."""
+    alone = []
+    with found.runs.watch:
+        for suspect in found.suspects:
+            unpacks = suspect.level == PASSES_ON and isinstance(getattr(
+                suspect.line.node, "targets", [None])[0], ast.Tuple)
+            if "zeros" not in suspect.line.text and not unpacks:
+                with contextlib.suppress(Exception):    # it does not stand being moved
+                    moved = found.solver.gradients_reached(suspect, suspect.keys)
+                    alone += [suspect] * (bool(moved) and found.wrong.issuperset(moved))
+        found.runs.gradients()                          # self holds again what it does in a run
+    return sorted(alone, key=lambda s: (min(s.level, PROVEN), s.order))
+
+
 def _suspects(runs, ahead):
     places = runs.watch.places
     roots = {i for i, place in enumerate(places) if place.root or place.line is None}

@@ -1,11 +1,11 @@
 """What is said of what was found: Blames of a line, of a suspect, of proofs, of none."""
 
 import ast
-import contextlib
 import re
 
 import numpy as np
 
+from npdl_study.blame.locate import make_wrong_alone
 from npdl_study.blame.report import SAYS, Blame, source_of
 from npdl_study.blame.scope import small_constants, unused_in
 from npdl_study.blame.suspects import (
@@ -16,7 +16,7 @@ from npdl_study.blame.suspects import (
     called_names,
     only_passes_on,
 )
-from npdl_study.blame.weights import ALIKE, SHIFT
+from npdl_study.blame.weights import ALIKE
 from npdl_study.trace.syntax import bound_by, names_of
 
 SECOND = ("the first value that is the gradient of nothing in forward; what is computed from it in "
@@ -214,25 +214,6 @@ def line_of_index(suspect, right):
     return next((line for line in suspect.line.function.lines if line.first < suspect.line.first
                  and suspect.could is False and isinstance(line.node, ast.Assign)
                  and names & bound_by(line.node)), None)
-
-
-def make_wrong_alone(found):
-    """The Suspects of which wrong gradients alone are made: first what computes the gradient of
-    nothing, then of something, then the rest."""
-    runs, alone = found.runs, []
-    with runs.watch:
-        for suspect in found.suspects:
-            target = getattr(suspect.line.node, "targets", [None])[0]
-            if "zeros" in suspect.line.text or suspect.level == PASSES_ON and isinstance(
-                    target, ast.Tuple):
-                continue
-            with contextlib.suppress(Exception):        # it does not stand being moved
-                moved = runs.gradients(only={key[0] for key in suspect.values}, add={
-                    key: SHIFT * (1 + np.abs(value)) for key, value in suspect.values.items()})
-                names = {n for n, g in moved.items() if not np.array_equal(g, found.base[n])}
-                alone += [suspect] * (bool(names) and names <= found.wrong)
-        runs.gradients()
-    return sorted(alone, key=lambda s: (min(s.level, PROVEN), s.order))
 
 
 def _before(found, last, alone):

@@ -347,9 +347,9 @@ def blame_partial(checked, small, found, share):
     that; or of the one that leaves least wrong."""
     wrong, tried = {row.name for row in checked.rows if row.right is False}, []
     for proof in found.proofs[:TRIED if share == 1 else 1]:
-        rest, left = None, set(found.spared)
         if tried and checked.clock.over:
             break
+        rest, left = None, set(found.spared)
         if share == 1:
             with contextlib.suppress(Exception), applied(proof):
                 rest = search(checked.subject, False, AGAIN, checked.clock)

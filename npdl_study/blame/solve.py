@@ -176,9 +176,9 @@ class Solve:
                 not ast.unparse(node.target).endswith(".grad") or suspect.argument:
             return False
         sign, last = 1 if isinstance(node.op, ast.Add) else -1, {}
-        every = self._gradients_reached(suspect, suspect.keys)
+        every = self.gradients_reached(suspect, suspect.keys)
         for key in suspect.keys if len(every) > 1 else suspect.keys[-1:]:
-            for name in self._gradients_reached(suspect, [key]) if len(every) > 1 else every:
+            for name in self.gradients_reached(suspect, [key]) if len(every) > 1 else every:
                 last[name] = key
         if not last or len(set(last.values())) < len(last):
             return False
@@ -203,7 +203,7 @@ class Solve:
             suspect.error = sign * (suspect.wanted[first] - suspect.values[first]).ravel()
         return True
 
-    def _gradients_reached(self, suspect, keys):
+    def gradients_reached(self, suspect, keys):
         """The names of the gradients that change when values of a Suspect do."""
         moved = self.runs.gradients(only={key[0] for key in keys}, put=suspect.values | {
             key: suspect.values[key] + 1.0 for key in keys})
