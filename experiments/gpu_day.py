@@ -2,13 +2,15 @@
 
     python experiments/gpu_day.py                      all of it, into runs/gpu-day
     python experiments/gpu_day.py --quick --out D      few steps, small sizes: does it run?
+    CUPY_TF32=1 python experiments/gpu_day.py --only "speed.*(npdl fast|torch)" --out E
 
 Right, first: the first steps of both models under both engines beside NumPy's, in float64 and
 float32; two equal runs, and one as a CUDA graph beside the same kernels one by one, bit for bit;
 every gradient case; both training scripts until they generalise. Then fast: milliseconds a step,
 the host's share of them and the device's, the quarters of the blocks, the most memory, with one
 batch and with a new one each time; NumPy on the same host, and PyTorch beside it where it is
-installed for CUDA, eager and with its whole step as one CUDA graph; a sum down a column, both ways.
+installed for CUDA: eager, with its whole step as one CUDA graph, and with its model compiled and
+that step as one graph; a sum down a column, both ways.
 
 Each row is in gpu-day.json and gpu-day.md as soon as it is measured: the same command goes on where
 one was ended. What fails is a bad row and stops nothing; what time did not allow is left out. The
@@ -20,6 +22,7 @@ import argparse
 import gc
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -59,8 +62,9 @@ COLUMNS = [(2880, 128), (49152, 128), (49152, 512)]     # a document's step, bat
 class Day:
     """The rows found so far, those of a day before with the same facts, and the time left."""
 
-    def __init__(self, quick, out, minutes, known=None):
+    def __init__(self, quick, out, minutes, known=None, only=""):
         self.quick, self.out, self.known, self.rows = quick, out, known or {}, []
+        self.only = re.compile(only)
         self.began = time.monotonic()
         self.end = self.began + 60 * minutes
         if (out / "gpu-day.json").exists():
@@ -90,9 +94,10 @@ class Day:
         return left
 
     def attempt(self, part, what, function, *given):
-        """A part's row, by function(day, *given) -> (value, good), unless it is there already; a
-        bad one says why, one that time did not allow is left out."""
-        if any((row["part"], row["what"]) == (part, what) for row in self.rows):
+        """A part's row, by function(day, *given) -> (value, good), unless it is there already or
+        not asked for; a bad one says why, one that time did not allow is left out."""
+        there = any((row["part"], row["what"]) == (part, what) for row in self.rows)
+        if there or not self.only.search(f"{part}: {what}"):
             return
         try:
             self.left()
@@ -205,11 +210,10 @@ def timed(day, step, synchronize):
 
 
 def speed(day, case, name, new=False):
-    """`name` is "npdl ENGINE", "NumPy fast", "torch eager" or "torch captured"."""
+    """`name` is "npdl ENGINE", "NumPy fast" or "torch " and one of gpu_sides.FORMS."""
     kind, how = name.split(" ", 1)
     with backend.using("numpy" if kind == "NumPy" else "cupy"):
-        side = (torch_side(case, how == "captured", new) if kind == "torch" else
-                npdl_side(case, how, new))
+        side = (torch_side if kind == "torch" else npdl_side)(case, how, new)
         try:
             for _ in range(2 if day.quick else 5):
                 side.step()
@@ -279,13 +283,15 @@ def everything(day):
     for model in MODELS:
         day.attempt("to the end", f"train_{model}.py", to_the_end, model)
     names = ["npdl fast", "torch captured", "torch eager", "npdl eager", "NumPy fast", "npdl plain"]
-    if day.known["PyTorch"].startswith("left out"):
-        names = [name for name in names if not name.startswith("torch")]
-    for case, size in sizes(day.quick):
-        for name in names:
-            for new in (True, False) if name in ("npdl fast", "torch captured") else (False,):
-                what = f"{case.model}, {size}, {name}{', a new batch each time' * new}"
-                day.attempt("speed", what, speed, case, name, new)
+    times = {"npdl fast": (True, False), "torch captured": (True, False), "torch compiled": (True,)}
+    ways = [(*each, name) for each in sizes(day.quick) for name in names]
+    ways += [(*each, "torch compiled") for each in sizes(day.quick)]    # which takes its time
+    for case, size, name in ways:
+        if name.startswith("torch") and day.known["PyTorch"].startswith("left out"):
+            continue
+        for new in times.get(name, (False,)):
+            what = f"{case.model}, {size}, {name}{', a new batch each time' * new}"
+            day.attempt("speed", what, speed, case, name, new)
     for rows, columns in COLUMNS[:1] if day.quick else COLUMNS:
         day.attempt("column sum", f"({rows}, {columns})", column_sum, rows, columns)
 
@@ -323,11 +329,17 @@ def main(argv=None):
     parser.add_argument("--minutes", type=float, default=9.5, metavar="M",
                         help="what has not begun half a minute before is left out (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="does it run?")
+    parser.add_argument("--only", default="", metavar="WORDS",
+                        help='only rows "part: what" in which this regular expression is found')
     args = parser.parse_args(argv)
     if not args.minutes > 0:
         parser.error(f"--minutes {args.minutes:g}: it must be above 0")
+    try:
+        re.compile(args.only)
+    except re.error as error:
+        parser.error(f"--only {args.only}: no regular expression: {error}")
     with backend.using("cupy"):             # one line and status 2 where there is no GPU
-        day = Day(args.quick, Path(args.out), args.minutes, facts())
+        day = Day(args.quick, Path(args.out), args.minutes, facts(), args.only)
         everything(day)
     day.keep()
     return 1 if any(row["good"] is False for row in day.rows) else 0

@@ -20,6 +20,7 @@ from npdl_train.runs.engine import Batch, make_engine
 from .npdl_side import npdl_batch, npdl_model
 
 MEGA = 2**20
+FORMS = "eager", "captured", "compiled"     # of PyTorch's step
 BATCHES = 16            # that take turns where each step has a new one
 
 
@@ -105,13 +106,13 @@ def peak_memory(pool):
 
 
 def torch_model(case, captured, device):
-    """PyTorch's model and optimizer of a case, in full float32."""
+    """PyTorch's model and optimizer of a case, its float32 products as CuPy's are."""
     import torch
 
     from . import torch_side as sides
 
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high" if backend.tf32() else "highest")
+    torch.backends.cudnn.allow_tf32 = backend.tf32()
     form = "nn.LSTM" if case.model == "lstm" else "sdpa"
     if captured and case.model == "gpt":
         form = "plain"                      # which knows what is needed
@@ -131,24 +132,27 @@ def torch_batches(case, new, device):
             for batch in itertools.islice(turns(case, new), BATCHES if new else 1)]
 
 
-def torch_side(case, captured=False, new=False, device="cuda"):
-    """PyTorch with its own attention or nn.LSTM and its fused AdamW; `captured` is its whole step,
-    forward to update, as one CUDA graph, of the positions that are needed."""
+def torch_side(case, form="eager", new=False, device="cuda"):
+    """PyTorch with its own attention or nn.LSTM and its fused AdamW; "captured" is its whole step,
+    forward to update, as one CUDA graph, of the positions that are needed, "compiled" the same
+    with torch.compile of its model."""
     import torch
 
     from .torch_side import reference
 
+    captured = form != "eager"
     model, optimizer = torch_model(case, captured, device)
     last = 2 if captured and not case.is_text else None
     ready = torch_batches(case, new, device)
     batches, here = itertools.cycle(ready), [array.to(device).clone() for array in ready[0]]
     params, clip = list(model.parameters()), case.optimizer["clip"]
+    forward = torch.compile(model) if form == "compiled" else model
 
     def work():
         inputs, targets, mask = here
         if last is not None:
             targets, mask = targets[:, -last:], mask[:, -last:]
-        logits = model(inputs) if last is None else model(inputs, last=last)
+        logits = forward(inputs) if last is None else forward(inputs, last=last)
         loss = (reference.next_token_loss(logits, targets) if case.is_text else
                 reference.answer_loss(logits, targets, mask))
         loss.backward()

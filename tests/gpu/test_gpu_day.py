@@ -29,6 +29,18 @@ def test_bad_minutes_are_one_line(capsys, minutes):
     assert "--minutes" in line and minutes in line
 
 
+def test_words_that_are_no_expression_are_one_line(capsys):
+    assert "--only speed(: no regular expression" in refused(capsys, "--only=speed(")
+
+
+def test_only_what_is_asked_for_is_measured(tmp_path):
+    with device.numpy_as_cupy(), gpu_day.backend.using("cupy"):
+        day = gpu_day.Day(True, tmp_path, 9, only="speed.*fast")
+        for what in ("npdl fast", "npdl eager"):
+            day.attempt("speed", what, lambda day: ("1.0", None))
+    assert [row["what"] for row in day.rows] == ["npdl fast"]
+
+
 @pytest.mark.slow
 def test_each_row_is_kept_at_once_and_the_next_day_goes_on(tmp_path, capsys):
     def fails(day, number):
