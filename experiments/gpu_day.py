@@ -51,6 +51,7 @@ MODELS, ENGINES = ("gpt", "lstm"), ("fast", "plain")
 LEFT_OUT = "left out"
 MARKS = {None: "", True: "ok", False: "BAD", LEFT_OUT: LEFT_OUT}
 LIMITS = {"float64": (1e-9, 1e-9), "float32": (2e-4, 1e-4)}     # of a gradient case, of the steps
+TF32_LIMIT = 5e-2           # of a gradient case in float32, where factors are rounded to 10 bits
 CASES = 80                  # gradient cases a row
 SPARE = 30.0                # seconds before the end at which nothing is begun any more
 LARGER = [("batch", 8192), ("width", 512)]
@@ -178,7 +179,8 @@ def gradients(day, dtype, start):
     """Every gradient case from the start-th on, CASES of them."""
     with backend.using("numpy"):
         cases = all_cases()[start : start + CASES][:: 20 if day.quick else 1]
-    wrong, most, limit = [], 0.0, LIMITS[dtype][0]
+    wrong, most = [], 0.0
+    limit = TF32_LIMIT if dtype == "float32" and backend.tf32() else LIMITS[dtype][0]
     for case in cases:
         day.left()
         try:
