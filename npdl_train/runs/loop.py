@@ -131,26 +131,29 @@ class Trainer:
         self.optimizer.load_state_dict({"steps": meta["updates"], **parts})
         self.step = meta["step"]
 
-    def run(self, on_record, on_save, on_step=lambda: None, for_steps=None):
+    def run(self, on_record, on_save, on_step=lambda: None, for_steps=None, first=False):
         """Train to config.steps, or for `for_steps` more. Returns False if a signal asked to stop
         before that.
 
         on_record(record) is called at every evaluation, on_save() at every checkpoint that is
-        due and at the end, on_step() after every update. Raises Diverged when a loss or a
-        parameter stops being finite; nothing of it is saved.
+        due and at the end, on_step() after every update; `first`, both before the first. Raises
+        Diverged when a loss or a parameter stops being finite; nothing of it is saved.
         """
         last = min(self.config.steps, self.step + (for_steps or self.config.steps))
         with StopSignals() as stop, self.engine, unwarned():
+            if first:
+                on_record(self.evaluate())
+                on_save()
             while self.step < last:
                 self.update()
                 on_step()
                 if self.evaluation_due():
                     on_record(self.evaluate())
-                due = self.step % self.config.save_every == 0 or self.step == last
-                if due or stop.asked:
+                asked = stop.asked          # once: what comes after this is the next step's
+                if asked or self.step % self.config.save_every == 0 or self.step == last:
                     self.check_finite()
                     on_save()
-                if stop.asked:
+                if asked:
                     break
         return self.step == last
 

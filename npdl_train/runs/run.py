@@ -90,11 +90,7 @@ def _train(trainer, folder, resume, quiet, first, for_steps):
             checkpoint.save(folder / "checkpoint.npz", arrays, meta)
 
         with progress:
-            if first:
-                with trainer.engine:
-                    on_record(trainer.evaluate())
-                on_save()
-            undisturbed = trainer.run(on_record, on_save, progress.step, for_steps)
+            undisturbed = trainer.run(on_record, on_save, progress.step, for_steps, first)
     finished = trainer.step == config.steps
     if not finished:
         note(f"stopped at step {trainer.step} of {config.steps}, saved; "

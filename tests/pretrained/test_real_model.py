@@ -132,7 +132,6 @@ def test_interrupted_and_resumed_it_is_the_same_bit_for_bit(model, text, tmp_pat
     while not (parts / "checkpoint.npz").exists():          # it is there before the first step
         assert process.poll() is None
         time.sleep(0.05)
-    time.sleep(0.3)                                         # then the loop listens to signals
     process.send_signal(signal.SIGINT)
     errors = process.communicate()[1]
     assert process.returncode == 130 and "Traceback" not in errors and "saved" in errors

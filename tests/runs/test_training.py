@@ -1,5 +1,6 @@
 """Training: exact resume, stopping, both engines, evaluation, the files of a run."""
 
+import functools
 import json
 import math
 import os
@@ -199,6 +200,23 @@ def test_ctrl_c_saves_and_leaves_quietly(tmp_path):
     step = checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"]
     assert f"step {step} of 3000" in errors
     assert (tmp_path / "run/curves.png").exists()
+
+
+@every_engine
+def test_ctrl_c_in_what_comes_before_the_first_step_saves_too(tmp_path, capsys, engine):
+    def number(trainer, stops=False):
+        if stops and trainer.step == 0:
+            signal.raise_signal(signal.SIGINT)
+        return trainer.step
+
+    config = small(steps=9, engine=engine)
+    base = {name: param.data for name, param in Trainer(config).model.params()}
+    stopped = functools.partial(number, stops=True)
+    assert train(config, tmp_path / "run", base=base, metrics={"n": stopped}, quiet=True) == 130
+    assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
+    assert train(config, tmp_path / "run", True, metrics={"n": number}, quiet=True) == 0
+    assert train(config, tmp_path / "whole", base=base, metrics={"n": number}, quiet=True) == 0
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
 @every_engine
