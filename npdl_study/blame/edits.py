@@ -34,7 +34,9 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 SLOPES = ("{a} * (1 - {a})", "(1 - {a} ** 2)", "(1 - {a})", "({a} > 0)", "{a} ** 2", "(1 + {a})",
           "np.sqrt({a})", "np.exp({a})", "{a} ** 3", "2 * {a}", "(1 - 2 * {a})", "np.sign({a})")
 FUNCTIONS = ("np.sqrt({a})", "np.exp({a})")     # of a name: rather where it is bound
+SIZE = "size"                   # beside True, in an index: what an array is made as large as
 ENDLESS = ("np.r_", "np.c_")    # to be indexed: NumPy asks them for items without an end
+SIZED = ("zeros", "ones", "empty", "full", "eye", "arange", "range", "linspace")
 LEFT = ("name", "otherwise")    # that leaves such, of these kinds
 TURNS = ("number", "step", "count", "reversed", "sign", "order", "extra part", "part", "window",
          "comparison", "operator")      # what may be wrong with the turns of a loop
@@ -160,11 +162,13 @@ def nests_itself(body):
 
 
 def _parts(node, index=False):
-    """(expression, (what is around it, as which field, whether in an index)) of everything in a
-    statement."""
+    """(expression, (what is around it, as which field, whether in an index, or a size)) of
+    everything in a statement."""
+    sized = isinstance(node, ast.Call) and getattr(
+        node.func, "attr", getattr(node.func, "id", "")) in SIZED
     for name, value in ast.iter_fields(node):
         inside = index or isinstance(node, ast.Subscript) and name == "slice" and ast.unparse(
-            node.value) not in ENDLESS
+            node.value) not in ENDLESS or SIZE * (sized and name == "args")
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, (ast.expr, ast.keyword, ast.Slice)):
                 yield child, (node, name, inside)
@@ -241,6 +245,9 @@ def _expression_edits(node, parent, index, value, scope):
         yield from ((cost, "step", f"({text}) {sign} 1") for sign in "+-")
         yield from ((TERM, "count", other) for other in scope.counts if other != text)
     yield from _operator_edits(node, scope)
+    if index == SIZE:
+        yield from _size_edits(node, parent, text, scope)
+        return
     if index and isinstance(node, (ast.Name, ast.Constant)):
         yield from ((FORMULA, "name", t) for t in scope.arrays)
         return
@@ -256,16 +263,14 @@ def _expression_edits(node, parent, index, value, scope):
                 e, ast.Constant) and type(e.value) is int for e in getattr(node, "elts", [None])):
             yield from ((TOKEN, "axis", axis) for axis in AXES)
         return
-    yield from _sign_edits(node, text)
+    yield from node_edits.of_sign(node, text)
     yield from _name_edits(node, text, scope)
     for names in (names_of(node), names_of(node) | {"np"}):     # tanh(c) of c, and another of x
         yield from ((FACTOR, "otherwise", other) for other in scope.forwards.get(
             frozenset(names), ()) if other != text and ("np" not in names or text in other))
     product = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if text in scope.shapes:
-        if isinstance(parent, (ast.Call, ast.Starred)):
-            yield FACTOR, "order", f"np.argsort({text})"
-            yield from ((FACTOR, "part", f"{text}[{i}]") for i in ("0", "1", "1:", "2:", ":2"))
+        yield from _shape_edits(parent, text)
         return
     if isinstance(parent, (ast.BinOp, ast.Call, ast.UnaryOp, ast.AugAssign, ast.Attribute,
                            ast.Tuple, ast.List, ast.Dict, ast.Return, ast.Assign, ast.keyword)):
@@ -279,20 +284,19 @@ def _expression_edits(node, parent, index, value, scope):
             yield FACTOR, "missing factor", f"({text}) / {a}"
 
 
-def _sign_edits(node, text):
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield TOKEN, "sign", node.operand
-    else:
-        yield FACTOR, "sign", f"-({text})"
-    if isinstance(node, ast.Attribute) and node.attr == "T":
-        yield TOKEN, "transposed", node.value
-    yield TOKEN, "transposed", f"({text}).T"
-    yield FACTOR, "transposed", f"({text}).swapaxes(-1, -2)"
-    yield TERM, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
-    yield TERM, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        for place in ("::-1", ":, ::-1"):
-            yield TERM, "reversed", f"{text}[{place}]"
+def _size_edits(node, parent, text, scope):
+    """Another shape or count; no value, of which NumPy might make an array without an end."""
+    others = sorted(scope.shapes) if text in scope.shapes else scope.counts if isinstance(
+        node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)) else ()
+    yield from ((TOKEN, "name", other) for other in others if other != text)
+    if text in scope.shapes:
+        yield from _shape_edits(parent, text)
+
+
+def _shape_edits(parent, text):
+    if isinstance(parent, (ast.Call, ast.Starred)):
+        yield FACTOR, "order", f"np.argsort({text})"
+        yield from ((FACTOR, "part", f"{text}[{i}]") for i in ("0", "1", "1:", "2:", ":2"))
 
 
 def _name_edits(node, text, scope):

@@ -58,8 +58,10 @@ def statement_edits(node):
 def _kept(value):
     """What is computed and kept nowhere: returned, or kept."""
     if isinstance(value, ast.Compare):
-        yield TOKEN, "lost", [ast.Assign([ast.Name(ast.unparse(value.left), ast.Store())],
-                                     value.comparators[0])]
+        target = parsed(ast.unparse(value.left))
+        if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
+            target.ctx = ast.Store()
+            yield TOKEN, "lost", [ast.Assign([target], value.comparators[0])]
         return
     yield TOKEN, "lost", [ast.Return(value)]
     first = next((n for n in ast.walk(value) if isinstance(n, ast.Name)
@@ -93,6 +95,23 @@ def of_operator(node):
             yield FACTOR, "brackets", new(inner)
             for sign in OPERATORS.get(type(inner.op), "") if inner is left else ():
                 yield TERM, "brackets", binary(inner.left, sign, ast.BinOp(inner.right, op, right))
+
+
+def of_sign(node, text):
+    """Another sign, or the axes of an array in another order."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield TOKEN, "sign", node.operand
+    else:
+        yield FACTOR, "sign", f"-({text})"
+    if isinstance(node, ast.Attribute) and node.attr == "T":
+        yield TOKEN, "transposed", node.value
+    yield TOKEN, "transposed", f"({text}).T"
+    yield FACTOR, "transposed", f"({text}).swapaxes(-1, -2)"
+    yield TERM, "missing term", f"({text}) + ({text}).swapaxes(-1, -2)"
+    yield TERM, "missing term", f"(({text}) + ({text}).swapaxes(-1, -2)) / 2"
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        for place in ("::-1", ":, ::-1"):
+            yield TERM, "reversed", f"{text}[{place}]"
 
 
 def of_call(node):

@@ -120,6 +120,9 @@ def _prove_suspects(trial, suspects, every=False):
 def _prove_rest(found, trial, stages=STAGES):
     """The Proofs of statements without values: loops, choices, indices, what hands on."""
     ran, could = {s.line.function for s in found.suspects}, found.could
+    called = {name for f in ran for line in f.lines for name in called_names(line.node)}
+    shared = {line.function for line in found.forwards if line is not None}
+    ran |= {f for f in found.runs.watch.functions if f.code.co_name in called and f not in shared}
     known = [s.line for s in could[:1] if s.level <= NOTHING]     # what it reads comes first
     own = {s.line for s in could if s.level <= SOMETHING and not (
         s.argument and any(_before(s.line, one) < 2 for one in known))}

@@ -144,7 +144,8 @@ def blame_unproved(checked, seen):
     """The Blame where no change is a proof, of the statements that could be the mistake: of what
     could mend all, or, of the Located for parts of it, of the gradient of nothing."""
     whole = next((f for f in seen if f.could), seen[0])
-    found = whole if any(s.level <= SOMETHING for s in whole.could) else next(
+    found = whole if any(s.level <= SOMETHING or not only_passes_on(s.line.node)
+                         for s in whole.could) else next(
         (f for f in seen if any(s.level <= NOTHING for s in f.could)), whole)
     alone = make_wrong_alone(found)
     could = [s for s in found.could if s in alone] or found.could
@@ -170,8 +171,9 @@ def blame_unproved(checked, seen):
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = sorted((s for s in could if s.level == PASSES_ON), key=lambda s: s.order)
-    early = [s for s in found.suspects if s.level <= NOTHING and not s.argument]
-    if handing and not early:                           # there is no other line
+    early = [s for s in found.suspects if s.level <= NOTHING and not s.argument
+             and handing and s.order < handing[0].order]
+    if handing and not early:                           # there is no line before it
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
     shaped = [s for s in found.suspects if any(
         np.array_equal(v, found.base[n]) for v in s.values.values() for n in found.wrong

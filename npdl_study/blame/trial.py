@@ -105,11 +105,9 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
 def mutates_argument(line, body):
     """Whether statements in a Line's place fill a list with itself, or write, as dy += does, into
     what the function was handed."""
-    if any(word in line.text for word in (".append(", ".insert(", ".extend(")) and \
-            nests_itself(body):
-        return True
-    return isinstance(body[0], ast.AugAssign) and not isinstance(line.node, ast.AugAssign) and \
-        ast.unparse(body[0].target) in {a.arg for a in line.function.node.args.args}
+    return nests_itself(body) or isinstance(body[0], ast.AugAssign) and not isinstance(
+        line.node, ast.AugAssign) and ast.unparse(body[0].target) in {
+            a.arg for a in line.function.node.args.args}
 
 
 def value_test(trial, line, suspect, given=None):
@@ -182,7 +180,7 @@ def ending(function):
         return ran if frame.f_code.co_filename == function.code.co_filename else None
 
     before = sys.gettrace()
-    if any(isinstance(node, ast.While) for node in ast.walk(function.node)):
+    if function.has_while:
         sys.settrace(ran)
     try:
         yield

@@ -13,7 +13,9 @@ name, or in lists. What a class that is no Layer learns, `learned` knows.
 
 import contextlib
 import copy
+import functools
 import inspect
+import types
 
 import numpy as np
 
@@ -375,8 +377,7 @@ def keeps_cache_in_self(cls):
 def _takes_cache(backward):
     """Whether an argument of a bound backward is no gradient, by its name (dh_next, dc), nor a
     learning rate."""
-    flags = {p.name for p in inspect.signature(backward).parameters.values()
-             if isinstance(p.default, bool)}
+    flags = {p.name for p in _parameters(backward) if isinstance(p.default, bool)}
     names = [name for name in _positional(backward) if name not in (*_rates(backward), *flags)]
     return len(names) > 1 and (names[0] in CACHES or not (
         names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
@@ -384,16 +385,27 @@ def _takes_cache(backward):
 
 def _rates(backward):
     """The arguments of a backward that are learning rates: it updates what it learns itself."""
-    return [name for name in list(inspect.signature(backward).parameters)[1:] if name in RATES]
+    return [p.name for p in _parameters(backward)[1:] if p.name in RATES]
 
 
 def _positional(function):
     """The names of the positional arguments of a function."""
-    return [p.name for p in inspect.signature(function).parameters.values()
+    return [p.name for p in _parameters(function)
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def _needs(function):
     """How many positional arguments a function needs."""
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-               for p in inspect.signature(function).parameters.values())
+               for p in _parameters(function))
+
+
+def _parameters(function):
+    """The parameters of a function, looked at once: every run asks for them."""
+    return _found_parameters(getattr(function, "__func__", function), inspect.ismethod(function))
+
+
+@functools.lru_cache(maxsize=256)
+def _found_parameters(function, bound):
+    function = types.MethodType(function, function) if bound else function
+    return tuple(inspect.signature(function).parameters.values())

@@ -61,10 +61,12 @@ class Watch:
         for f in gc.get_referrers(*codes) if codes else ():
             if isinstance(f, FunctionType):
                 holders.setdefault(f.__code__, []).append(f)
-        self.always = any(not c.co_name.startswith("<") or c.co_name == LAMBDA for c in inner)
-        self.own = {code.co_name for code in codes}         # always: what is made inside runs later
-        for code in codes:
-            found = defined(code)
+        self.always = any(not c.co_name.startswith("<") or c.co_name == LAMBDA
+                          for c in inner)                   # what is made inside runs later
+        sources = {code: defined(code) for code in codes}
+        self.own = {code.co_name for code in codes} | {
+            found[1] for code, found in sources.items() if found and code.co_name == "__init__"}
+        for code, found in sources.items():
             if found is None or code not in holders:
                 self.unseen.append(code.co_qualname)
                 continue
