@@ -87,6 +87,11 @@ def dropped_calls(proof):
         ast.parse(new) if isinstance(new, str) else new) if part else set()
 
 
+def compared(checked):
+    """What a change makes right: what has no place, or was not returned, has not been looked at."""
+    return "every gradient" + " that was compared" * bool(checked.questions)
+
+
 def blame_proved(checked, found, proofs):
     """The Blame of Proofs that mend every gradient, the likeliest first."""
     best = proofs[0]
@@ -94,7 +99,7 @@ def blame_proved(checked, found, proofs):
     inner = [s for s in found.could if s.level <= SOMETHING and not found.is_shared(s.line)
              and s.line.function.code.co_name in dropped_calls(best)]
     where = f" in line {best.line.first}" if inner else ""
-    text += f"; with {mend_text(best)}{where} every gradient is right" if best.new else ""
+    text += f"; with {mend_text(best)}{where} {compared(checked)} is right" if best.new else ""
     either = list(dict.fromkeys(p.line.first for p in proofs
                                 if p.line.function is best.line.function
                                 and p.cost <= best.cost + ALIKE))[:2]
@@ -174,7 +179,8 @@ def blame_unproved(checked, seen):
     early = [s for s in found.suspects if s.level <= NOTHING and not s.argument
              and handing and s.order < handing[0].order]
     if handing and not early:                           # there is no line before it
-        return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0]))
+        return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0])
+                             or "what it hands over, or what is made of that, is wrong")
     shaped = [s for s in found.suspects if any(
         np.array_equal(v, found.base[n]) for v in s.values.values() for n in found.wrong
         if found.base[n].shape != found.runs.truth[n].shape)]

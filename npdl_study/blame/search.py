@@ -45,8 +45,7 @@ ODD = re.compile(r"\d\.\d{2,}")    # a number that was found, and that nobody wr
 @dataclass
 class Checked:
     """A Subject and its Check; `dout` is the first upstream gradient with which a gradient is
-    wrong, as `rows` tell, or the backward raises `error`; None where there is none. The `clock` of
-    an answer is the Budget of its seconds, of all its searches."""
+    wrong, as `rows` tell, or the backward raises `error`, or None; `clock` the Budget of all."""
 
     subject: object
     check: object
@@ -85,9 +84,9 @@ class Found:
 
 
 def search(subject, other_inputs=True, share=1.0, clock=None):
-    """The Blame of a Subject. With `other_inputs`, what its own do not reach is
-    looked for at others; `share` of the work that a search may do."""
-    clock = clock or Budget(seconds=SECONDS)
+    """The Blame of a Subject. With `other_inputs`, what its own do not reach is looked for at
+    others; `share` of the work that a search may do."""
+    clock = clock or Budget((1 + AGAIN) * WORK, SECONDS)
     with quiet():
         checked = replace(check(subject), clock=clock)
     if checked.dout is None:
@@ -102,12 +101,13 @@ def search(subject, other_inputs=True, share=1.0, clock=None):
                                     "float64")
                 return report
     small = checked if checked.error is not None else shrink_checked(checked)
-    runs = Runs(small.subject, small.dout, budget=Budget(
-        share * WORK, min(share * SECONDS, SECONDS - clock.took)))
+    work, seconds = min(share * WORK, clock.left), min(share * SECONDS, SECONDS - clock.took)
+    runs = Runs(small.subject, small.dout, budget=Budget(work, seconds))
     try:
         with quiet(), runs.watch:
             found = locate_raised(small, runs) if checked.error is not None else locate_and_prove(
                 small, runs, checked.check, share)
+        clock.spend(work - runs.budget.left)
         with quiet():
             report = found if isinstance(found, Blame) else confirm(checked, small, found, share)
     except Exception as error:                          # code that does not stand being watched
@@ -133,9 +133,9 @@ def check(subject):
             found.setdefault(name, []).append(known.check.compare(name, gradients.get(name), used))
         rows = [worst_row(own, subject.paths) for own in found.values()]
         if any(row.right is False for row in rows):
-            known.notes += known.check.asked(rows).questions
-            return replace(known, dout=in_units(subject, dout, gradients),
-                           rows=[own[-1].row for own in found.values()])
+            asked = known.check.asked(rows).questions
+            return replace(known, dout=in_units(subject, dout, gradients), questions=asked,
+                           rows=[own[-1].row for own in found.values()], notes=known.notes + asked)
     verdict = known.check.asked(rows)
     known.notes += [f"{row.name}: not checkable here: {row.reason}" for row in verdict.rows
                     if row.right is None and row.kind != "missing"] + verdict.notes
@@ -163,7 +163,7 @@ def shrink_checked(checked):
     with quiet():
         again = check(found)
     return checked if again.dout is None or again.error is not None else replace(
-        again, notes=checked.notes, clock=checked.clock)
+        again, notes=checked.notes, clock=checked.clock, questions=checked.questions)
 
 
 @contextlib.contextmanager
@@ -302,7 +302,7 @@ def confirm(checked, small, found, share):
             report.new = forward.new
             if proofs:
                 report.notes.append(f"or backward is wrong in line {proofs[0].line.first}: with "
-                                    f"`{proofs[0].new}` every gradient is right too")
+                                    f"`{proofs[0].new}` {say.compared(small)} is right too")
             return report
         checked.notes.append(f"or {says}")
     if proofs:
@@ -310,7 +310,7 @@ def confirm(checked, small, found, share):
         still = spoilt[id(proofs[0])] or still_wrong_with(checked.subject, proofs[0])
         if still:
             report.diagnosis = report.diagnosis.replace(
-                "every gradient is right", f"it is right at these inputs; but {still}")
+                f"{say.compared(small)} is right", f"it is right at these inputs; but {still}")
         return report
     if found.proofs:
         return blame_partial(checked, small, found, share)

@@ -24,7 +24,8 @@ from npdl_study.trace.syntax import cloned, parsed
 PART = "__npdl_part__"
 MOST_RUN = 1500                 # changes of one statement that are run
 LOOPED = 20_000                 # lines of one call of a function: then its `while` has no end
-TO_COMPILE, TO_TRY = 3, 10      # what a node of a function, and an expression, take of a Budget
+TO_RUN, TO_COMPILE, TO_TRY = 900, 3, 80     # of a Budget: for a change that is run, for a node of
+                                # its function, for an expression: what they take in values of runs
 
 
 @dataclass
@@ -76,7 +77,7 @@ def first_right(trial, line, suspect, changes, gives=None, right=None):
     place = find_block(function.node, line.node)
     if place is None:
         return None
-    ran, size = 0, TO_COMPILE * sum(1 for _ in ast.walk(function.node))
+    ran, size = 0, TO_RUN + TO_COMPILE * sum(1 for _ in ast.walk(function.node))
     for edit, note in changes:
         if budget.over or ran > MOST_RUN:
             return None

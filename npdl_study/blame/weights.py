@@ -20,13 +20,14 @@ FACTOR = 1.2                    # a factor, a sign, a transpose more: right but 
 TERM = 1.6                      # a term, a sum, a function, another index: a step is missing, even
                                 # where it reads what nothing reads (UNUSED)
 FORMULA = 2.0                   # a root, a slope, an axis, a product of two: a step of two parts
-WORK = 12_000_000               # values that a search may compute, then it gives up: 10 s or so
+WORK = 11_000_000               # values that a search may compute, then it gives up: 8 s or so
 SECONDS = 30.0                  # of the processor, for a whole answer: three times what WORK takes,
                                 # so that a slow or busy machine gives the same
-FORWARD = 150_000               # of WORK for a slip of forward's, which is rarely the mistake
+FORWARD = 600_000               # of WORK for a slip of forward's, which is rarely the mistake
 HALF = 0.5                      # of WORK for what could mend a part: the rest is for what then
                                 # mends the other
-AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes
+AGAIN = 0.3                     # of WORK and SECONDS for the second of two mistakes, and for all
+                                # second ones, beside what the first has left
 GLANCE = 0.1                    # of WORK and SECONDS to see whether a first mend leaves one more
 GUESSES = 8                     # first mends that are looked at so
 ALIKE = 0.11                    # costs that differ by less are of one likelihood: kinds are further

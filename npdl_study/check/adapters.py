@@ -13,15 +13,14 @@ name, or in lists. What a class that is no Layer learns, `learned` knows.
 
 import contextlib
 import copy
-import functools
 import inspect
-import types
 
 import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl_study.check.learned import attributes, candidates, gradient_names, in_turn, is_constant
+from npdl_study.check import learned
+from npdl_study.check.learned import attributes, gradient_names, is_constant, parameters_of
 from npdl_study.trees import is_float, leaves, mapped, restored, tupled
 
 CACHES = ("cache", "caches", "ctx", "context", "memory", "saved", "tape")
@@ -193,7 +192,7 @@ class InSelf(Layer):
 
     def __init__(self, made):
         self.made, self.count, self.returned, self.extra, self.absent = made, None, [], [], set()
-        self.could = {} if isinstance(made, Layer) else candidates(made)
+        self.could = {} if isinstance(made, Layer) else learned.candidates(made)
         self.held = {}
         self._hold(path for path, one in self.could.items() if one.is_known)
 
@@ -296,7 +295,8 @@ class InSelf(Layer):
                     or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
             more = [value for key, value in given.items()
                     if isinstance(key, int) and value is not None]
-            self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
+            paths = [path for path in self.could if path not in left]
+            self.returned = learned.in_turn(paths, more, self.could)
             if self.returned or not more and isinstance(own, tuple) and all(
                     g is None for g, f in zip(own, floats, strict=False) if not f):
                 break
@@ -377,7 +377,7 @@ def keeps_cache_in_self(cls):
 def _takes_cache(backward):
     """Whether an argument of a bound backward is no gradient, by its name (dh_next, dc), nor a
     learning rate."""
-    flags = {p.name for p in _parameters(backward) if isinstance(p.default, bool)}
+    flags = {p.name for p in parameters_of(backward) if isinstance(p.default, bool)}
     names = [name for name in _positional(backward) if name not in (*_rates(backward), *flags)]
     return len(names) > 1 and (names[0] in CACHES or not (
         names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
@@ -385,27 +385,16 @@ def _takes_cache(backward):
 
 def _rates(backward):
     """The arguments of a backward that are learning rates: it updates what it learns itself."""
-    return [p.name for p in _parameters(backward)[1:] if p.name in RATES]
+    return [p.name for p in parameters_of(backward)[1:] if p.name in RATES]
 
 
 def _positional(function):
     """The names of the positional arguments of a function."""
-    return [p.name for p in _parameters(function)
+    return [p.name for p in parameters_of(function)
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
 
 
 def _needs(function):
     """How many positional arguments a function needs."""
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-               for p in _parameters(function))
-
-
-def _parameters(function):
-    """The parameters of a function, looked at once: every run asks for them."""
-    return _found_parameters(getattr(function, "__func__", function), inspect.ismethod(function))
-
-
-@functools.lru_cache(maxsize=256)
-def _found_parameters(function, bound):
-    function = types.MethodType(function, function) if bound else function
-    return tuple(inspect.signature(function).parameters.values())
+               for p in parameters_of(function))

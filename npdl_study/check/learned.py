@@ -5,10 +5,12 @@
     self.params[0]          self.grads[0]
     self.W.data             self.W.grad
     self.W.value            self.W.value_diff, and all other names of the first row
+    self.weights            self.dL_dw, d_c_w, dw, weight_grad: of the same shape, and of no other
 """
 
 import functools
 import inspect
+import types
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +21,8 @@ BEFORE = ("d", "d_", "grad_", "delta_", "nabla_", "gradient_", "g_")
 AFTER = ("_grad", "_gradient", "_delta", "_update", "_derivative", "_diff", "grad")
 # What a dict or a list of gradients is called, beside d and grad before its parameters' name.
 GRADIENTS = ("grads", "gradients", "grad", "gradient", "g", "derivatives")
+OF = {"dl", "dc", "de", "dj", "dloss"}          # as in dL_dw: the next word begins with d, too
+WORDS = {"d", "delta", "nabla", "update", "diff", "deriv", "derivative", *OF, *GRADIENTS}
 
 
 @functools.cache
@@ -74,14 +78,33 @@ class Candidate:
                     _at(value, self.key)] if self.key else []
                 if found and found[0] is not None:
                     return found[0]
-        found = _first(self.names, given)
+        found = _first(self.names, given) or ([] if self.key else self._loosely_named(held))
         return found[0] if found else None
+
+    def _loosely_named(self, held):
+        """[the one array of its shape whose name says that it is the gradient of what begins so,
+        as no other array of that shape does], or []."""
+        alike = [name for name, value in held.items() if isinstance(value, np.ndarray)
+                 and value.shape == np.shape(self.value)]
+        found = [name for name in alike if (begins := meant(name)) and [
+            n for n in alike if n.lower().startswith(begins) and n != name] == [self.name]]
+        return [held[name] for name in found] if len(found) == 1 else []
 
 
 def _first(names, held, change=str):
     """[the first number or array of a dict under one of these names], or []."""
     return [held[key] for key in map(change, names) if isinstance(
         held.get(key), (np.ndarray, np.number, float, list))][:1]
+
+
+def meant(name):
+    """How the name begins that an array's name says it is the gradient of: w for dL_dw, dw and d_w,
+    kernel for kernel_grad; "" of another name."""
+    words = name.lower().strip("_").split("_")
+    left = [word for word in words if word not in WORDS]
+    if left and left[-1].startswith("d") and (len(words) == 1 or words[0] in OF):
+        return left[-1][1:]
+    return left[-1] if left and len(left) < len(words) else ""
 
 
 def _at(nest, key):
@@ -173,3 +196,14 @@ def _is_record(item):
     of a Param."""
     return not (callable(item) or inspect.ismodule(item) or hasattr(item, "data")) and any(
         isinstance(value, np.ndarray) for value in vars(item).values())
+
+
+def parameters_of(function):
+    """The parameters of a function, looked at once: every run asks for them."""
+    return _found_parameters(getattr(function, "__func__", function), inspect.ismethod(function))
+
+
+@functools.lru_cache(maxsize=256)
+def _found_parameters(function, bound):
+    function = types.MethodType(function, function) if bound else function
+    return tuple(inspect.signature(function).parameters.values())

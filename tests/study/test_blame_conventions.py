@@ -49,6 +49,10 @@ NAMES = {                       # (constructor, W, b, the end of backward)
                 "self.delta_w, self.delta_b = dW, db; return dx"),
     "nnfs": ("self.weights, self.biases = W, b", "self.weights", "self.biases",
              "self.dweights, self.dbiases = dW, db; return dx"),
+    "dL_dw": ("self.weights, self.biases = W, b", "self.weights", "self.biases",
+              "self.dL_dw, self.d_c_b = dW, db; return dx"),
+    "kernel_grad": ("self.kernels, self.bias_terms = W, b", "self.kernels", "self.bias_terms",
+                    "self.kernel_grad, self._gradient_bias = dW, db; return dx"),
     "hipsternet": (DICTS.format("model", "grads"), "self.model['W']", "self.model['b']",
                    "self.grads['W'] = dW; self.grads['b'] = db; return dx"),
     "EpyNN": (DICTS.format("p", "g"), "self.p['W']", "self.p['b']",
@@ -102,6 +106,20 @@ def test_what_has_no_place_is_asked_about(back, tmp_path):
     report = said(text, "Affine", tmp_path)
     assert report.kind == "unchecked" and not report.right
     assert "forward reads it, and no gradient was found" in str(report), report
+
+
+def test_what_a_name_means_twice_is_asked_about(tmp_path):
+    text = affine("dL_dw", "1").replace("self.weights, self.biases = W, b", (
+        "self.weights, self.biases, self.wide = W, b, 0 * W"))
+    assert "weights (4, 3): forward reads it" in str(said(text, "Affine", tmp_path))
+
+
+def test_what_was_not_compared_is_not_promised(tmp_path):
+    text = affine("returned", "2").replace("self.W, self.b = W, b", (
+        "self.W, self.b, self.c = W, b, np.ones(3)")).replace("+ self.b", "+ self.b + self.c")
+    report = said(text, "Affine", tmp_path)
+    assert "every gradient that was compared is right" in report.diagnosis, report
+    assert "c (3,): forward reads it" in str(report)
 
 
 def test_what_an_object_holds_is_asked_about(tmp_path):

@@ -1,10 +1,13 @@
 """Kinds of mistakes that people made: each is mended on its line, and what is promised is true."""
 
+import ast
 import re
 
 import pytest
 
 from npdl_study.blame.blame import blame
+from npdl_study.blame.edits import edits
+from npdl_study.blame.scope import Scope
 from npdl_study.check.gradcheck import gradcheck
 from npdl_study.check.target import build
 from tests.tools import slow
@@ -106,3 +109,13 @@ def test_a_line_that_nothing_reads_is_not_the_first_wrong_one(tmp_path):
         "shift = da.mean(-1, keepdims=True); dx = da / s; return dx, (dy * a).sum(0), dy")
     report = blame(layer, *inputs, **options)
     assert lines[report.line - 1].strip() == "dx = da / s" and not report.second, report
+
+
+@pytest.mark.parametrize("call", ["np.ones(x.shape)", "np.arange(n)", "np.zeros((n, m))"])
+def test_a_size_is_changed_for_another_size_alone(call):
+    """Of a shape times a number NumPy would make an array of more axes than memory."""
+    scope = Scope(["x", "dy"], ["n", "m", "scale"], ["n", "m"], shapes={"x.shape", "dy.shape"})
+    found = [ast.unparse(edit.new) if isinstance(edit.new, ast.AST) else edit.new
+             for edit in edits(ast.parse(f"d = {call} * dy").body[0], scope)
+             if edit.part is not None and ast.unparse(edit.part) in ("x.shape", "n", "(n, m)")]
+    assert found and not [new for new in found if re.search(r"[*/]|scale|dy$|\bx\b(?!\.)", new)]

@@ -7,12 +7,14 @@ import pytest
 from tests.tools.real_mistakes import asked, cases, measured, place, table
 
 ON_LINE = 0.7
-QUICK = ("exp-without-upstream", "gru-reset-twice", "divergence-over-half-the-rows")
+QUICK = ("exp-without-upstream", "gru-reset-twice", "exponential-times-its-argument",
+         "unsqueeze-compares-and-does-not-assign", "difference-of-a-table-and-a-column")
 UNPROVED = {                        # what no change proves is found by the gradients that it moves
     "max-pool-at-the-place-in-its-window": "where it does is wrong",
     "sum-gives-only-ones": "wrong gradients alone",
     "product-with-the-other-gradient": "other.grad, which is None",
     "conv-strides-that-leave-a-remainder": "the line read ad",
+    "dense-layer-clips-the-error-by-the-error": "what it hands over",
 }
 
 

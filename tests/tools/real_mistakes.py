@@ -28,6 +28,7 @@ FOLDER = Path(__file__).parent / "corpus" / "real"
 SETS = ("open", "held", "fresh", "fresh-held", "unseen", "more", "wild", "strangers",
         "passers", "pairs", "right", "unseen-right")
 HEAD = "import numpy as np\n\n\n"
+PROMISE = re.compile(r"every gradient( that was compared)? is right")
 MENDS = re.compile(r"with `([^`]+)` in place of `([^`]+)`")
 LIMIT = 900                                     # seconds for one file, on a busy machine too
 COLUMNS = ("files", "on the line", "beside", "elsewhere", "no line", "called right",
@@ -145,25 +146,31 @@ def _same(one, other):
 def kept(case, told, folder, ask):
     """Whether the lines with which every gradient is said to be right make them so; None without
     that promise."""
-    if case.right or not told.get("line") or "every gradient is right" not in told["text"]:
+    promise = PROMISE.search(told.get("text", ""))
+    if case.right or not told.get("line") or promise is None:
         return None
     text = case.text()
     said = "\n".join(line for line in told["text"].splitlines() if "note: or " not in line)
     pairs = MENDS.findall(said)
-    if not pairs or not _found(text, pairs[0][1]):      # of a long statement a part is printed
-        pairs = [(told["new"], told["source"])]
+    if told["new"] and not (pairs and _found(text, pairs[0][1])):
+        pairs[:1] = [(told["new"], told["source"])]     # of a long statement a part is printed
     for new, old in pairs:
         text = _put(text, old, new, told["line"])
     path = Path(folder) / f"{_stem(case)}_mended.py"
     path.write_text(text)
-    return ask(path, case.ask).get("right")     # None where it has no answer
+    again = ask(path, case.ask)                 # without "right" where it has no answer
+    return again.get("right") or bool(promise[1]) and again.get("diagnosis", "").endswith(
+        "What was compared is right")
 
 
 def _put(text, old, new, near):
     """A file with the statement `old`, of several the nearest to a line, written anew; of a loop
-    its head."""
-    lines = text.splitlines()
-    for node in sorted(_found(text, old), key=lambda node: abs(node.lineno - near))[:1]:
+    its head; what is no statement, in that line."""
+    lines, found = text.splitlines(), _found(text, old)
+    if not found:
+        before, there, after = lines[near - 1].rpartition(old)
+        lines[near - 1] = before + new * bool(there) + after
+    for node in sorted(found, key=lambda node: abs(node.lineno - near))[:1]:
         indent, last = " " * node.col_offset, node.end_lineno
         if hasattr(node, "body"):
             last = node.body[0].lineno - 1
