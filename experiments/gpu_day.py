@@ -212,7 +212,7 @@ def timed(day, step, synchronize):
 
 
 def speed(day, case, name, new=False):
-    """`name` is "npdl ENGINE", "NumPy fast" or "torch " and one of gpu_sides.FORMS."""
+    """`name` is "npdl ENGINE", "NumPy fast" or "torch eager", "captured" or "compiled"."""
     kind, how = name.split(" ", 1)
     with backend.using("numpy" if kind == "NumPy" else "cupy"):
         side = (torch_side if kind == "torch" else npdl_side)(case, how, new)

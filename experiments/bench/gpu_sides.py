@@ -20,7 +20,6 @@ from npdl_train.runs.engine import Batch, make_engine
 from .npdl_side import npdl_batch, npdl_model
 
 MEGA = 2**20
-FORMS = "eager", "captured", "compiled"     # of PyTorch's step
 BATCHES = 16            # that take turns where each step has a new one
 
 

@@ -176,9 +176,8 @@ def blame_unproved(checked, seen):
         report.either = tuple(either) if len(either) > 1 and not found.left else ()
         return report
     handing = sorted((s for s in could if s.level == PASSES_ON), key=lambda s: s.order)
-    early = [s for s in found.suspects if s.level <= NOTHING and not s.argument
-             and handing and s.order < handing[0].order]
-    if handing and not early:                           # there is no line before it
+    if handing and not any(s.level <= NOTHING and not s.argument and s.order < handing[0].order
+                           for s in found.suspects):    # there is no line before it
         return blame_suspect(checked, found, handing[0], "", gradient_wanted(found, handing[0])
                              or "what it hands over, or what is made of that, is wrong")
     shaped = [s for s in found.suspects if any(

@@ -1,7 +1,8 @@
 """The one place that decides whether a backward is right. A call passes in this order:
 
     adapters      what can be checked (a Layer, a cache in self, two functions, a context) made into
-                  a Layer; learned: what an object that is none learns, and where its gradients are
+                  a Layer; learned: what an object that is none learns, and where its gradients are;
+                  arguments: which of a function's are a cache, or a learning rate
     subjects      a Layer with inputs made into a Subject: run(), backward(), arrays, upstream()
     differences   a numerical derivative, how far it can be trusted, and why not where it can't
     verdicts      check(subject): a Verdict with a Row for each gradient: right (True, False, or

@@ -19,12 +19,9 @@ import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl_study.check import learned
-from npdl_study.check.learned import attributes, gradient_names, is_constant, parameters_of
+from npdl_study.check.arguments import CACHES, needed, positional, rates_of, takes_cache
+from npdl_study.check.learned import attributes, candidates, gradient_names, in_turn, is_constant
 from npdl_study.trees import is_float, leaves, mapped, restored, tupled
-
-CACHES = ("cache", "caches", "ctx", "context", "memory", "saved", "tape")
-RATES = ("lr", "learning_rate", "eta", "step_size", "rate")
 
 
 def as_layer(thing):
@@ -94,9 +91,9 @@ def in_order(returned, forward, inputs):
 def undone(backward, dout, cache, forward, inputs):
     """(what a backward returns, called as it wants to be; what is to be multiplied by): handed by
     their names the inputs that it takes again; a loss's, that takes no gradient, none."""
-    rates, given = _rates(backward), dict(zip(_positional(forward), inputs, strict=False))
-    names = [name for name in _positional(backward) if name not in rates]
-    needs, many = _needs(backward) - len(rates), isinstance(dout, tuple)
+    rates, given = rates_of(backward), dict(zip(positional(forward), inputs, strict=False))
+    names = [name for name in positional(backward) if name not in rates]
+    needs, many = needed(backward) - len(rates), isinstance(dout, tuple)
     again = [n for n in names if n in given] if len(names) == needs > len(cache) + (
         len(dout) if many else 1) else []
     last = not many and np.size(dout) == 1              # backward(self, dout=1)
@@ -192,7 +189,7 @@ class InSelf(Layer):
 
     def __init__(self, made):
         self.made, self.count, self.returned, self.extra, self.absent = made, None, [], [], set()
-        self.could = {} if isinstance(made, Layer) else learned.candidates(made)
+        self.could = {} if isinstance(made, Layer) else candidates(made)
         self.held = {}
         self._hold(path for path, one in self.could.items() if one.is_known)
 
@@ -207,7 +204,7 @@ class InSelf(Layer):
     def _anew(self):
         """A Run of the object as it was made, with the arrays and generators of this one."""
         memo = {id(value): value for param in self.held.values() for value in (param, param.data)}
-        if not isinstance(self.made, Layer) and not _takes_cache(self.made.backward):
+        if not isinstance(self.made, Layer) and not takes_cache(self.made.backward):
             memo |= {id(value): value for _, _, _, value in attributes(self.made)
                      if isinstance(value, np.random.Generator) or is_constant(value)}
             with contextlib.suppress(Exception):        # it may hold what can't be copied
@@ -218,8 +215,8 @@ class InSelf(Layer):
         self.given, run, backward = inputs, self._anew(), self.made.backward
         returned = run.made.forward(*inputs, **options)
         several = isinstance(returned, tuple) and len(returned) > 1
-        if _takes_cache(backward) and (several or _needs(backward) > 1):
-            if not several and not {*_positional(backward)} & {*_positional(self.made.forward)}:
+        if takes_cache(backward) and (several or needed(backward) > 1):
+            if not several and not {*positional(backward)} & {*positional(self.made.forward)}:
                 raise InputError(f"{type(self.made).__name__}.forward must return its output and "
                                  "a cache: return out, cache")
             if not several:                             # it takes the inputs again
@@ -247,7 +244,7 @@ class InSelf(Layer):
             gradient = self.could[path].left(run.now, given)
             if gradient is None and path in self.returned:
                 gradient = given.get(self.returned.index(path))
-            if gradient is None and _rates(run.made.backward):
+            if gradient is None and rates_of(run.made.backward):
                 gradient = before[path] - self.could[path].at(run.now)
             if gradient is None:
                 self.absent.add(path)
@@ -292,11 +289,11 @@ class InSelf(Layer):
         for count in (len(floats), sum(floats)):
             own, given = self._sorted_out(found, count)
             left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
-                    or _rates(run.made.backward) and not np.array_equal(one.at(run.now), one.value)]
+                    or rates_of(run.made.backward) and not np.array_equal(
+                        one.at(run.now), one.value)]
             more = [value for key, value in given.items()
                     if isinstance(key, int) and value is not None]
-            paths = [path for path in self.could if path not in left]
-            self.returned = learned.in_turn(paths, more, self.could)
+            self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
             if self.returned or not more and isinstance(own, tuple) and all(
                     g is None for g, f in zip(own, floats, strict=False) if not f):
                 break
@@ -309,7 +306,7 @@ class InSelf(Layer):
     @property
     def updates(self):
         """Whether the backward subtracts the gradients itself."""
-        return bool(self.could and _rates(self.made.backward))
+        return bool(self.could and rates_of(self.made.backward))
 
     def unplaced(self, run):
         """{path: Candidate} of the arrays of which no gradient was found, and which forward leaves
@@ -370,31 +367,5 @@ def keeps_cache_in_self(cls):
     backward = getattr(cls, "backward", None)
     if issubclass(cls, Functions) or not inspect.isfunction(backward) or backward is Layer.backward:
         return False
-    return _needs(backward) == 2 or not issubclass(cls, Layer) and callable(
+    return needed(backward) == 2 or not issubclass(cls, Layer) and callable(
         getattr(cls, "forward", None))
-
-
-def _takes_cache(backward):
-    """Whether an argument of a bound backward is no gradient, by its name (dh_next, dc), nor a
-    learning rate."""
-    flags = {p.name for p in parameters_of(backward) if isinstance(p.default, bool)}
-    names = [name for name in _positional(backward) if name not in (*_rates(backward), *flags)]
-    return len(names) > 1 and (names[0] in CACHES or not (
-        names[-1].startswith(("d", "g")) or names[-1].endswith(("_grad", "_bar"))))
-
-
-def _rates(backward):
-    """The arguments of a backward that are learning rates: it updates what it learns itself."""
-    return [p.name for p in parameters_of(backward)[1:] if p.name in RATES]
-
-
-def _positional(function):
-    """The names of the positional arguments of a function."""
-    return [p.name for p in parameters_of(function)
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
-
-
-def _needs(function):
-    """How many positional arguments a function needs."""
-    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-               for p in parameters_of(function))

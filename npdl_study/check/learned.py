@@ -10,7 +10,6 @@
 
 import functools
 import inspect
-import types
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -196,14 +195,3 @@ def _is_record(item):
     of a Param."""
     return not (callable(item) or inspect.ismodule(item) or hasattr(item, "data")) and any(
         isinstance(value, np.ndarray) for value in vars(item).values())
-
-
-def parameters_of(function):
-    """The parameters of a function, looked at once: every run asks for them."""
-    return _found_parameters(getattr(function, "__func__", function), inspect.ismethod(function))
-
-
-@functools.lru_cache(maxsize=256)
-def _found_parameters(function, bound):
-    function = types.MethodType(function, function) if bound else function
-    return tuple(inspect.signature(function).parameters.values())
