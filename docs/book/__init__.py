@@ -10,7 +10,7 @@ source comes out of it, by fences:
                               the function beside its formulas; in the body, `line <- lstm-3` names
                               the equations that a line comes from, and `-- plumbing:` begins the
                               lines of a backward that come from none
-    ```{proof} LSTMCell LSTM  their rows of gradients.md, parity.md and mutation.md
+    ```{proof} LSTMCell LSTM  their gradient checks, run while the book is built
     ```{mistakes} npdl.layers.recurrent:LSTMCell [LAYER]
                               `old -> new` and `: why` below it; blame is asked about each, and
                               must first name the line that was changed; where another is

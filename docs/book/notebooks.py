@@ -19,7 +19,7 @@ from docs.book import address, checks, frame, graphs, moving, opening, sources
 from docs.book.chapter import CITED, SECTIONS, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
-from docs.book.render import proof_table
+from docs.book.proofs import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
 from npdl_study.check.samples import layer_classes

@@ -1,6 +1,5 @@
 """A chapter as a page: its directives become HTML, everything else stays as it is written."""
 
-import functools
 import re
 from html import escape
 
@@ -11,7 +10,7 @@ from docs.book.chapter import CITED, SECTIONS, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
-from docs.book.proofs import proof
+from docs.book.proofs import LEGEND, proof_table
 from docs.book.solved import asked, named, papers
 from npdl.errors import InputError
 
@@ -154,10 +153,9 @@ class Page:
 
     def proof(self, part):
         try:
-            found = [proof(name) for name in part.given.split()]
+            return "\n".join(["", *proof_table(part.given.split()), "", LEGEND, ""])
         except LookupError as error:
-            self.chapter.fail(part.line, str(error))
-        return "\n".join(["", *proof_table(part.given.split()), "", _proof_words(found), ""])
+            self.chapter.fail(part.line, f"npdl has no layer {error}")
 
     def mistakes(self, part):
         made = []
@@ -204,33 +202,3 @@ def on_one_line(code):
 def spaced(formula):
     """MathML with a little room in products: names here have more than one letter."""
     return formula.replace("<mo>&#8290;</mo>", '<mo lspace=".12em" rspace=".12em">&#8290;</mo>')
-
-
-def proof_table(names):
-    """The lines of a table with one row for each layer."""
-    yield ("| layer | cases | gradient check: worst error | PyTorch's | outputs differ by | "
-           "gradients differ by | mutants | caught |")
-    yield "|---|--:|--:|---|--:|--:|--:|--:|"
-    for one in map(proof, names):
-        gradient, parity, mutants = one.gradient or {}, one.parity or {}, one.mutants or {}
-        yield "| " + " | ".join([
-            one.name, gradient.get("cases", ""), gradient.get("worst error", ""),
-            parity.get("torch's", "none" if one.without else ""), parity.get("output", ""),
-            parity.get("gradients", ""), mutants.get("change the result", ""),
-            mutants.get("caught", "")]) + " |"
-
-
-@functools.lru_cache(maxsize=1)
-def _legend():
-    return ("Gradient check: [fourth-order differences](../../generated/gradients.md) in float64, "
-            "limit 1e-7. [PyTorch](../../generated/parity.md): the worst relative difference over "
-            "random sizes and numbers. [Mutants](../../generated/mutation.md): one-token changes "
-            "of the backward that change its result, and the share that the gradient check "
-            "catches.")
-
-
-def _proof_words(found):
-    without = [f"{one.name}: {one.without}." for one in found if one.without]
-    survived = [f"{one.name}: {len(one.survived)} not caught, with the reason in the table of "
-                "mutants." for one in found if one.survived]
-    return " ".join([_legend(), *without, *survived])
