@@ -217,7 +217,7 @@ class _Script:
             origin = ", ".join(map(self.shown, line.cited))
             notes = "; ".join(filter(None, [line.comment, origin and f"from {origin}"]))
             code = line.code.rstrip()
-            lines.append(f"{code:<56}  # {notes}" if notes and "\n" not in code else code)
+            lines += [*line.above, f"{code:<56}  # {notes}" if notes and "\n" not in code else code]
         return _words("\n".join(["```python", *lines, "```"]))
 
     def proof(self, part):

@@ -149,7 +149,9 @@ class Page:
             f'<span class="origin">from {origin}</span>' if origin else ""])
         kind = "row" if beside else "row alone"
         right = f'<div class="beside">{beside}</div>' if beside else ""
-        return f'<div class="{kind}"><div class="code">{code}</div>{right}</div>'
+        alone = '<div class="row alone"><div class="code"><pre>{}</pre></div></div>'
+        above = "".join(alone.format(coloured(text)) for text in line.above)
+        return f'{above}<div class="{kind}"><div class="code">{code}</div>{right}</div>'
 
     def proof(self, part):
         try:

@@ -22,13 +22,17 @@ PLUMBING = "-- plumbing:"
 
 @dataclass
 class Line:
-    """One statement: its source without comment, `comment`, MathML, the labels it comes from."""
+    """A statement: its source without comment, `comment`, MathML, the labels it comes from.
+
+    `above` are the lines between the statement before and this one, such as "else:".
+    """
 
     statement: object
     code: str
     comment: str
     formula: str
     said: str
+    above: list
     cited: list = field(default_factory=list)
 
 
@@ -41,6 +45,12 @@ class Listing:
     first: int
     head: str
     lines: list
+
+    @property
+    def text(self):
+        """The function as it is printed, without its docstring and its comments."""
+        return "\n".join([self.head, *(code for line in self.lines
+                                       for code in (*line.above, line.code))])
 
 
 def find(target):
@@ -64,12 +74,27 @@ def listing(target):
     indent = len(source[start - 1]) - len(source[start - 1].lstrip())
     head = "".join(source[start - 1: body - 1]).strip("\n")
     first = function.__code__.co_firstlineno
+    ends = [_docstring_end(planned.node), *(one.last for one in planned.lines)]
     lines = [Line(one, _code(source, one, indent), one.comment,
                   maths.mathml(one.node) if one.is_simple else "",
-                  maths.text(one.node) if one.is_simple else "") for one in planned.lines]
+                  maths.text(one.node) if one.is_simple else "",
+                  _between(source, end, one.first, indent))
+             for end, one in zip(ends, planned.lines, strict=False)]
     text = "\n".join(line[indent:] for line in head.split("\n"))
     module = function.__module__
     return Listing(function.__qualname__, module, first, text, lines)
+
+
+def _docstring_end(function):
+    """Return the last line of a function's docstring, or the line before its body."""
+    first = function.body[0]
+    return first.end_lineno if ast.get_docstring(function) else first.lineno - 1
+
+
+def _between(source, end, first, indent):
+    """Return the lines of code after line `end` and before line `first`, without comments."""
+    lines = (line[indent:] for line in source[end: first - 1])
+    return [line for line in (line[:_comment_at(line)].rstrip() for line in lines) if line]
 
 
 def _code(source, statement, indent):
