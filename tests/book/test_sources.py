@@ -1,0 +1,35 @@
+"""The listings of the book are the library's own source."""
+
+import ast
+import inspect
+import textwrap
+
+import pytest
+
+pytest.importorskip("docutils")
+pytest.importorskip("pygments")
+
+from docs.book import chapter as chapters
+from docs.book import sources
+
+TARGETS = sorted({part.given for path in chapters.paths()
+                  for part in chapters.read(path).directives("source")})
+
+
+def tree(code):
+    """Return the syntax tree of a function, without its docstring."""
+    function = ast.parse(textwrap.dedent(code)).body[0]
+    if ast.get_docstring(function):
+        function.body = function.body[1:]
+    return ast.dump(function)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_listing_has_the_syntax_tree_of_its_source(target):
+    source = inspect.getsource(inspect.unwrap(sources.find(target)))
+    assert tree(sources.listing(target).text) == tree(source)
+
+
+def test_a_listing_prints_both_branches_of_a_condition():
+    text = sources.listing("npdl.layers.recurrent:RecurrentLayer.backward").text
+    assert text.index("if real is None:") < text.index("else:")
