@@ -16,11 +16,13 @@ _NAMES = {
     "npdl.adapt.linears": "FrozenLinear LoRALinear QuantLinear",
     "npdl.layers.attention": "AdditiveAttention DotAttention MultiHeadAttention "
                              "ScaledDotAttention causal_mask",
-    "npdl.layers.bidirectional": "Bidirectional",
+    "npdl.layers.bidirectional": "Bidirectional BidirectionalStack",
     "npdl.layers.dropout": "Dropout",
     "npdl.layers.embedding": "Embedding LearnedPositions SinusoidalPositions Unembedding",
     "npdl.layers.encoder": "CrossDecoder DecoderBlock PreNormDecoderBlock",
     "npdl.layers.graph": "AddReLU GraphAttention MessagePassing Replace",
+    "npdl.layers.gru": "ResetAfterGRU ResetAfterGRUCell ResetAfterGRULayer ResetBeforeGRU "
+                       "ResetBeforeGRUCell ResetBeforeGRULayer",
     "npdl.layers.grouped": "GroupedQueryAttention Rotary",
     "npdl.layers.linear": "Linear",
     "npdl.layers.llama": "LlamaBlock SwiGLU",
@@ -31,7 +33,8 @@ _NAMES = {
                              "RNNLayer Recurrent RecurrentLayer",
     "npdl.layers.sequential": "Sequential",
     "npdl.layers.transformer": "Block Decoder Encoder FeedForward PreNormBlock Same",
-    "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SquaredError StableMaxLoss",
+    "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SoftCrossEntropy SquaredError "
+                   "StableMaxLoss",
     "npdl.models.attentive_rnn": "AttentiveRNN",
     "npdl.models.autoencoder": "Autoencoder AutoencoderLoss",
     "npdl.models.birnn": "BiRNN BiRNNLoss",
@@ -41,7 +44,8 @@ _NAMES = {
     "npdl.models.lstm_seq2seq": "LSTMSeq2Seq",
     "npdl.models.mlp": "MLP",
     "npdl.models.seq2seq": "Seq2Seq",
-    "npdl.optim": "Adam AdamW Grokfast Muon SGD clip_by_global_norm orthogonal_gradient",
+    "npdl.optim": "Adam AdamW Grokfast Muon NesterovSGD RMSprop SGD clip_by_global_norm "
+                  "orthogonal_gradient",
     "npdl.threads": "BLASThreads",
     "npdl_study.blame.blame": "assert_right blame",
     "npdl_study.check.gradcheck": "gradcheck",

@@ -143,6 +143,17 @@ def check_mask(owner, mask, shape):
                          f"to {tuple(shape)}, True where something may be seen")
 
 
+def check_attention_mask(mask, shape):
+    """Raise InputError unless `mask` is None, or bools or floats that broadcast to `shape`."""
+    if mask is None:
+        return
+    if not is_array(mask) or mask.dtype.kind not in "bf" or not broadcasts(mask.shape, shape):
+        raise InputError(f"attention: the mask is {described(mask)}; it must broadcast to "
+                         f"{tuple(shape)} and be bool, True where a query may attend to a key "
+                         "(torch.nn.MultiheadAttention means the opposite), or floats that are "
+                         "added to the scores")
+
+
 def checked_ids(ids, size, what="token ids"):
     """`ids` as an array of integers, after a check on the host that 0 <= id < size.
 
@@ -244,7 +255,7 @@ def check_attention(q, k, v, mask=None, same_width=True):
         widths = "(..., R, d), (..., S, d)" if same_width else "(..., R, d), (..., S, d')"
         raise InputError(f"attention: q {q.shape}, k {k.shape} and v {v.shape} do not fit; they "
                          f"must be {widths} and (..., S, e), S and d not 0")
-    check_mask("attention", mask, (*lead, q.shape[-2], k.shape[-2]))
+    check_attention_mask(mask, (*lead, q.shape[-2], k.shape[-2]))
 
 
 def check_heads(Q, K, V, mask, heads):
@@ -255,7 +266,7 @@ def check_heads(Q, K, V, mask, heads):
             *q[:2], k[1]):
         raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
                          "(B, S, D) and (B, S, D), none of them 0")
-    check_mask("attention", mask, (q[0], heads, q[1], k[1]))            # (B, H, R, S)
+    check_attention_mask(mask, (q[0], heads, q[1], k[1]))               # (B, H, R, S)
 
 
 def checked_turns(x, positions, width):

@@ -1,5 +1,5 @@
-"""Optimizers: SGD with momentum, Adam, AdamW, Muon; what changes a gradient before them: clipping
-by the global norm, the orthogonal gradient, Grokfast's filter.
+"""Optimizers: SGD with momentum and Nesterov's momentum, RMSprop, Adam, AdamW, Muon. Changes of a
+gradient before them: clipping by the global norm, the orthogonal gradient, Grokfast's filter.
 
 Each is a loop over the parameters. `step()` reads every `param.grad` and changes `param.data`.
 """
@@ -101,6 +101,38 @@ class SGD(Optimizer):
         p.data[...] -= lr * v
 
 
+class NesterovSGD(SGD):
+    """v = momentum v + g + decay theta,   theta = theta - lr (g + decay theta + momentum v).
+
+    Nesterov's momentum in the form of Sutskever et al. 2013, as torch.optim.SGD(nesterov=True).
+    """
+
+    def update(self, name, p, lr, decay):
+        v, g = self.velocity[name], p.grad + decay * p.data
+        v[...] = self.momentum * v + g
+        p.data[...] -= lr * (g + self.momentum * v)
+
+
+class RMSprop(Optimizer):
+    """v = keep v + (1 - keep) g^2,   theta = theta - lr g / (sqrt(v) + eps).
+
+    Tieleman & Hinton 2012, Lecture 6.5. Weight decay is added to the gradient: g + decay theta.
+    """
+
+    moments = ("v",)
+
+    def __init__(self, model, lr=1e-2, *, keep=0.99, eps=1e-8, weight_decay=0.0):
+        super().__init__(model, lr, weight_decay=weight_decay)
+        require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
+        require_finite(eps=eps)
+        self.keep, self.eps = keep, eps
+
+    def update(self, name, p, lr, decay):
+        v, g = self.v[name], p.grad + decay * p.data
+        v[...] = self.keep * v + (1 - self.keep) * g**2
+        p.data[...] -= lr * g / (xp.sqrt(not_infinite(v)) + self.eps)
+
+
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2,   m_hat = m / (1 - b1^t),
     v_hat = v / (1 - b2^t),   theta = theta - lr m_hat / (sqrt(v_hat) + eps).
@@ -169,7 +201,8 @@ def orthogonal_gradient(params):
     """g = g - (theta . g) / (theta . theta) theta, for each Param by itself, in place.
 
     Prieto et al. 2025, arXiv:2501.04697: what only scales the weights, and with them the logits,
-    goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g.
+    goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g. (The
+    authors' code then restores the norm of g; this function leaves the shorter gradient.)
     """
     for p in checked_params("orthogonal_gradient", params):
         square = not_infinite((p.data * p.data).sum())

@@ -1,9 +1,10 @@
 """Attention: softmax of the scores of queries against keys, times the values.
 
-Queries q (..., R, d), keys k (..., S, d), values v (..., S, e) -> y (..., R, e). `mask` is True
-where a query may look and broadcasts to the weights A (..., R, S); a query that sees nothing gets
-zeros. The weights are to be seen in the cache, as `A`. Document 002, Problem 5 names the three
-scores; document 004, Problem 2.2 to 2.6, the attention with several heads.
+Queries q (..., R, d), keys k (..., S, d), values v (..., S, e) -> y (..., R, e). `mask` broadcasts
+to the weights A (..., R, S). A bool mask is True where a query may attend to a key, as in
+torch.nn.functional.scaled_dot_product_attention; torch.nn.MultiheadAttention means the opposite. A
+float mask is added to the scores (position biases such as ALiBi's; -inf hides a key); it gets no
+gradient. A query that is fully masked gets zeros. The weights are in the cache, as `A`.
 """
 
 import math
@@ -19,7 +20,10 @@ from npdl.errors import (
 )
 from npdl.functions import softmax, softmax_backward, sum_over
 from npdl.init import generator, uniform_fan_in
+from npdl.layers.dropout import Dropout
 from npdl.layers.linear import Linear
+
+NO_DROPOUT = Dropout(0.0)
 
 
 def causal_mask(length):
@@ -29,20 +33,30 @@ def causal_mask(length):
     return t[None, :] <= t[:, None]
 
 
-def attend(q, k, v, mask=None, scale=None):
-    """y = A v,  A = softmax(scale q k^T) where the mask is True; scale is 1/sqrt(d) if None."""
+def masked_softmax(scores, mask):
+    """softmax(scores) where a bool mask is True; softmax(scores + mask) for a float mask."""
+    if mask is None or mask.dtype.kind == "b":
+        return softmax(scores, mask)
+    return softmax(scores + mask.astype(scores.dtype))
+
+
+def attend(q, k, v, mask=None, scale=None, dropout=NO_DROPOUT, rng=None):
+    """y = dropout(A) v,  A = softmax(scale q k^T) where the mask is True; scale is 1/sqrt(d) if
+    None. Dropout acts on the weights when `rng` is given."""
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = scale * (q @ k.swapaxes(-1, -2))               # scores (..., R, S)
-    A = softmax(scores, mask)                               # A      (..., R, S)
-    y = A @ v                                               # y      (..., R, e)
-    return y, Cache(q=q, k=k, v=v, A=A, scale=scale)
+    A = masked_softmax(scores, mask)                        # A      (..., R, S)
+    P, c_drop = dropout.forward(A, rng)                     # P      (..., R, S)
+    y = P @ v                                               # y      (..., R, e)
+    return y, Cache(q=q, k=k, v=v, A=A, P=P, scale=scale, drop=c_drop)
 
 
-def attend_backward(dy, cache):
+def attend_backward(dy, cache, dropout=NO_DROPOUT):
     """The gradients of q, k and v."""
-    q, k, v, A, scale = cache.q, cache.k, cache.v, cache.A, cache.scale
-    dv = A.swapaxes(-1, -2) @ dy                            # y = A v
-    dA = dy @ v.swapaxes(-1, -2)
+    q, k, v, A, P, scale = cache.q, cache.k, cache.v, cache.A, cache.P, cache.scale
+    dv = P.swapaxes(-1, -2) @ dy                            # y = P v
+    dP = dy @ v.swapaxes(-1, -2)
+    dA = dropout.backward(dP, cache.drop)                   # P = dropout(A)
     dscores = softmax_backward(dA, A)                       # A = softmax(scores)
     dq = scale * (dscores @ k)                              # scores = scale q k^T
     dk = scale * (dscores.swapaxes(-1, -2) @ q)
@@ -93,7 +107,7 @@ class AdditiveAttention(Layer):
         w, c_k = self.W_k.forward(k)                            # w       (..., S, h)
         t = xp.tanh(u[..., :, None, :] + w[..., None, :, :])    # t       (..., R, S, h)
         scores = t @ self.a.data                                # scores  (..., R, S)
-        A = softmax(scores, mask)
+        A = masked_softmax(scores, mask)
         y = A @ v
         return y, Cache(q=c_q, k=c_k, v=v, t=t, A=A)
 
@@ -117,11 +131,12 @@ class MultiHeadAttention(Layer):
     """y = [head_1 .. head_H] W_O,   head_i = attend(Q W_Q, K W_K, V W_V), the i-th part of each.
 
     forward(Q, K, V, mask): Q (B, R, D), K and V (B, S, D) -> y (B, R, D). The weights of the
-    heads, (B, H, R, S), are in the cache: `cache.attend.A`. Vaswani et al. 2017,
-    arXiv:1706.03762. Raises InputError when H does not divide D and for shapes that do not fit.
+    heads, (B, H, R, S), are in the cache: `cache.attend.A`. `dropout` acts on the weights, when
+    `rng` is given. Vaswani et al. 2017, arXiv:1706.03762. Raises InputError when H does not divide
+    D and for shapes that do not fit.
     """
 
-    def __init__(self, d_model, num_heads, *, bias=True, rng=0, dtype="float32"):
+    def __init__(self, d_model, num_heads, *, bias=True, dropout=0.0, rng=0, dtype="float32"):
         require_positive(d_model=d_model, num_heads=num_heads)
         if d_model % num_heads:
             raise InputError(f"num_heads = {num_heads} does not divide d_model = {d_model}; each "
@@ -132,13 +147,15 @@ class MultiHeadAttention(Layer):
         self.W_K = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
         self.W_V = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
         self.W_O = Linear(d_model, d_model, bias=bias, rng=rng, dtype=dtype)
+        self.dropout = Dropout(dropout)
 
-    def forward(self, Q, K, V, mask=None):
+    def forward(self, Q, K, V, mask=None, rng=None):
         check_heads(Q, K, V, mask, self.num_heads)
         q, c_Q = self.W_Q.forward(Q)                            # q (B, R, D)
         k, c_K = self.W_K.forward(K)                            # k (B, S, D)
         v, c_V = self.W_V.forward(V)
-        heads, c_attend = attend(self.split(q), self.split(k), self.split(v), mask)
+        heads, c_attend = attend(self.split(q), self.split(k), self.split(v), mask,
+                                 dropout=self.dropout, rng=rng)
         h = self.join(heads)                                    # h (B, R, D)
         y, c_O = self.W_O.forward(h)                            # y (B, R, D)
         return y, Cache(Q=c_Q, K=c_K, V=c_V, attend=c_attend, O=c_O)
@@ -146,7 +163,7 @@ class MultiHeadAttention(Layer):
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)                     # y = h W_O
         dheads = self.split(dh)                                 # dheads (B, H, R, d)
-        dq, dk, dv = attend_backward(dheads, cache.attend)
+        dq, dk, dv = attend_backward(dheads, cache.attend, self.dropout)
         dQ = self.W_Q.backward(self.join(dq), cache.Q)          # q = Q W_Q, k = K W_K, v = V W_V
         dK = self.W_K.backward(self.join(dk), cache.K)
         dV = self.W_V.backward(self.join(dv), cache.V)

@@ -7,7 +7,9 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import InputError, described
 from npdl.functions import reverse
+from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import Recurrent
+from npdl.training_errors import require_layers
 
 
 class Bidirectional(Layer):
@@ -52,3 +54,41 @@ class Bidirectional(Layer):
         dx_b, dstart_b = self.back.backward((dy_b, dlast_b), cache.back)
         dx = dx_a + reverse(dx_b, cache.lengths)            # both read x
         return dx, (dstart_a, dstart_b)
+
+
+class BidirectionalStack(Layer):
+    """Several Bidirectional layers; each reads both directions of the one below, dropout between.
+
+        BidirectionalStack([Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1)),
+                            Bidirectional(LSTM(10, 5, rng=2), LSTM(10, 5, rng=3))])
+
+    This is torch.nn.LSTM(num_layers=2, bidirectional=True). forward(x, state, rng, lengths):
+    `state` is a list with the state of each layer -> y (B, S, H_a + H_b) and the last states.
+    """
+
+    def __init__(self, layers, dropout=0.0):
+        require_layers("layers", layers, "[Bidirectional(LSTM(3, 5), LSTM(3, 5))]")
+        self.layers = list(layers)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x, state=None, rng=None, lengths=None):
+        starts = [None] * len(self.layers) if state is None else state
+        lasts, caches = [], []
+        for layer, start in zip(self.layers, starts, strict=True):
+            if caches:                                      # between two layers
+                x, caches[-1].drop = self.dropout.forward(x, rng)
+            (x, last), c_layer = layer.forward(x, start, rng, lengths)
+            lasts.append(last)
+            caches.append(Cache(layer=c_layer, drop=None))
+        out = (x, tuple(lasts))
+        return out, Cache(layers=caches, out=out)
+
+    def backward(self, dout, cache):
+        dx, dlasts = gradients_of(dout, cache.out, "BidirectionalStack")
+        dstarts = []
+        for i in reversed(range(len(self.layers))):
+            c_layer, c_drop = cache.layers[i].layer, cache.layers[i].drop
+            dx = dx if c_drop is None else self.dropout.backward(dx, c_drop)
+            dx, dstart = self.layers[i].backward((dx, dlasts[i]), c_layer)
+            dstarts.append(dstart)
+        return dx, tuple(dstarts[::-1])

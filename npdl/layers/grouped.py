@@ -10,8 +10,8 @@ from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
+    check_attention_mask,
     check_gradient,
-    check_mask,
     check_sequence,
     checked_turns,
     require_number,
@@ -100,7 +100,7 @@ class GroupedQueryAttention(Layer):
         v, c_V = self.W_V.forward(x)
         q, c_q = self.rotary.forward(self.split(q))
         k, c_k = self.rotary.forward(self.split(k))
-        check_mask("attention", mask, (*q.shape[:4], x.shape[1]))
+        check_attention_mask(mask, (*q.shape[:4], x.shape[1]))
         heads, c_attend = attend(q, k, self.split(v), mask)         # k, v (B, G, 1, S, d) for all n
         h = self.join(heads)                                        # h (B, S, H*d)
         y, c_O = self.W_O.forward(h)                                # y (B, S, D)

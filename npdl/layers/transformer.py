@@ -52,15 +52,18 @@ class Block(Layer):
     """u = norm1(x + attention(x)),   y = norm2(u + ffn(u)):   (B, S, D) -> (B, S, D).
 
     forward(x, mask, rng): `mask` broadcasts to the attention's weights (B, H, S, S), which are in
-    the cache: `cache.attention.attend.A`. Dropout acts on both branches, when `rng` is given.
-    `bias` is that of the attention's maps, `ffn_bias` of the feed-forward net's, `norm_bias` of
-    the LayerNorms', whose `eps` it is. Document 004, Problem 2.
+    the cache: `cache.attention.attend.A`. Dropout acts on both branches, and
+    `attention_dropout` on the weights, when `rng` is given. `bias` is that of the attention's
+    projections, `ffn_bias` of the feed-forward network, `norm_bias` of the LayerNorms, which use
+    `eps`.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
-                 dropout=0.0, ffn_bias=False, rng=0, dtype="float32", norm_bias=True, eps=1e-5):
+                 dropout=0.0, attention_dropout=0.0, ffn_bias=False, rng=0, dtype="float32",
+                 norm_bias=True, eps=1e-5):
         rng = generator(rng)
-        self.attention = MultiHeadAttention(d_model, num_heads, bias=bias, rng=rng, dtype=dtype)
+        self.attention = MultiHeadAttention(d_model, num_heads, bias=bias,
+                                            dropout=attention_dropout, rng=rng, dtype=dtype)
         self.norm1 = LayerNorm(d_model, eps=eps, dtype=dtype, bias=norm_bias)
         self.ffn = FeedForward(d_model, multiplier, activation=activation, bias=ffn_bias, rng=rng,
                                dtype=dtype)
@@ -68,7 +71,7 @@ class Block(Layer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, mask=None, rng=None):
-        a, c_attention = self.attention.forward(x, x, x, mask)
+        a, c_attention = self.attention.forward(x, x, x, mask, rng)
         a, c_drop1 = self.dropout.forward(a, rng)
         u, c_norm1 = self.norm1.forward(x + a)
         f, c_ffn = self.ffn.forward(u)
@@ -93,7 +96,7 @@ class PreNormBlock(Block):
 
     def forward(self, x, mask=None, rng=None):
         n, c_norm1 = self.norm1.forward(x)
-        a, c_attention = self.attention.forward(n, n, n, mask)
+        a, c_attention = self.attention.forward(n, n, n, mask, rng)
         a, c_drop1 = self.dropout.forward(a, rng)
         u = x + a
         m, c_norm2 = self.norm2.forward(u)

@@ -33,9 +33,9 @@ class GPT(Layer):
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4, max_len=64,
-                 *, bias=True, norm="post", activation="gelu", dropout=0.0, positions="k/d",
-                 tied=False, padding_id=None, rng=0, dtype="float32", norm_bias=True,
-                 ffn_bias=False, eps=1e-5, classifier_bias=True):
+                 *, bias=True, norm="post", activation="gelu", dropout=0.0, attention_dropout=0.0,
+                 positions="k/d", tied=False, padding_id=None, rng=0, dtype="float32",
+                 norm_bias=True, ffn_bias=False, eps=1e-5, classifier_bias=True):
         require_bool(tied=tied, classifier_bias=classifier_bias)
         require_positive(num_layers=num_layers)
         require_choice("norm", norm, BLOCKS)
@@ -43,8 +43,9 @@ class GPT(Layer):
         self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
         self.positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
         blocks = [BLOCKS[norm](d_model, num_heads, multiplier, bias=bias, activation=activation,
-                               dropout=dropout, ffn_bias=ffn_bias, rng=rng, dtype=dtype,
-                               norm_bias=norm_bias, eps=eps) for _ in range(num_layers)]
+                               dropout=dropout, attention_dropout=attention_dropout,
+                               ffn_bias=ffn_bias, rng=rng, dtype=dtype, norm_bias=norm_bias,
+                               eps=eps) for _ in range(num_layers)]
         self.decoder = Decoder(blocks, None if norm == "post" else LayerNorm(
             d_model, eps=eps, dtype=dtype, bias=norm_bias))
         self.classifier = Unembedding(self.embedding) if tied else Linear(
@@ -82,11 +83,12 @@ class GPT2(GPT):
     """
 
     def __init__(self, vocab_size=50257, d_model=768, num_layers=12, num_heads=12, multiplier=4,
-                 max_len=1024, *, eps=1e-5, activation="gelu-tanh", dropout=0.0, tied=True, rng=0,
-                 dtype="float32"):
+                 max_len=1024, *, eps=1e-5, activation="gelu-tanh", dropout=0.0,
+                 attention_dropout=0.0, tied=True, rng=0, dtype="float32"):
         super().__init__(vocab_size, d_model, num_layers, num_heads, multiplier, max_len,
-                         norm="pre", activation=activation, dropout=dropout, positions="learned",
-                         tied=tied, rng=rng, dtype=dtype, ffn_bias=True, eps=eps,
+                         norm="pre", activation=activation, dropout=dropout,
+                         attention_dropout=attention_dropout, positions="learned", tied=tied,
+                         rng=rng, dtype=dtype, ffn_bias=True, eps=eps,
                          classifier_bias=False)
 
 

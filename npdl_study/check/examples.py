@@ -11,8 +11,10 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
+from npdl.functions import softmax
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import causal_mask
+from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding
 from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
 from npdl.layers.graph import AddReLU
@@ -60,6 +62,11 @@ def ids(high, *shape):
     return lambda rng: rng.integers(0, high, shape)
 
 
+def probabilities(*shape):
+    """Distributions over the last axis."""
+    return lambda rng: softmax(rng.standard_normal(shape))
+
+
 def off_zero(*shape):
     """Values between 0.1 and 2 in size: nowhere near the kink of a ReLU."""
     return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
@@ -73,6 +80,11 @@ def part(cls, *sizes):
 def parts(cls, count, *sizes):
     """`count` layers to make a stack of."""
     return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
+
+
+def both(*sizes):
+    """Bidirectional layers of two RNNs each, to make a stack of."""
+    return lambda rng: [Bidirectional(RNN(*size, rng=rng), RNN(*size, rng=rng)) for size in sizes]
 
 
 class Repeated:
@@ -136,18 +148,26 @@ EXAMPLES = {
                 on(ONE, rng=Repeated(7))(0.5)),
     "RNNCell": CELL,
     "GRUCell": CELL,
+    "ResetAfterGRUCell": CELL,
+    "ResetBeforeGRUCell": CELL,
     "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4),
                  on(ONE, [ONE, ONE])(1, 1)),
     "RNNLayer": LAYER,
     "GRULayer": LAYER,
+    "ResetAfterGRULayer": LAYER,
+    "ResetBeforeGRULayer": LAYER,
     "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2),
                   on((1, 1, 1), [ONE, ONE])(1, 1)),
     "RNN": STACK,
     "GRU": STACK,
+    "ResetAfterGRU": STACK,
+    "ResetBeforeGRU": STACK,
     "LSTM": STACK,
     "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
                       on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
                       on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
+    "BidirectionalStack": (on((2, 3, 2))(both((2, 3), (6, 3))),
+                           on((3, 2, 4))(both((4, 2), (4, 2), (4, 2))), on((1, 1, 1))(both(ONE))),
     "DotAttention": ATTENTION,
     "ScaledDotAttention": ATTENTION,
     "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
@@ -192,6 +212,9 @@ EXAMPLES = {
         on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum"),
         on((1, 1, 2), ids(2, 1, 1), np.array([[True]]))()),
     "CrossEntropy": LOSS,
+    "SoftCrossEntropy": (on((3, 4), probabilities(3, 4))(),
+                         on((2, 4, 3), probabilities(2, 4, 3))(),
+                         on((1, 2), probabilities(1, 2))()),
     "StableMaxLoss": LOSS,
     "SquaredError": TWO,
     "KLDivergence": TWO,
@@ -270,7 +293,9 @@ SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier"
          "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}
 VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
-          "bias": [True, False], "bits": [3], "block": [1], "classifier_bias": [False],
+          "attention_dropout": [0.4], "bias": [True, False],
+          "bits": [3], "block": [1], "class_weights": [(0.5, 2.0, 1.0, 0.0)],
+          "classifier_bias": [False],
           "d_head": [4], "d_out": [3], "double": [True], "dropout": [0.4],
           "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
           "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
@@ -278,7 +303,8 @@ VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": 
           "positions": ["2k/d", "learned"], "qkv_bias": [True], "query": ["previous"],
           "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest", "nf4"],
           "scale": [0.6], "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
-TOGETHER = {"double": ({"block": 2}, {}), "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
+TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repeated(7)}),
+            "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
             "rope_theta": ({"d_head": 4}, {})}
 # {option of forward: what draws a value, from (layer, inputs, rng)}
 DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,

@@ -39,6 +39,8 @@ def unsupported(model, optimizer):
         place = [part for part in name.split(".") if not part.isdigit()][-1]
         if name and type(layer) not in parts.get(place, ()):
             return f"{type(layer).__name__} is not among its layers for {name}"
+        if name.endswith("attention.dropout") and layer.rate:
+            return "it has no dropout of attention weights"
     params = [param for _, param in model.params(frozen=True)]
     if len({str(param.data.dtype) for param in params if param.data.dtype.kind == "f"}) > 1:
         return "the parameters have several dtypes"

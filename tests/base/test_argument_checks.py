@@ -223,7 +223,8 @@ def test_spoilt_gradients(case):
                 assert "gradient" in message and not said_badly(message), message
 
 
-OPTIMIZERS = {"SGD": optim.SGD, "Adam": optim.Adam, "AdamW": optim.AdamW,
+OPTIMIZERS = {"SGD": optim.SGD, "NesterovSGD": optim.NesterovSGD, "RMSprop": optim.RMSprop,
+              "Adam": optim.Adam, "AdamW": optim.AdamW,
               "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
 NEITHER = {"NoBias", "Cache", "Cell", "Layer", "Param",        # bases and holders
            "Grokfast", "BLASThreads"}           # with what changes gradients; a setting
@@ -328,6 +329,7 @@ RIGHT = {                               # an argument's name: what serves there,
     "names": ["W"], "data": np.ones(2, "float32"), "update": npdl.Replace(),
     **dict.fromkeys(("ahead", "back"), npdl.RNN(2, 2)), "embedding": npdl.Embedding(3, 2),
     **dict.fromkeys(("model", "linear", "base", "message"), Linear(4, 4)),
+    "layers": [npdl.Bidirectional(npdl.RNN(2, 2), npdl.RNN(2, 2))],
     "params": [Linear(2, 2).W], "blocks": [npdl.Block(4, 2)], "final_norm": npdl.Same(),
 }
 NUMBERLESS = (math.nan, "1", True, 1j, np.ones(1), None)

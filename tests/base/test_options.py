@@ -68,6 +68,7 @@ RIGHT = {                                       # what an option may be, by its 
     "score": one_of("dot", "scaled-dot", "additive"),
     "query": one_of("preliminary", "previous"), "reduction": one_of("mean", "sum", "none"),
     "average": one_of("sample", "token"), "dropout": between(0, 1), "rate": between(0, 1),
+    "attention_dropout": between(0, 1),
     "smoothing": lambda v: is_real(v) and 0 <= v <= 1, "eps": above_0,
     "rope_theta": above_0, "d": lambda v: is_count(v) and v % 2 == 0,
     "d_head": lambda v: v is None or is_count(v) and v % 2 == 0,
@@ -151,13 +152,13 @@ def test_every_option_is_known():
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
               "blocks", "final_norm"}
     anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
-                "affine", "tied", "double", "ignored", "padding_id", "layers"}
+                "affine", "tied", "double", "ignored", "padding_id", "layers", "class_weights"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
     assert names <= layers | anything | RIGHT.keys() | {"args", "kwargs"}
 
 
 OPTIMIZERS = {**dict.fromkeys(("lr", "weight_decay", "eps", "faster"), between(0, math.inf)),
-              "momentum": between(0, 1), "betas": lambda v: False}
+              "momentum": between(0, 1), "keep": between(0, 1), "betas": lambda v: False}
 TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
 CALLS = {
     "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
@@ -179,7 +180,8 @@ CALLS = {
     "exhaustive's n_best": (lambda v: exhaustive_search(TREE, 3, n_best=v), is_count),
     **{f"{kind.__name__}'s {name}": (lambda v, kind=kind, name=name: kind(
         Linear(2, 2), *([["W"]] if kind is optim.Muon else []), **{name: v}), right)
-       for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.Muon)
+       for kind in (optim.SGD, optim.NesterovSGD, optim.RMSprop, optim.Adam, optim.AdamW,
+                    optim.Muon)
        for name, right in OPTIMIZERS.items() if name in inspect.signature(kind).parameters},
     "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], keep=v), between(0, 1)),
     "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),

@@ -48,6 +48,19 @@ def test_a_query_that_sees_nothing_gets_zeros(layer):
     assert not dq[:, 1].any() and all(np.isfinite(d).all() for d in (dq, dk, dv))
 
 
+def test_a_float_mask_is_added_to_the_scores():
+    rng = rng_of(4)
+    q, k, v = (rng.standard_normal((2, 3, 2)) for _ in range(3))
+    visible = np.array([[True, False, True], [False] * 3, [True] * 3])
+    layer = ScaledDotAttention()
+    y, _ = layer.forward(q, k, v, np.where(visible, 0.0, -np.inf))
+    np.testing.assert_array_equal(y, layer.forward(q, k, v, visible)[0])
+    bias = rng.standard_normal((3, 3))
+    y, _ = layer.forward(q, k, v, bias)
+    e = np.exp(q @ k.swapaxes(1, 2) / np.sqrt(2) + bias)
+    np.testing.assert_allclose(y, e / e.sum(-1, keepdims=True) @ v, rtol=1e-12)
+
+
 # Padding
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -10,7 +10,15 @@ from npdl.core import Layer, Param
 from npdl.errors import InputError
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm, matrices_only
+from npdl.optim import (
+    SGD,
+    Adam,
+    AdamW,
+    NesterovSGD,
+    RMSprop,
+    clip_by_global_norm,
+    matrices_only,
+)
 from npdl.schedule import schedule
 
 
@@ -48,6 +56,12 @@ TORCH = {
     "SGD, momentum, decay": (
         lambda m: SGD(m, 0.05, momentum=0.9, weight_decay=0.02),
         lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02)),
+    "NesterovSGD, decay": (
+        lambda m: NesterovSGD(m, 0.05, momentum=0.9, weight_decay=0.02),
+        lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02, nesterov=True)),
+    "RMSprop, decay": (
+        lambda m: RMSprop(m, 0.03, keep=0.9, eps=1e-5, weight_decay=0.02),
+        lambda t, p: t.RMSprop(p, 0.03, alpha=0.9, eps=1e-5, weight_decay=0.02)),
     "Adam": (lambda m: Adam(m, 3e-2), lambda t, p: t.Adam(p, 3e-2)),
     "Adam, decay, betas": (
         lambda m: Adam(m, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
@@ -102,6 +116,15 @@ def test_sgd_by_hand():
     assert found == pytest.approx([0.8, 0.8, 0.4])
     found = steps_of(lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2])     # 1 - 0.1 (2 + 0.5)
     assert found == pytest.approx([0.75])
+
+
+def test_nesterov_and_rmsprop_by_hand():
+    # v = 2, step 2 + 0.5 * 2 = 3; v = 0.5 * 2 - 1 = 0, step -1
+    found = steps_of(lambda m: NesterovSGD(m, 0.1, momentum=0.5), 1.0, [2, -1])
+    assert found == pytest.approx([0.7, 0.8])
+    # v = 0.25 * 4 = 1, step 2; v = 0.75 + 0.25 * 9 = 3, step 3 / sqrt(3)
+    found = steps_of(lambda m: RMSprop(m, 0.1, keep=0.75, eps=0.0), 1.0, [2, 3])
+    assert found == pytest.approx([0.8, 0.8 - 0.1 * 3**0.5])
 
 
 def test_adam_by_hand():

@@ -12,7 +12,14 @@ from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import FeedForward
-from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
+from npdl.losses import (
+    CrossEntropy,
+    KLDivergence,
+    SequenceLoss,
+    SoftCrossEntropy,
+    SquaredError,
+    StableMaxLoss,
+)
 from npdl.models.mlp import MLP
 from tests.layers.torch_compare import pairs_of
 
@@ -58,10 +65,24 @@ def instance_norm(layer, P, x):
 def cross_entropy(layer, P, logits, targets):
     """Torch's mean over targets that are all ignored is NaN; npdl's is 0."""
     ignored = -100 if layer.ignored is None else layer.ignored
-    terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=ignored,
+    weight = class_weights(layer, logits)
+    terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), weight, ignore_index=ignored,
                             label_smoothing=layer.smoothing, reduction="none").view(targets.shape)
     if layer.reduction == "mean":
-        return terms.sum() / max((targets != ignored).sum(), 1)
+        total = (weight[targets.clamp(min=0)] * (targets != ignored)).sum()
+        return terms.sum() / (total if total else 1)
+    return reduced(layer, terms)
+
+
+def class_weights(layer, logits):
+    return torch.tensor([1.0] * logits.shape[-1] if layer.class_weights is None
+                        else layer.class_weights, dtype=logits.dtype)
+
+
+def soft_cross_entropy(layer, P, logits, q):
+    V = logits.shape[-1]
+    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), class_weights(layer, logits),
+                            reduction="none").view(q.shape[:-1])
     return reduced(layer, terms)
 
 
@@ -125,6 +146,7 @@ PAIRS = [
     *pairs_of(InstanceNorm, "nn.InstanceNorm", instance_norm),
     *pairs_of(FeedForward, "nn.Linear and nn.GELU", feed_forward),
     *pairs_of(CrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
+    *pairs_of(SoftCrossEntropy, "nn.CrossEntropyLoss", soft_cross_entropy),
     *pairs_of(SequenceLoss, "nn.CrossEntropyLoss", sequence_loss),
     *pairs_of(StableMaxLoss, "its formula", stablemax),
     *pairs_of(SquaredError, "nn.MSELoss", squared_error),

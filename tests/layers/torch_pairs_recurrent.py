@@ -6,7 +6,13 @@ from torch import nn
 
 from npdl.functions import map_state
 from npdl.layers.attention import AdditiveAttention, ScaledDotAttention
-from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.bidirectional import Bidirectional, BidirectionalStack
+from npdl.layers.gru import (
+    ResetAfterGRU,
+    ResetAfterGRUCell,
+    ResetAfterGRULayer,
+    ResetBeforeGRUCell,
+)
 from npdl.layers.recurrent import (
     GRU,
     LSTM,
@@ -28,22 +34,24 @@ from tests.layers.torch_compare import Pair, pairs_of
 from tests.layers.torch_pairs import linear
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
-ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
+ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], ResetAfterGRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
 # torch's update gate keeps the old state: it is sigmoid(-a) where document 002 has sigmoid(a).
-SIGN = {RNNCell: [1], GRUCell: [1, -1, 1], LSTMCell: [1, 1, 1, 1]}
-MODULES = {RNNCell: nn.RNN, GRUCell: nn.GRU, LSTMCell: nn.LSTM}
-CELLS = {RNNCell: torch.rnn_tanh_cell, GRUCell: torch.gru_cell, LSTMCell: torch.lstm_cell}
+SIGN = {RNNCell: [1], GRUCell: [1, -1, 1], ResetAfterGRUCell: [1, -1, 1], LSTMCell: [1, 1, 1, 1]}
+MODULES = {RNNCell: nn.RNN, GRUCell: nn.GRU, ResetAfterGRUCell: nn.GRU, LSTMCell: nn.LSTM}
+CELLS = {RNNCell: torch.rnn_tanh_cell, GRUCell: torch.gru_cell, ResetAfterGRUCell: torch.gru_cell,
+         LSTMCell: torch.lstm_cell}
 
 
 def weights(cell, P, name):
-    """torch's four arrays of the cell called `name`: weights (G, rows), and a second bias of 0."""
+    """torch's four arrays of the cell called `name`: weights (G, rows), and two biases."""
     kind, found, W_h = type(cell), [], P[f"{name}W_h"]
-    for array in (P[f"{name}W_x"], W_h, P.get(f"{name}b", torch.zeros_like(W_h[0]))):
+    zero = torch.zeros_like(W_h[0])
+    for array in (P[f"{name}W_x"], W_h, P.get(f"{name}b", zero), P.get(f"{name}b_h", zero)):
         blocks = array.chunk(len(ORDER[kind]), -1)
         order = zip(ORDER[kind], SIGN[kind], strict=True)
         joined = torch.cat([sign * blocks[i] for i, sign in order], -1)
         found.append(joined.T if joined.ndim == 2 else joined)
-    return [*found, torch.zeros_like(found[-1])]
+    return found
 
 
 def run(cells, P, x, state=None, lengths=None, **options):
@@ -77,6 +85,23 @@ def one_layer(layer, P, x, state=None, lengths=None):
 def stack(layer, P, x, state=None, lengths=None, name=""):
     cells = {f"{name}layers.{i}.cell.": own.cell for i, own in enumerate(layer.layers)}
     return run(cells, P, x, state, lengths)
+
+
+def reset_before(layer, P, x, h=None):
+    """Cho et al. 2014."""
+    h = x.new_zeros(len(x), layer.d_hidden) if h is None else h
+    a_z, a_r, a_h = (x @ P["W_x"] + P.get("b", 0)).chunk(3, -1)
+    W_z, W_r, W_c = P["W_h"].chunk(3, -1)
+    z, r = torch.sigmoid(a_z + h @ W_z), torch.sigmoid(a_r + h @ W_r)
+    return (1 - z) * h + z * torch.tanh(a_h + (r * h) @ W_c)
+
+
+def both_ways_stacked(layer, P, x, start=None, lengths=None):
+    cells = {f"layers.{i}.{side}.layers.0.cell.": getattr(own, side).layers[0].cell
+             for i, own in enumerate(layer.layers) for side in ("ahead", "back")}
+    state = None if start is None else torch.cat([s for pair in start for s in pair])
+    y, final = run(cells, P, x, state, lengths, bidirectional=True)
+    return y, tuple((final[i : i + 1], final[i + 1 : i + 2]) for i in range(0, len(final), 2))
 
 
 def both_ways(layer, P, x, start=None, lengths=None, name=""):
@@ -172,11 +197,14 @@ def of_kind(kind, name):
 
 
 PAIRS = [
-    *(pair for cls in (RNNCell, GRUCell, LSTMCell)
+    *(pair for cls in (RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell)
       for pair in pairs_of(cls, f"nn.{cls.__name__}", cell)),
-    *(pair for cls in (RNNLayer, GRULayer, LSTMLayer)
+    *(pair for cls in (RNNLayer, GRULayer, ResetAfterGRULayer, LSTMLayer)
       for pair in pairs_of(cls, f"nn.{cls.__name__.removesuffix('Layer')}", one_layer)),
-    *(pair for cls in (RNN, GRU, LSTM) for pair in pairs_of(cls, f"nn.{cls.__name__}", stack)),
+    *(pair for cls in (RNN, GRU, ResetAfterGRU, LSTM)
+      for pair in pairs_of(cls, f"nn.{cls.__name__}", stack)),
+    *pairs_of(ResetBeforeGRUCell, "its formula", reset_before),
+    *pairs_of(BidirectionalStack, "nn.RNN", both_ways_stacked),
     *pairs_of(Bidirectional, "nn.RNN", both_ways),
     *(of_kind(kind, name) for kind in (GRU, LSTM) for name in ("state", "lengths")),
     *pairs_of(BiRNN, "nn.RNN and nn.Linear", birnn),

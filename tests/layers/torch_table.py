@@ -23,6 +23,8 @@ WITHOUT = {
     "LoRALinear": "torch has no adapters",
     "MessagePassing": "torch has no graph layers",
     "QuantLinear": "torch quantizes otherwise",
+    "ResetBeforeGRU": "its cell has a pair",
+    "ResetBeforeGRULayer": "its cell has a pair",
     "Replace": "an update of the message-passing layer, which torch has not",
     "Same": "hands on what it is given",
     "Sequential": "its layers have pairs of their own",
