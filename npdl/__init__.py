@@ -23,7 +23,7 @@ _NAMES = {
     "npdl.layers.graph": "AddReLU GraphAttention MessagePassing Replace",
     "npdl.layers.gru": "ResetAfterGRU ResetAfterGRUCell ResetAfterGRULayer ResetBeforeGRU "
                        "ResetBeforeGRUCell ResetBeforeGRULayer",
-    "npdl.layers.grouped": "GroupedQueryAttention Rotary",
+    "npdl.layers.grouped": "GroupedQueryAttention",
     "npdl.layers.linear": "Linear",
     "npdl.layers.llama": "LlamaBlock SwiGLU",
     "npdl.layers.neuron": "ThresholdNeuron XOR",
@@ -31,6 +31,7 @@ _NAMES = {
     "npdl.layers.batch_norm": "BatchNorm GroupNorm InstanceNorm",
     "npdl.layers.recurrent": "Cell GRU GRUCell GRULayer LSTM LSTMCell LSTMLayer RNN RNNCell "
                              "RNNLayer Recurrent RecurrentLayer",
+    "npdl.layers.rotary": "LinearScaling Llama3Scaling Rotary",
     "npdl.layers.sequential": "Sequential",
     "npdl.layers.transformer": "Block Decoder Encoder FeedForward PreNormBlock Same",
     "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SoftCrossEntropy SquaredError "

@@ -19,8 +19,9 @@ from npdl.decoding.scorer import Scorer
 from npdl.errors import InputError, checked_ids, is_integer, require_positive
 from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
-from npdl.layers.grouped import turned
+from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
+from npdl.layers.rotary import turned
 from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
@@ -227,6 +228,9 @@ def grouped_after(attention, x, B, mask, turn, put):
     """GroupedQueryAttention.forward of rows x (B R, D); `put` adds keys and values to others."""
     q, k, v = (mapped(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
     G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
+    if isinstance(attention.norm_q, RMSNorm):
+        q = rms_norm(attention.norm_q, q.reshape(-1, d)).reshape(len(x), -1)
+        k = rms_norm(attention.norm_k, k.reshape(-1, d)).reshape(len(x), -1)
     qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
     qk = turned(qk, *turn)                                  # qk (B, H + G, R, d)
     k, v = put(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))

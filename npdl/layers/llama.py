@@ -50,13 +50,14 @@ class LlamaBlock(Layer):
     the cache: `cache.attention.attend.A`.
     """
 
-    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *, eps=1e-5,
-                 qkv_bias=False, d_head=None, rng=0, dtype="float32"):
+    def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *,
+                 scaling=None, eps=1e-5, qkv_bias=False, qk_norm=False, d_head=None, rng=0,
+                 dtype="float32"):
         rng = generator(rng)
         self.norm1 = RMSNorm(d_model, eps=eps, dtype=dtype)
         self.attention = GroupedQueryAttention(
-            d_model, num_heads, num_kv_heads, rope_theta=rope_theta, qkv_bias=qkv_bias,
-            d_head=d_head, rng=rng, dtype=dtype)
+            d_model, num_heads, num_kv_heads, rope_theta=rope_theta, scaling=scaling,
+            qkv_bias=qkv_bias, qk_norm=qk_norm, eps=eps, d_head=d_head, rng=rng, dtype=dtype)
         self.norm2 = RMSNorm(d_model, eps=eps, dtype=dtype)
         self.ffn = SwiGLU(d_model, d_inner, rng=rng, dtype=dtype)
 

@@ -12,7 +12,8 @@ from npdl.layers.llama import LlamaBlock
 
 
 class Llama(Layer):
-    """Llama, SmolLM, Qwen2 (with qkv_bias): the default sizes are those of SmolLM2-135M.
+    """Llama, SmolLM, Qwen2 (with qkv_bias), Qwen3 (with qk_norm): the default sizes are those of
+    SmolLM2-135M.
 
     forward(ids, key_mask): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for real
     tokens, False for padding that no query may see. Where a token stands is said by the rotary
@@ -22,14 +23,15 @@ class Llama(Layer):
     """
 
     def __init__(self, vocab_size, d_model=576, num_layers=30, num_heads=9, num_kv_heads=3,
-                 d_inner=1536, max_len=2048, *, tied=True, rope_theta=10000.0, eps=1e-5,
-                 qkv_bias=False, d_head=None, rng=0, dtype="float32"):
+                 d_inner=1536, max_len=2048, *, tied=True, rope_theta=10000.0, scaling=None,
+                 eps=1e-5, qkv_bias=False, qk_norm=False, d_head=None, rng=0, dtype="float32"):
         require_positive(num_layers=num_layers, max_len=max_len)
         require_bool(tied=tied)
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, rng=rng, dtype=dtype)
         self.blocks = [LlamaBlock(d_model, num_heads, num_kv_heads, d_inner, rope_theta=rope_theta,
-                                  eps=eps, qkv_bias=qkv_bias, d_head=d_head, rng=rng, dtype=dtype)
+                                  scaling=scaling, eps=eps, qkv_bias=qkv_bias, qk_norm=qk_norm,
+                                  d_head=d_head, rng=rng, dtype=dtype)
                        for _ in range(num_layers)]
         self.norm = RMSNorm(d_model, eps=eps, dtype=dtype)
         self.classifier = (Unembedding(self.embedding) if tied

@@ -21,6 +21,7 @@ from npdl.layers.graph import AddReLU
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
+from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.layers.transformer import Block, PreNormBlock
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
@@ -300,12 +301,16 @@ VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": 
           "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
           "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
           "padding_id": [1],
-          "positions": ["2k/d", "learned"], "qkv_bias": [True], "query": ["previous"],
+          "positions": ["2k/d", "learned"], "qk_norm": [True], "qkv_bias": [True],
+          "query": ["previous"],
           "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest", "nf4"],
-          "scale": [0.6], "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
+          "scale": [0.6],
+          "scaling": [LinearScaling(2.0), Llama3Scaling(4.0, 1.0, 4.0, 12)],
+          "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
 TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repeated(7)}),
             "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
-            "rope_theta": ({"d_head": 4}, {})}
+            "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
+            "scaling": ({"d_head": 4}, {})}
 # {option of forward: what draws a value, from (layer, inputs, rng)}
 DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
          "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,

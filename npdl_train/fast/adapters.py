@@ -18,10 +18,12 @@ from npdl.core import Cache, Param
 from npdl.errors import checked_ids, checked_tokens
 from npdl.functions import not_infinite
 from npdl.layers.embedding import Embedding, Unembedding
-from npdl.layers.grouped import GroupedQueryAttention, Rotary
+from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.llama import LlamaBlock, SwiGLU
+from npdl.layers.rotary import Rotary
+from npdl.layers.transformer import Same
 from npdl.losses import SequenceLoss
 from npdl.models.llama import Llama
 from npdl.training_errors import check_loss_shapes
@@ -61,7 +63,8 @@ def is_supported(model):
 def is_plain(block):
     """Whether a block and what it is made of are the textbook's, but for the maps and norms."""
     return (type(block) is LlamaBlock and type(block.attention) is GroupedQueryAttention
-            and type(block.attention.rotary) is Rotary and type(block.ffn) is SwiGLU)
+            and type(block.attention.rotary) is Rotary and type(block.ffn) is SwiGLU
+            and type(block.attention.norm_q) is Same)
 
 
 def maps_of(block):
@@ -122,7 +125,7 @@ class Turns:
 
     def of(self, rotary):
         """Rotary.turn's cos (p, N), and its -sin and sin (2, p, N)."""
-        key = rotary.d, rotary.rope_theta
+        key = rotary.d, rotary.rope_theta, rotary.scaling
         if key not in self.known:
             cos, sin = (np.tile(each.T, self.B)
                         for each in rotary.turn(np.arange(self.S), self.dtype))

@@ -227,7 +227,8 @@ OPTIMIZERS = {"SGD": optim.SGD, "NesterovSGD": optim.NesterovSGD, "RMSprop": opt
               "Adam": optim.Adam, "AdamW": optim.AdamW,
               "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
 NEITHER = {"NoBias", "Cache", "Cell", "Layer", "Param",        # bases and holders
-           "Grokfast", "BLASThreads"}           # with what changes gradients; a setting
+           "LinearScaling", "Llama3Scaling", "BLASThreads",            # settings
+           "Grokfast"}                          # with what changes gradients
 
 
 def test_every_public_class_is_in_a_table():
@@ -325,7 +326,8 @@ RIGHT = {                               # an argument's name: what serves there,
     **dict.fromkeys(("vocab_size", "source_vocab", "target_vocab", "max_len"), 5),
     **dict.fromkeys(("num_heads", "groups", "num_classes", "d_head", "block"), 2),
     **dict.fromkeys(("num_kv_heads", "num_layers", "length", "count", "rank"), 1),
-    "rate": 0.1, "max_norm": 1.0, "alpha": 4.0, "padding_id": 0, "ignored": -1, "sizes": [3, 2],
+    "rate": 0.1, "max_norm": 1.0, "factor": 2.0, "alpha": 4.0, "padding_id": 0, "ignored": -1,
+    "sizes": [3, 2],
     "names": ["W"], "data": np.ones(2, "float32"), "update": npdl.Replace(),
     **dict.fromkeys(("ahead", "back"), npdl.RNN(2, 2)), "embedding": npdl.Embedding(3, 2),
     **dict.fromkeys(("model", "linear", "base", "message"), Linear(4, 4)),

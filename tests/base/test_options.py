@@ -152,7 +152,8 @@ def test_every_option_is_known():
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
               "blocks", "final_norm"}
     anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
-                "affine", "tied", "double", "ignored", "padding_id", "layers", "class_weights"}
+                "affine", "tied", "double", "ignored", "padding_id", "layers", "class_weights",
+                "qk_norm", "scaling"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
     assert names <= layers | anything | RIGHT.keys() | {"args", "kwargs"}
 

@@ -10,6 +10,7 @@ from npdl.decoding.encoder_decoders import CachedSeq2Seq, CarriedSeq2Seq
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.errors import InputError
 from npdl.functions import log_softmax
+from npdl.layers.rotary import Llama3Scaling
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
@@ -45,6 +46,8 @@ def randomised(model):
 
 MODELS = [(f"GPT {options}", gpt(**options)) for options in GPTS] + [
     ("LSTM", lstm()), ("GPT-2", randomised(GPT2(V, 16, 2, 2, max_len=16))), ("Llama", llama()),
+    ("Llama, normalised queries, scaled rotation",
+     llama(qk_norm=True, scaling=Llama3Scaling(4.0, original_length=8))),
     ("Llama, untied, biases", llama(tied=False, qkv_bias=True, num_kv_heads=1, rope_theta=50.0)),
     ("Llama, wide heads", llama(num_kv_heads=4, d_head=6)),
 ]

@@ -57,7 +57,8 @@ def options(kind):
     values = {"num_layers": (1, 2, 3), "dropout": (0.0, 0.4), "padding_id": (None, 0),
               "bias": FLAGS, "dtype": FLOATS}
     if kind is GPT:
-        values |= {"attention_dropout": (0.0,), "num_heads": (1, 2), "multiplier": (1, 2), "norm": tuple(BLOCKS),
+        values |= {"attention_dropout": (0.0,), "num_heads": (1, 2), "multiplier": (1, 2),
+                   "norm": tuple(BLOCKS),
                    "activation": tuple(ACTIVATIONS), "positions": POSITIONS, "tied": FLAGS,
                    "norm_bias": FLAGS, "ffn_bias": FLAGS, "classifier_bias": FLAGS,
                    "eps": (1e-5, 0.5)}

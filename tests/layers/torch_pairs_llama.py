@@ -8,8 +8,9 @@ import torch.nn.functional as F
 
 from npdl.layers.attention import causal_mask
 from npdl.layers.embedding import Unembedding
-from npdl.layers.grouped import GroupedQueryAttention, Rotary
+from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.llama import LlamaBlock, SwiGLU
+from npdl.layers.rotary import Llama3Scaling, Rotary
 from npdl.models.llama import Llama
 from tests.layers.torch_compare import pairs_of
 from tests.layers.torch_pairs import linear
@@ -18,12 +19,24 @@ from tests.layers.torch_pairs_attention import visible
 SDPA = "F.scaled_dot_product_attention"
 
 
+def scaled(scaling, f):
+    """The frequencies of Llama 3.1, by wavelengths; or of a linear scaling."""
+    if not isinstance(scaling, Llama3Scaling):
+        return f if scaling is None else f / scaling.factor
+    wavelength, L = 2 * torch.pi / f, scaling.original_length
+    s = (L / wavelength - scaling.low) / (scaling.high - scaling.low)
+    between = (1 - s) * f / scaling.factor + s * f
+    found = torch.where(wavelength > L / scaling.low, f / scaling.factor, f)
+    inside = (wavelength >= L / scaling.high) & (wavelength <= L / scaling.low)
+    return torch.where(inside, between, found)
+
+
 def turned(rotary, P, x, positions=None):
     """Rotary.forward of x (..., S, d)."""
     half = x.shape[-1] // 2
     places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
-    angle = torch.outer(places.double(),
-                        rotary.rope_theta ** -(torch.arange(half).double() / half))
+    f = scaled(rotary.scaling, rotary.rope_theta ** -(torch.arange(half).double() / half))
+    angle = torch.outer(places.double(), f)
     y = torch.complex(*x.split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([y.real, y.imag], -1)
 
@@ -31,6 +44,8 @@ def turned(rotary, P, x, positions=None):
 def attention(layer, P, x, mask=None, name=""):
     def heads(which):
         y = linear(P, x, f"{name}{which}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
+        gain = f"{name}norm_{which[-1].lower()}.gain"
+        y = F.rms_norm(y, y.shape[-1:], P[gain], layer.norm_q.eps) if gain in P else y
         return y if which == "W_V" else turned(layer.rotary, P, y)
 
     y = F.scaled_dot_product_attention(*map(heads, ("W_Q", "W_K", "W_V")), visible(mask),

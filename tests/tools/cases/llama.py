@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from npdl.layers.grouped import GroupedQueryAttention, Rotary
+from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.llama import LlamaBlock
+from npdl.layers.rotary import Rotary
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
 from npdl_study.check.examples import ids

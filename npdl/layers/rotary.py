@@ -1,0 +1,104 @@
+"""Rotary position embeddings (Su et al. 2021, arXiv:2104.09864), and their scalings."""
+
+import math
+
+from npdl.backend import to_device, xp
+from npdl.core import Cache, Layer
+from npdl.errors import (
+    InputError,
+    check_gradient,
+    checked_turns,
+    require_choice,
+    require_number,
+    require_positive,
+)
+
+
+class LinearScaling:
+    """f / factor: position p is treated as p / factor (Chen et al. 2023, arXiv:2306.15595)."""
+
+    def __init__(self, factor):
+        require_above_0(factor=factor)
+        self.factor = factor
+
+    def frequencies(self, f):
+        return f / self.factor
+
+
+class Llama3Scaling:
+    """(1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low), clipped to [0, 1].
+
+    L f / 2 pi is the number of rotations within the `original_length` L of the training: pairs
+    that rotate more than `high` times keep f, those below `low` get f / factor. Llama 3.1 to 3.3.
+    """
+
+    def __init__(self, factor=8.0, low=1.0, high=4.0, original_length=8192):
+        require_above_0(factor=factor, low=low, high=high)
+        require_positive(original_length=original_length)
+        if low >= high:
+            raise InputError(f"low = {low} must be below high = {high}")
+        self.factor, self.low, self.high = factor, low, high
+        self.original_length = original_length
+
+    def frequencies(self, f):
+        rotations = self.original_length * f / (2 * math.pi)
+        s = xp.clip((rotations - self.low) / (self.high - self.low), 0, 1)
+        return (1 - s) * f / self.factor + s * f
+
+
+def require_above_0(**numbers):
+    """Raise InputError unless every named number is finite and above 0."""
+    for name, value in numbers.items():
+        require_number(name, value, lambda value: 0 < value < math.inf, "a finite number above 0")
+
+
+SCALINGS = (type(None), LinearScaling, Llama3Scaling)
+
+
+class Rotary(Layer):
+    """Rotates the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
+    (..., S, d) -> (..., S, d).
+
+    The inner product of two rotated vectors depends only on the distance of their positions, which
+    are 0 .. S-1, or `positions` (S,) integers. `scaling` changes the frequencies f (d/2,) for
+    contexts that are longer than in training: LinearScaling, Llama3Scaling, or None. There are no
+    parameters; backward rotates the gradient in the opposite direction. Raises InputError for an
+    odd d.
+    """
+
+    def __init__(self, d, rope_theta=10000.0, *, scaling=None):
+        require_positive(d=d)
+        if d % 2:
+            raise InputError(f"d = {d}; rotary positions rotate pairs, so it must be even")
+        require_above_0(rope_theta=rope_theta)
+        require_choice("scaling", type(scaling), SCALINGS)
+        self.d, self.rope_theta, self.scaling = d, rope_theta, scaling
+
+    def forward(self, x, positions=None):
+        cos, sin = self.turn(checked_turns(x, positions, self.d), x.dtype)  # cos, sin (S, d/2)
+        y = turned(x, cos, sin)                                     # y (..., S, d)
+        return y, Cache(cos=cos, sin=sin, shape=x.shape)
+
+    def backward(self, dy, cache):
+        cos, sin, half = cache.cos, cache.sin, self.d // 2
+        check_gradient(dy, cache.shape, "Rotary")
+        dy_a, dy_b = dy[..., :half], dy[..., half:]
+        da = dy_a * cos + dy_b * sin                                # y_a = a cos - b sin
+        db = dy_b * cos - dy_a * sin                                # y_b = a sin + b cos
+        dx = xp.concatenate([da, db], -1)
+        return dx
+
+    def turn(self, positions, dtype):
+        """cos and sin (S, d/2) of the angles by which the pairs at positions (S,) rotate."""
+        power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
+        f = 1 / self.rope_theta**power
+        f = f if self.scaling is None else self.scaling.frequencies(f)
+        angle = to_device(positions)[:, None] * f                   # angle (S, p)
+        return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
+
+
+def turned(x, cos, sin):
+    """x (..., S, d) with each pair turned by its angle, whose cos and sin are (S, d/2)."""
+    half = x.shape[-1] // 2
+    a, b = x[..., :half], x[..., half:]                             # a (..., S, p)
+    return xp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)
