@@ -41,8 +41,8 @@ class Step:
     @property
     def pruned(self):
         """The expansions that were not kept, best first (complete: they end in `eos`)."""
-        places, tokens, totals = _expansions(self.parents, self.log_probs)
-        every = _extended(self.ranking, self.parents, places, tokens, totals,
+        places, tokens, totals = expansions(self.parents, self.log_probs)
+        every = extended(self.ranking, self.parents, places, tokens, totals,
                           is_eos(tokens, self.eos))
         return every[len(self.kept) :]
 
@@ -89,9 +89,9 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     check_eos(eos, rows)
     live, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = _expansions(live, rows, width)
+        parents, tokens, totals = expansions(live, rows, width)
         ended = ends(scorer, state, parents, tokens, length, max_len, eos)
-        kept = _extended(ranking, live, parents, tokens, totals, ended)
+        kept = extended(ranking, live, parents, tokens, totals, ended)
         going = [hypothesis for hypothesis in kept if not hypothesis.complete]
         finished += [hypothesis for hypothesis in kept if hypothesis.complete]
         finished.sort(key=ranking.key)
@@ -110,7 +110,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     return BeamResult(finished, live, steps, reason)
 
 
-def _extended(ranking, live, parents, tokens, totals, ended):
+def extended(ranking, live, parents, tokens, totals, ended):
     """The Hypothesis of each expansion."""
     return [
         ranking.hypothesis((*live[p].tokens, token), total, bool(end))
@@ -118,7 +118,7 @@ def _extended(ranking, live, parents, tokens, totals, ended):
     ]
 
 
-def _expansions(live, rows, limit=None):
+def expansions(live, rows, limit=None):
     """(parent, token, log-probability) of the best expansions, best first, as three arrays."""
     totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)

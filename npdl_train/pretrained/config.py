@@ -6,13 +6,14 @@ from functools import cached_property
 
 from npdl.errors import InputError
 from npdl.init import BLANK
+from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
 
 LONGEST = 32768             # tokens of a context: a config may promise millions, tables cost memory
 SIZES = 1 << 24             # no width and no vocabulary is as large
 KINDS = {"gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral without a sliding window",
-         "qwen2": "Qwen2"}
+         "qwen2": "Qwen2", "qwen3": "Qwen3"}
 GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu",
                     "relu": "relu"}
 
@@ -72,6 +73,8 @@ class Architecture:
 
     def _llama(self):
         D, heads = self.number("hidden_size"), self.number("num_attention_heads")
+        if self.kind == "qwen3" and self.values.get("head_dim") is None:
+            self._refuse("head_dim", None, "an integer, which Qwen3's configs have")
         groups = self.number("num_key_value_heads", heads)
         self._divides("num_key_value_heads", groups, "num_attention_heads", heads)
         if self.values.get("head_dim") is None:
@@ -86,24 +89,38 @@ class Architecture:
                             ("partial_rotary_factor", 1.0)):
             self._without(name, usual, f"{name} other than {usual}")
         self._no_window()
+        theta, scaling = self._rope()
         return {"d_model": D, "num_layers": self.number("num_hidden_layers"), "num_heads": heads,
                 "num_kv_heads": groups, "d_inner": self.number("intermediate_size"),
                 "d_head": d_head, "qkv_bias": self.kind == "qwen2",
+                "qk_norm": self.kind == "qwen3", "scaling": scaling,
                 "max_len": min(self.number("max_position_embeddings", 2048), LONGEST),
-                "rope_theta": self._theta(), "eps": self._real("rms_norm_eps", 1e-6)}
+                "rope_theta": theta, "eps": self._real("rms_norm_eps", 1e-6)}
 
-    def _theta(self):
-        """The rotary turn's base; both ways to write it, and no scaling of it."""
+    def _rope(self):
+        """Return the base of the rotary frequencies and their scaling, or None.
+
+        A config writes both in rope_parameters, or in rope_theta and rope_scaling.
+        """
         rope = {}
         for name in ("rope_parameters", "rope_scaling"):
             found = self.values.get(name) or {}
-            kind = found.get("rope_type", found.get("type", "default")) if isinstance(
-                found, dict) else found
-            if kind != "default":
-                self._refuse(name, kind, "rotary positions without scaling (default)")
+            if not isinstance(found, dict):
+                self._refuse(name, found, "an object")
             rope |= found
-        self._without("partial_rotary_factor", 1.0, "a partial rotary turn", rope)
-        return self._real("rope_theta", self._real("rope_theta", 1e4), rope)
+        self._without("partial_rotary_factor", 1.0, "a partial rotation", rope)
+        theta = self._real("rope_theta", self._real("rope_theta", 1e4), rope)
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if kind == "default":
+            return theta, None
+        if kind not in ("linear", "llama3"):
+            self._refuse("rope_scaling", kind, "default, linear, llama3")
+        factor = self._real("factor", None, rope)
+        if kind == "linear":
+            return theta, LinearScaling(factor)
+        length = self.number("original_max_position_embeddings", values=rope)
+        return theta, Llama3Scaling(factor, self._real("low_freq_factor", None, rope),
+                                    self._real("high_freq_factor", None, rope), length)
 
     def _no_window(self):
         types = self.values.get("layer_types") or []
@@ -115,9 +132,9 @@ class Architecture:
             self._refuse("layer_types" if odd is not None else "sliding_window", odd or window,
                          "attention over the whole context")
 
-    def number(self, name, default=None):
-        """A size; InputError unless it is an integer, 1 or more."""
-        value = self.values.get(name)
+    def number(self, name, default=None, values=None):
+        """Return a size; InputError unless it is an integer, 1 or more."""
+        value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) is not int or not 1 <= value < SIZES:
             what = "is missing" if value is None else f"is {str(value)[:40]!r}"
@@ -213,3 +230,7 @@ class Architecture:
             if bias:
                 yield Row(f"{theirs}.{name}.bias", (f"{ours}.{map_}.b",), shape[:1])
             yield Row(f"{theirs}.{name}.weight", (f"{ours}.{map_}.W",), shape, True)
+        if o["qk_norm"]:
+            for part in "qk":
+                yield Row(f"{theirs}.self_attn.{part}_norm.weight",
+                          (f"{ours}.attention.norm_{part}.gain",), (d,))

@@ -12,11 +12,13 @@ writing the same layer, `style` chooses:
 
     "course"  document 004's modules: attention as four Linears W_Q, W_K, W_V, W_O; an LSTM cell
               as four Linears over [x, h]: forget_gate, input_gate, candidate, output_gate
-    "torch"   torch.nn's: MultiheadAttention (in_proj_weight, ...), LSTM (weight_ih_l0, ...)
+    "torch"   torch.nn's: MultiheadAttention (in_proj_weight, ...), RNN, GRU and LSTM
+              (weight_ih_l0, ...)
 
 Layouts differ too: npdl's matrices are (in, out), torch's (out, in); npdl packs an LSTM's gates
 as input, forget, output, candidate, torch as input, forget, candidate, output, and with a second
-bias, which is added to the first on the way in and zero on the way out.
+bias, which is added to the first on the way in and zero on the way out. npdl.ResetAfterGRU has the
+equations of torch.nn.GRU; its update gate is 1 - z of torch's, so those weights change their sign.
 
 A module of your own may use other names for its parts: ``rename={"decoder.blocks": "blocks"}``
 replaces a part of npdl's name by yours, in the order given; ``ignore=("positions",)`` passes over
@@ -32,10 +34,12 @@ from npdl.backend import to_device, to_host
 from npdl.core import Param, walk
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.batch_norm import BatchNorm, GroupNorm
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
-from npdl.layers.layer_norm import LayerNorm
+from npdl.layers.gru import ResetAfterGRU
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import LSTM, LSTMCell
+from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 
 STYLES = ("course", "torch")
 
@@ -84,7 +88,8 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
     """
     wanted = {name: array.shape for name, array in to_torch(layer, style, rename).items()}
     given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
-             if name in wanted or not name.startswith(tuple(ignore))}
+             if name in wanted or not (name.startswith(tuple(ignore))
+                                       or name.endswith("num_batches_tracked"))}
     _check_names(wanted, given)
     for name, shape in wanted.items():
         if np.shape(arrays[name]) != shape or given[name].dtype.kind != "f":
@@ -163,9 +168,15 @@ def _table(layer):
 
 
 def _norm(layer):
-    yield [layer.gain], ["weight"], _same, _same
-    if isinstance(layer.bias, Param):
-        yield [layer.bias], ["bias"], _same, _same
+    for name, param in (("weight", layer.gain), ("bias", getattr(layer, "bias", None))):
+        if isinstance(param, Param):
+            yield [param], [name], _same, _same
+
+
+def _batch_norm(layer):
+    yield from _norm(layer)
+    yield [layer.running_mean], ["running_mean"], _same, _same
+    yield [layer.running_var], ["running_var"], _same, _same
 
 
 def _fused_attention(layer):
@@ -180,23 +191,42 @@ def _fused_attention(layer):
     yield from _linear(layer.W_O, "out_proj.")
 
 
-def _fused_lstm(lstm):
-    """torch.nn.LSTM: the gates i, f, g, o stacked, two biases."""
-    for i, layer in enumerate(lstm.layers):
-        cell = layer.cell
-        names = [f"weight_ih_l{i}", f"weight_hh_l{i}"]
-        yield ([cell.W_x, cell.W_h], names,
-               lambda *W: [_swap_gates(w.T) for w in W], lambda *W: [_swap_gates(w).T for w in W])
-        if isinstance(cell.b, Param):
-            yield ([cell.b], [f"bias_ih_l{i}", f"bias_hh_l{i}"],
-                   lambda b: [_swap_gates(b), np.zeros_like(b)],
-                   lambda b_x, b_h: [_swap_gates(b_x + b_h)])
+def _fused_recurrent(out, back):
+    """Return the rule of torch.nn.RNN, GRU or LSTM: gates stacked, and two biases.
+
+    `out` turns npdl's order of gates along the first axis into torch's, and `back` undoes it.
+    """
+    def rule(stack):
+        for i, layer in enumerate(stack.layers):
+            cell = layer.cell
+            yield ([cell.W_x, cell.W_h], [f"weight_ih_l{i}", f"weight_hh_l{i}"],
+                   lambda *W: [out(w.T) for w in W], lambda *W: [back(w).T for w in W])
+            names = [f"bias_ih_l{i}", f"bias_hh_l{i}"]
+            if isinstance(getattr(cell, "b_h", None), Param):
+                yield ([cell.b, cell.b_h], names, lambda *b: [out(part) for part in b],
+                       lambda *b: [back(part) for part in b])
+            elif isinstance(cell.b, Param):
+                yield ([cell.b], names, lambda b: [out(b), np.zeros_like(b)],
+                       lambda b_x, b_h: [back(b_x + b_h)])
+    return rule
 
 
 def _swap_gates(stacked):
-    """Exchange the last two quarters of the first axis: i, f, o, g <-> i, f, g, o."""
+    """i, f, o, g <-> i, f, g, o: exchange the last two quarters of the first axis."""
     i, f, third, fourth = np.split(stacked, 4)
     return np.concatenate([i, f, fourth, third])
+
+
+def _gru_out(stacked):
+    """z, r, h -> r, -z, h."""
+    z, r, h = np.split(stacked, 3)
+    return np.concatenate([r, -z, h])
+
+
+def _gru_back(stacked):
+    """r, -z, h -> z, r, h."""
+    r, minus_z, h = np.split(stacked, 3)
+    return np.concatenate([-minus_z, r, h])
 
 
 def _lstm_cell(cell):
@@ -212,8 +242,11 @@ def _lstm_cell(cell):
 
 
 _COMMON = {Linear: _linear, Embedding: _table, Unembedding: _table, LearnedPositions: _table,
-           LayerNorm: _norm}
+           LayerNorm: _norm, RMSNorm: _norm, GroupNorm: _norm, BatchNorm: _batch_norm}
 RULES = {
     "course": _COMMON | {LSTMCell: _lstm_cell},
-    "torch": _COMMON | {MultiHeadAttention: _fused_attention, LSTM: _fused_lstm},
+    "torch": _COMMON | {MultiHeadAttention: _fused_attention,
+                        LSTM: _fused_recurrent(_swap_gates, _swap_gates),
+                        ResetAfterGRU: _fused_recurrent(_gru_out, _gru_back),
+                        RNN: _fused_recurrent(np.array, np.array)},
 }

@@ -128,14 +128,16 @@ class GGUFWeights:
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
         self._refuse_unusual(kind, config)
-        scaling = about.get(f"{kind}.rope.scaling.type", "none")
+        factor = about.get(f"{kind}.rope.scaling.factor")
+        scaling = about.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
         return config | {
             "architectures": ["LlamaForCausalLM" if kind == "llama" else "Qwen2ForCausalLM"],
             "model_type": kind, "hidden_act": "silu",
             "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
             "rope_theta": _short(about.get(f"{kind}.rope.freq_base", 10000.0)),
-            "rope_scaling": None if scaling == "none" else {"rope_type": scaling},
+            "rope_scaling": None if scaling == "none" else {"rope_type": scaling,
+                                                            "factor": factor},
             "rms_norm_eps": _short(about.get(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, greedy
+from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, full_beam_search, greedy
 
 # Document 000, Question 2.4: three words, no end token. The numbers that its text leaves out (what
 # follows "the green" and "a red") are made up, and low.
@@ -224,3 +224,23 @@ def test_exhaustive_search_holds_one_path():
     Counting.alive = Counting.most = 0
     result = exhaustive_search(Counting(), 10)
     assert result.count == 2**10 and Counting.most <= 11
+
+
+def test_full_beam_search_keeps_its_width_when_a_hypothesis_finishes():
+    """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
+    tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
+                probabilities=True)
+    found = full_beam_search(tree, 2, 2, END)
+    assert [h.tokens for h in found.finished] == [(0,), (2, 0)]
+    assert [h.tokens for h in beam_search(tree, 2, 2, END, n_best=2).finished] == [(0,), (1, 0)]
+
+
+@pytest.mark.parametrize("power", [0.0, 0.7])
+def test_a_full_beam_that_keeps_everything_is_exhaustive(power):
+    rng = np.random.default_rng(21)
+    for _ in range(30):
+        tree = random_tree(rng)
+        found = full_beam_search(tree, 200, 4, END, power)
+        whole = exhaustive_search(tree, 4, END, power, n_best=200)
+        complete = [h.tokens for h in found.finished if h.complete]
+        assert complete[:1] == [h.tokens for h in whole.finished[:1]]

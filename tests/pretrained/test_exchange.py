@@ -7,10 +7,12 @@ from npdl import safetensors
 from npdl.adapt import add_lora
 from npdl.errors import InputError
 from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.batch_norm import BatchNorm, GroupNorm
 from npdl.layers.embedding import Embedding
-from npdl.layers.layer_norm import LayerNorm
+from npdl.layers.gru import ResetAfterGRU
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import GRU, LSTM, LSTMCell
+from npdl.layers.recurrent import GRU, LSTM, RNN, LSTMCell
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl_train.pretrained.exchange import from_torch, to_torch
@@ -119,6 +121,41 @@ def test_multihead_attention_and_lstm(torch, bias):
     (own, (own_h, own_c)), _ = layer.forward(q)
     for mine, theirs in ((own, y), (own_h, h), (own_c, c)):
         np.testing.assert_allclose(mine, theirs.detach().numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("kind", "theirs"), [(RNN, "RNN"), (ResetAfterGRU, "GRU")])
+def test_recurrent_networks(torch, kind, theirs, bias):
+    torch.manual_seed(4)
+    module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
+    layer = kind(4, 3, 2, bias=bias, dtype="float64")
+    arrays, x = arrays_of(module), np.random.default_rng(4).standard_normal((2, 5, 4))
+    from_torch(layer, arrays, style="torch")
+    (y, h), _ = layer.forward(x)
+    for mine, wanted in zip((y, h), module(torch.tensor(x)), strict=True):
+        np.testing.assert_allclose(mine, wanted.detach().numpy(), atol=1e-12)
+    fill(torch, module, to_torch(layer, style="torch"))     # strict: every name
+    np.testing.assert_allclose(module(torch.tensor(x))[0].detach().numpy(), y, atol=1e-12)
+
+
+def test_norms(torch):
+    torch.manual_seed(5)
+    f64, x = {"dtype": torch.float64}, np.random.default_rng(5).standard_normal((3, 4, 6))
+    for module, layer, inputs in (
+            (torch.nn.RMSNorm(6, eps=1e-5, **f64), RMSNorm(6, dtype="float64"), x),
+            (torch.nn.GroupNorm(2, 4, **f64), GroupNorm(4, 2, dtype="float64"), x),
+            (torch.nn.GroupNorm(2, 4, affine=False), GroupNorm(4, 2, affine=False, dtype="float64"),
+             x),
+            (torch.nn.BatchNorm1d(4, **f64), BatchNorm(4, dtype="float64"), x)):
+        for tensor in module.state_dict().values():
+            if tensor.is_floating_point():
+                torch.nn.init.uniform_(tensor, 0.5, 1.5)
+        from_torch(layer, arrays_of(module))
+        options = {"training": False} if isinstance(layer, BatchNorm) else {}
+        wanted = module.eval()(torch.tensor(inputs)).detach().numpy()
+        np.testing.assert_allclose(layer.forward(inputs, **options)[0], wanted, atol=1e-12)
+        fill(torch, module, to_torch(layer))
+        np.testing.assert_allclose(module(torch.tensor(inputs)).detach().numpy(), wanted)
 
 
 @pytest.mark.parametrize("style", ["course", "torch"])

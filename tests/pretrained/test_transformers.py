@@ -11,10 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
 
-from npdl.decoding import greedy
+from npdl.decoding import full_beam_search, greedy
 from npdl.decoding.continuation import continuation
+from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl_study.deviation import deviation
 from npdl_train.pretrained import load
+from tests.layers.torch_pairs_llama import scaled
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
@@ -32,6 +34,14 @@ MODELS = {
     "llama, wide heads, a key each": ("LlamaForCausalLM", "LlamaConfig", {
         **LLAMA, "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
     "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**LLAMA, "tie_word_embeddings": True}),
+    "llama 3.2, scaled rotation": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "tie_word_embeddings": True, "head_dim": 16, "rope_theta": 500.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}),
+    "llama, linearly scaled rotation": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {
+        **LLAMA, "tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-3}),
     "gpt-2, tied": ("GPT2LMHeadModel", "GPT2Config", GPT2),
     "gpt-2, untied": ("GPT2LMHeadModel", "GPT2Config", {
         **GPT2, "tie_word_embeddings": False, "layer_norm_epsilon": 1e-2, "n_inner": 64}),
@@ -47,11 +57,20 @@ def rms_norm(module):
     return forward
 
 
+def scaling_of(rope):
+    """npdl's scaling of a config's rope_parameters."""
+    if rope["rope_type"] == "llama3":
+        return Llama3Scaling(rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"],
+                             rope["original_max_position_embeddings"])
+    return LinearScaling(rope["factor"]) if rope["rope_type"] == "linear" else None
+
+
 def rotary(module):
     def forward(x, position_ids):
-        d, base = 2 * len(module.inv_freq), module.config.rope_parameters["rope_theta"]
+        d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
         power = torch.arange(0, d, 2, dtype=x.dtype) / d
-        angle = position_ids[..., None].to(x.dtype) / base**power
+        f = scaled(scaling_of(rope), rope["rope_theta"] ** -power)
+        angle = position_ids[..., None].to(x.dtype) * f
         angle = torch.cat((angle, angle), -1)
         return angle.cos(), angle.sin()
 
@@ -118,3 +137,20 @@ def test_generation_token_for_token(name, tmp_path):
                 max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
         found = greedy(continuation(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
+
+
+@pytest.mark.parametrize("length_power", [0.0, 1.0])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_full_beam_search_is_transformers(width, length_power, tmp_path):
+    theirs, ours = pair("qwen3", tmp_path, "float32")
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        prompt, end = rng.integers(0, V, 3), tuple(map(int, rng.permutation(V)[:5]))
+        with torch.no_grad():
+            wanted = theirs.generate(
+                torch.tensor(prompt[None]), attention_mask=torch.ones(1, 3), max_new_tokens=8,
+                num_beams=width, do_sample=False, eos_token_id=list(end), pad_token_id=0,
+                length_penalty=length_power, output_scores=True, return_dict_in_generate=True)
+        found = full_beam_search(continuation(ours.model, prompt), width, 8, end, length_power)
+        tokens = wanted.sequences[0, 3:].tolist()
+        assert list(found.best.tokens) == tokens, (seed, found.finished)

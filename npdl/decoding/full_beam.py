@@ -1,0 +1,49 @@
+"""Beam search that always expands `width` unfinished hypotheses, as fairseq and transformers do."""
+
+from npdl.decoding.beam import BeamResult, expansions, extended
+from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, start_one
+from npdl.errors import require_positive
+
+
+def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
+    """Keep `width` unfinished hypotheses at each step; return a BeamResult.
+
+    At each step the best expansions are ranked. Those among the first `width` that end in `eos` are
+    finished; the best `width` that don't end are expanded next. So a finished hypothesis takes no
+    place in the beam, unlike in `beam_search`, and at equal width this search expands more
+    hypotheses. At `max_len` the unfinished hypotheses are ranked together with the finished ones.
+    Without `eos`, hypotheses finish at leaves.
+
+    The search ends when `width` hypotheses have finished and the best unfinished one, scored at its
+    present length, is no better than the worst of them (the default rule of transformers). The
+    result has no Steps. Raises InputError for sizes below 1, eos out of range, a scorer with
+    several prompts.
+    """
+    require_positive(width=width)
+    ranking = Ranking(max_len, length_power)
+    rows, state = start_one(scorer)
+    check_eos(eos, rows)
+    live, finished, reason = [Hypothesis()], [], "max_len"
+    for length in range(1, max_len + 1):
+        parents, tokens, totals = expansions(live, rows, width * _ends_of(eos))
+        ended = ends(scorer, state, parents, tokens, length, max_len, eos)
+        every = extended(ranking, live, parents, tokens, totals, ended)
+        finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
+        finished = sorted(finished, key=ranking.key)[:width]
+        going = [i for i, hypothesis in enumerate(every) if not hypothesis.complete][:width]
+        live = [every[i] for i in going]
+        if not live or length == max_len:
+            reason = reason if live else "empty"
+            break
+        if len(finished) == width and live[0].score <= finished[-1].score:
+            reason = "bound"
+            break
+        rows, state = checked(scorer.advance(state, parents[going], tokens[going]))
+    if length == max_len:
+        finished, live = sorted(finished + live, key=ranking.key)[:width], []
+    return BeamResult(finished, live, [], reason)
+
+
+def _ends_of(eos):
+    """Return how many expansions of a hypothesis can finish it, and one that does not."""
+    return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
