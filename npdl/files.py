@@ -1,8 +1,7 @@
-"""Files: published whole or not at all, and read with distrust."""
+"""Files: written atomically, and read with limits."""
 
 import contextlib
 import json
-import math
 import os
 import stat
 from pathlib import Path
@@ -11,7 +10,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl.exceptions import remedy
 
 LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
-LARGEST_NUMBER = 1 << 63
+LARGEST_NUMBER = 1 << 63        # above it, NumPy's integers overflow
 
 
 def write_atomically(path, write):
@@ -34,7 +33,8 @@ def write_atomically(path, write):
     except OSError as error:
         raise unwritable(path, error) from error
     try:
-        with open(temporary, "w+b") as file:
+        temporary.unlink(missing_ok=True)       # of a killed process with the same number
+        with open(temporary, "x+b") as file:    # x: never through a link that somebody planted
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -61,8 +61,7 @@ def is_file(path, or_nothing=False):
 
 
 def read_json(path):
-    """What a file of JSON holds. Raises OSError, or ValueError for anything that write_json would
-    not have written: see parse_json."""
+    """Return the value in a JSON file. Raises OSError, or ValueError as parse_json does."""
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
@@ -72,44 +71,20 @@ def read_json(path):
 
 
 def parse_json(content):
-    """The value of a text in JSON. ValueError for what is none, for a name that stands twice,
-    for numbers that Python's floats and NumPy's integers cannot hold, and for what is nested too
-    deeply."""
+    """Return the value of a JSON text; ValueError if it is not JSON or is nested too deeply.
+
+    As in Python's json, NaN and Infinity are allowed, and the last of two equal names counts:
+    files of other programs have them in places that npdl does not use.
+    """
     try:
-        return _decode(content if isinstance(content, str) else content.decode())
+        return json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
 def refuse_constant(constant):
-    """The NaN and Infinity of json: ValueError."""
+    """Raise ValueError for the NaN and Infinity that Python's json accepts."""
     raise ValueError(f"{constant} is not JSON")
-
-
-def _integer(text):
-    if len(text) > 20 or abs(int(text)) >= LARGEST_NUMBER:
-        raise ValueError(f"the number {text[:20]}... is too large")
-    return int(text)
-
-
-def _float(text):
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text[:20]} is too large")
-    return value
-
-
-def _once(pairs):
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice[:40]!r} stands twice in an object")
-    return found
-
-
-_decode = json.JSONDecoder(parse_int=_integer, parse_float=_float, object_pairs_hook=_once,
-                           parse_constant=refuse_constant).decode
 
 
 def write_json(path, value):

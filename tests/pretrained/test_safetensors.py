@@ -82,7 +82,6 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
     ({"w": {**ONE, "data_offsets": [8, 12]}}, "cut short"),
     ({"w": {**ONE, "data_offsets": [4, 8]}}, "4 bytes before 'w' are no array's"),
     ({"w": ONE}, "4 bytes at its end are no array's"), ({}, "8 bytes at its end"),
-    (json.dumps({"w": ONE}).encode()[:-1] + b', "w": 3}', "'w' stands twice"),
 ])
 def test_damage_is_one_line_and_no_memory(tmp_path, header, mentioned):
     path = file_of(tmp_path / "x", header, bytes(8))

@@ -104,6 +104,15 @@ def test_a_folders_settings(tmp_path):
         words().chat("hi")
 
 
+def test_settings_that_npdl_does_not_use_are_not_judged(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"model_max_length": 1000000000000000019884624838656, "eos_token": "<|endoftext|>"}')
+    (tmp_path / "generation_config.json").write_text(
+        '{"length_penalty": Infinity, "top_k": 50, "top_k": 50}')
+    assert read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None).ends == (0,)
+
+
 ELSEWHERE = """
 import sys
 from tests.pretrained.test_tokenizer import GPT2, Architecture, read_tokenizer
