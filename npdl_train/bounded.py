@@ -8,6 +8,7 @@ the memory. A library that runs them can't be stopped from outside, so a process
     ids = rules(20.0, 1 << 30, "encode", "some text", False)
 """
 
+import datetime
 import json
 import os
 import subprocess
@@ -84,18 +85,32 @@ def serve():
 
 def _render(template, messages, special):
     """A conversation as a template writes it, in jinja's sandbox."""
+    from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     def refuse(message):
         raise ValueError(message)
 
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
+
+    class Generation(Extension):
+        """{% generation %} .. {% endgeneration %} marks the model's words; its body is kept."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            next(parser.stream)
+            return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
     sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
-                                            extensions=["jinja2.ext.loopcontrols"])
-    sandbox.filters["tojson"] = lambda value, indent=None: json.dumps(
-        value, ensure_ascii=False, indent=indent)
+                                            extensions=["jinja2.ext.loopcontrols", Generation])
+    sandbox.filters["tojson"] = tojson
     sandbox.globals["raise_exception"] = refuse
-    text = sandbox.from_string(template).render(messages=messages, add_generation_prompt=True,
-                                                **special)
+    sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    text = sandbox.from_string(template).render(messages=messages, tools=None, documents=None,
+                                                add_generation_prompt=True, **special)
     if len(text) > LONGEST:
         raise ValueError(f"it writes {len(text):,} characters, more than {LONGEST:,}")
     return text

@@ -5,13 +5,33 @@ LOADED = {}
 
 
 def load(kind, *given):
-    """Keep the tokenizer of one of KINDS, instead of another; returns its size and largest id."""
-    import tokenizers
+    """Keep the tokenizer of one of KINDS, instead of another; return its size."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ImportError(f"the package tokenizers does not load: {error}; reinstall it") from None
 
     made = LOADED["tokenizer"] = KINDS[kind](tokenizers, *given)
     made.no_padding()
     made.no_truncation()
-    return made.get_vocab_size(), max(made.get_vocab().values(), default=-1)
+    return made.get_vocab_size()
+
+
+def add(tokens):
+    """Add tokens, [(id or None for the next one, text, whether it is special)], unless they are
+    there; return the tokenizer's size. ValueError if a token doesn't get its id."""
+    import tokenizers
+
+    made = LOADED["tokenizer"]
+    for wanted, text, special in tokens:
+        if made.token_to_id(text) is None:
+            made.add_tokens([tokenizers.AddedToken(text, special=special, normalized=False)])
+        elif special:
+            made.add_special_tokens([text])
+        if wanted not in (None, made.token_to_id(text)):
+            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted}; it has "
+                             f"{made.token_to_id(text)}")
+    return made.get_vocab_size()
 
 
 def of_text(library, text):
@@ -24,9 +44,10 @@ def of_file(library, path):
     return library.Tokenizer.from_file(path)
 
 
-def of_tables(library, vocabulary, merges):
+def of_tables(library, vocabulary, merges, prefix_space):
     """GPT-2's two files."""
-    made = byte_pairs(library, library.models.BPE.from_file(vocabulary, merges))
+    made = byte_pairs(library, library.models.BPE.from_file(vocabulary, merges),
+                      prefix_space=prefix_space)
     if made.token_to_id("<|endoftext|>") is not None:
         made.add_special_tokens(["<|endoftext|>"])
     return made
@@ -46,7 +67,7 @@ def of_lists(library, tokens, merges, control, added, begin, cut, digits, whole_
     return made
 
 
-def byte_pairs(library, model, cut=None, digits=False):
+def byte_pairs(library, model, cut=None, digits=False, prefix_space=False):
     """A byte-level BPE tokenizer as GPT-2's; `cut` is another way to cut a text than GPT-2's."""
     made, first = library.Tokenizer(model), []
     if digits:
@@ -54,7 +75,8 @@ def byte_pairs(library, model, cut=None, digits=False):
     if cut is not None:
         first = [library.pre_tokenizers.Split(library.Regex(cut), "isolated")]
     made.pre_tokenizer = library.pre_tokenizers.Sequence(
-        [*first, library.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut is None)])
+        [*first, library.pre_tokenizers.ByteLevel(add_prefix_space=prefix_space,
+                                                  use_regex=cut is None)])
     made.decoder = library.decoders.ByteLevel()
     return made
 
@@ -77,4 +99,4 @@ def text():
 
 
 KINDS = {"text": of_text, "file": of_file, "tables": of_tables, "lists": of_lists}
-WORK = {"load": load, "encode": encode, "decode": decode, "id": id_of, "text": text}
+WORK = {"load": load, "add": add, "encode": encode, "decode": decode, "id": id_of, "text": text}

@@ -49,6 +49,8 @@ class Architecture:
         self.options = self._gpt2() if kind == "gpt2" else self._llama()
 
     prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
+    embedding = property(lambda self: "wte.weight" if self.kind == "gpt2"
+                         else "embed_tokens.weight")
 
     def make(self, dtype="float32"):
         """The model, without its numbers: they take no memory until they are set."""

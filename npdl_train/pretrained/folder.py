@@ -113,8 +113,11 @@ def is_model(path):
     if not os.path.lexists(path):
         raise InputError(f"{path}: there is no such folder or file; give a run's folder, or a real "
                          "model's folder or .gguf file (npdl downloads none: docs/real-models.md)")
-    if path.suffix == ".gguf":
+    if path.suffix.lower() == ".gguf":
         return True
+    if path.is_file():
+        raise InputError(f"{path}: is a file; give a run's folder, a model's folder or a .gguf "
+                         "file")
     try:
         return "config" not in read_json(path / "config.json")      # a run's has one
     except (OSError, ValueError, TypeError):
@@ -124,13 +127,16 @@ def is_model(path):
 def read(path):
     """(Architecture, weights) of a folder or a GGUF file; nothing large is made."""
     path = Path(path)
-    if path.suffix == ".gguf" and not path.is_dir():
+    if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
         return Architecture(weights.config, path), weights
     config = path / "config.json"
     values = _json(config, f"{path}: holds no model (config.json is missing); give a folder with "
                    "config.json and model.safetensors, or a .gguf file")
-    return Architecture(values, config), FolderWeights(path)
+    architecture, weights = Architecture(values, config), FolderWeights(path)
+    if architecture.tied:
+        weights.use_for_missing(architecture.embedding, "lm_head.weight")
+    return architecture, weights
 
 
 class FolderWeights:
@@ -143,9 +149,19 @@ class FolderWeights:
         for path in self.paths:
             file = safetensors.SafetensorsFile(path)
             for name in file.entries:
-                self._files[name.removeprefix("transformer.").removeprefix("model.")] = file, name
+                short = name.removeprefix("transformer.").removeprefix("model.")
+                if short in self._files:
+                    other, twin = self._files[short]
+                    raise InputError(f"{folder}: {name} of {path.name} and {twin} of "
+                                     f"{other.path.name} are the same parameter; remove one")
+                self._files[short] = file, name
         self.shapes = {short: file.entries[name].shape
                        for short, (file, name) in self._files.items()}
+
+    def use_for_missing(self, name, other):
+        """Let an array stand for one that the files don't have: a tied matrix is saved once."""
+        if name not in self._files and other in self._files:
+            self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
     def mapped(self, name, dtype):
         """The array in its file, if that has floats of `dtype`; else None."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.errors import CheckpointError, InputError
 from npdl.files import is_file, reason
+from npdl_train.pretrained.tokenizer import require_package
 
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
            12: "<d"}
@@ -128,6 +129,10 @@ class GGUFWeights:
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
         self._refuse_unusual(kind, config)
+        eps = about.get(f"{kind}.attention.layer_norm_rms_epsilon")
+        if eps is None:
+            raise InputError(f"{self.path}: {kind}.attention.layer_norm_rms_epsilon is missing; "
+                             "convert the model again")
         factor = about.get(f"{kind}.rope.scaling.factor")
         scaling = about.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
         return config | {
@@ -138,7 +143,7 @@ class GGUFWeights:
             "rope_theta": _short(about.get(f"{kind}.rope.freq_base", 10000.0)),
             "rope_scaling": None if scaling == "none" else {"rope_type": scaling,
                                                             "factor": factor},
-            "rms_norm_eps": _short(about.get(f"{kind}.attention.layer_norm_rms_epsilon", 1e-6)),
+            "rms_norm_eps": _short(eps),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
@@ -159,11 +164,8 @@ class GGUFWeights:
 
 
 def _library():
-    try:
-        import gguf
-    except ImportError as error:
-        raise InputError("a GGUF file needs the package gguf; install it with 'pip install gguf', "
-                         "or use a folder with model.safetensors") from error
+    require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
+    import gguf
     return gguf
 
 

@@ -1,6 +1,7 @@
 """The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,15 +14,18 @@ from npdl_train.bounded import Bounded
 TOKENIZER, SETTINGS, GENERATION = ("tokenizer.json", "tokenizer_config.json",
                                    "generation_config.json")
 VOCABULARY, MERGES, TEMPLATE = "vocab.json", "merges.txt", "chat_template.jinja"
-FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, "special_tokens_map.json",
-         "added_tokens.json", "tokenizer.model")
+SPECIAL, ADDED = "special_tokens_map.json", "added_tokens.json"
+FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, SPECIAL, ADDED,
+         "tokenizer.model")
+# The special tokens that a chat template may name.
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LARGEST = 256 << 20         # bytes of a tokenizer's file
 # Bounds of its rules: at least so much time and memory, and more by the characters of a text.
 SECONDS, MEMORY, A_SECOND, EACH = 30.0, 2 << 30, 50_000, 400
 # How a text is cut before its pieces are merged, by the name that a GGUF file gives it.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-CUTS = {"gpt-2": None, "default": None, "smollm": None, "llama-bpe": LLAMA3,
+CUTS = {"gpt-2": None, "smollm": None, "llama-bpe": LLAMA3,
         "qwen2": LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
 CONTROL, USER_DEFINED = 3, 4    # kinds of tokens in a GGUF file
 REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
@@ -31,30 +35,40 @@ class Tokenizer:
     """Text to ids and back, by the rules of a `source`, (a kind, what it is made of), which another
     process reads and follows (npdl_train.tokenizer_rules); `name` says whose they are.
 
-    size      how many tokens it has; `top`, the largest id
+    size      how many tokens it has
+    added     tokens beyond those of the source, [(id or None, text, whether it is special)]
+    limit     how many tokens the model has; the tokenizer may have more
     ends      ids that end a text; several for some models
     template  the chat template's source, or None
-    special   {"bos_token": text, "eos_token": text}, for the template
+    special   {"bos_token": text, "eos_token": text, ..}, for the template
     """
 
-    def __init__(self, name, source, ends=(), template=None, special=None):
+    limit = None
+
+    def __init__(self, name, source, ends=(), template=None, special=None, added=()):
         self.name, self.source, self.ends, self.template = name, source, tuple(ends), template
-        self.special = special or {}
+        self.special, self.added = special or {}, list(added)
         self._load()
 
     def _load(self):
         self._bounded = None
         bounded = Bounded()
         try:
-            self.size, self.top = bounded(SECONDS, MEMORY, "load", *self.source)
+            self.size = bounded(SECONDS, MEMORY, "load", *self.source)
+            if self.added:
+                self.size = bounded(SECONDS, MEMORY, "add", self.added)
         except InputError as error:
-            raise InputError(f"{self.name}: its tokenizer cannot be used ({error}); fetch it "
-                             "again") from error
+            raise InputError(f"{self.name}: its tokenizer cannot be used ({error}); if the files "
+                             "are damaged, download them again, else use another model") from error
         self._bounded = bounded
 
     def encode(self, text, special=False):
         """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
-        return np.array(self._ask(len(text), "encode", _whole(text), special), np.int64)
+        ids = np.array(self._ask(len(text), "encode", _whole(text), special), np.int64)
+        if self.limit is not None and ids.max(initial=-1) >= self.limit:
+            raise InputError(f"the text contains token {ids.max()}, which the model doesn't have: "
+                             f"its embedding matrix has {self.limit} rows; leave that token out")
+        return ids
 
     def prompt(self, text):
         """Ids to continue: those of a text with what the model expects before it. Without any,
@@ -86,8 +100,8 @@ class Tokenizer:
             return self._bounded(SECONDS + length / A_SECOND, MEMORY + length * EACH, what, *given)
         except InputError as error:
             self._bounded = None
-            raise InputError(f"the model's tokenizer fails ({error}); fetch it again, or use "
-                             "another model") from error
+            raise InputError(f"the model's tokenizer fails ({error}); use another text or another "
+                             "model") from error
 
     def stream(self, before):
         """A function of one more id after the ids `before` that returns the text it completes,
@@ -115,11 +129,7 @@ class Tokenizer:
         turns = [turns] if isinstance(turns, str) else turns
         messages = [{"role": ("user", "assistant")[place % 2], "content": text}
                     for place, text in enumerate(turns)]
-        try:
-            import jinja2  # noqa: F401
-        except ImportError as error:
-            raise InputError("a chat template needs the package jinja2; install it with 'pip "
-                             "install jinja2', or leave --chat out") from error
+        require_package("jinja2", "a chat template", "leave --chat out")
         try:
             text = Bounded()(SECONDS, MEMORY, "render", self.template, messages, self.special)
         except InputError as error:
@@ -139,51 +149,93 @@ class Tokenizer:
 
 def read_tokenizer(path, architecture, weights):
     """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
-    if find_spec("tokenizers") is None:
-        raise InputError("a model's tokenizer needs the package tokenizers; install it with "
-                         "'pip install tokenizers'")
+    require_package("tokenizers", "a model's tokenizer", "use another model", run=True)
     path = Path(path)
     try:
         made = (_from_gguf(path, weights.whole_metadata()) if hasattr(weights, "metadata")
-                else _from_folder(path))
+                else _from_folder(path, architecture.kind))
         made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); fetch it "
-                         "again") from error
-    if made.top >= architecture.vocab_size:
-        raise InputError(f"{path}: the tokenizer has tokens up to {made.top}, the model "
-                         f"{architecture.vocab_size}; they do not belong together")
+        raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); if the files "
+                         "are damaged, download them again, else use another model") from error
+    made.limit = architecture.vocab_size
     return made
 
 
-def _source(folder):
+def require_package(name, user, otherwise, run=False):
+    """Raise InputError unless an optional package is installed; with `run`, another process
+    imports it and tells later if it does not load."""
+    if find_spec(name) is None:
+        raise InputError(f"{user} needs the package {name}; install it with 'pip install {name}', "
+                         f"or {otherwise}")
+    if run:
+        return
+    try:
+        __import__(name)
+    except ImportError as error:
+        raise InputError(f"{user} needs the package {name}, which is installed but does not load "
+                         f"({reason(error)}); reinstall it, or {otherwise}") from error
+
+
+def _source(folder, kind, settings):
     """The files of a folder's tokenizer, as a Tokenizer's source."""
+    if settings.get("split_special_tokens"):
+        raise InputError(f"{folder / SETTINGS}: split_special_tokens is true, which npdl does not "
+                         "have; use another model")
+    prefix_space = settings.get("add_prefix_space") is True
     if _is_there(folder / TOKENIZER):
+        rules = (folder / TOKENIZER).read_text(encoding="utf-8", errors="replace")
+        if prefix_space and not re.search(r'"add_prefix_space"\s*:\s*true', rules):
+            raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, and {TOKENIZER} says "
+                             "otherwise; set it to false, or save the tokenizer again")
         return "file", os.path.abspath(folder / TOKENIZER)
     if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
-        return "tables", *(os.path.abspath(folder / name) for name in (VOCABULARY, MERGES))
-    raise InputError(f"{folder}: holds no {TOKENIZER}, and no {VOCABULARY} with {MERGES}; "
-                     "fetch them with the model")
+        if kind != "gpt2":
+            raise InputError(f"{folder}: {VOCABULARY} and {MERGES} of a {kind} model need its own "
+                             f"rules; add {TOKENIZER} (save_pretrained writes it)")
+        return ("tables", *(os.path.abspath(folder / name) for name in (VOCABULARY, MERGES)),
+                prefix_space)
+    raise InputError(f"{folder}: holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
+                     "download it with the model")
 
 
-def _from_folder(folder):
-    made = Tokenizer(folder, _source(folder))
-    settings, generation = (_settings(folder / name) for name in (SETTINGS, GENERATION))
+def _from_folder(folder, kind):
+    settings, generation, names = (_settings(folder / name)
+                                   for name in (SETTINGS, GENERATION, SPECIAL))
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
         template = next((each["template"] for each in template if each["name"] == "default"), None)
     if _is_there(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
-    made.template, special = template, made.special
-    for name in ("bos_token", "eos_token"):
-        token = settings.get(name)
-        token = token.get("content") if isinstance(token, dict) else token
-        if isinstance(token, str):
-            special[name] = token
+    special = {name: token for name in NAMES
+               if (token := _text(settings.get(name, names.get(name)))) is not None}
+    more = settings.get("additional_special_tokens", names.get("additional_special_tokens"))
+    more = [_text(token) for token in (more if isinstance(more, list) else [])]
+    added = _added_tokens(folder, settings) + [
+        (None, token, True) for token in [*special.values(), *more] if token is not None]
+    made = Tokenizer(folder, _source(folder, kind, settings), (), template, special, added)
     made.ends = _ids(generation.get("eos_token_id")) or _ids(made.id_of(special.get("eos_token")))
     return made
+
+
+def _added_tokens(folder, settings):
+    """Return [(id, text, whether it is special)] of the tokens that a folder adds, by their ids."""
+    added = {text: (place, False) for text, place in _settings(folder / ADDED).items()
+             if type(place) is int}
+    about = settings.get("added_tokens_decoder")
+    for place, token in (about if isinstance(about, dict) else {}).items():
+        if _text(token) is not None and place.isdecimal():
+            added[_text(token)] = int(place), (isinstance(token, dict)
+                                               and token.get("special") is True)
+    return sorted((place, text, special) for text, (place, special) in added.items())
+
+
+def _text(token):
+    """Return the text of a token in a settings file: a string, or an object's "content"."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else None
 
 
 def _is_there(path):
@@ -207,7 +259,7 @@ def _ids(value):
 
 
 def _from_gguf(path, about):
-    kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre", "default")
+    kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
     if kind != "gpt2" or cut not in CUTS:
         raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(cut)[:20]!r}; npdl "
                          f"reads 'gpt2' with {', '.join(CUTS)}; use a folder with {TOKENIZER}")
@@ -219,7 +271,11 @@ def _from_gguf(path, about):
         place = about.get(f"tokenizer.ggml.{name}_id")
         if place is not None and 0 <= place < len(tokens):
             special[name] = tokens[place]
-    begin = special.get("bos_token") if about.get("tokenizer.ggml.add_bos_token") else None
+    if about.get("tokenizer.ggml.add_eos_token"):
+        raise InputError("the file's tokenizer adds a token that ends each text (add_eos_token), "
+                         f"which npdl does not; use a folder with {TOKENIZER}")
+    begins = about.get("tokenizer.ggml.add_bos_token", cut == "llama-bpe")     # as llama.cpp does
+    begin = special.get("bos_token") if begins else None
     source = ("lists", tokens, about["tokenizer.ggml.merges"], control, added, begin, CUTS[cut],
               cut == "smollm", cut == "llama-bpe")          # whole words first, as Llama 3
     return Tokenizer(path, source, _ids(about.get("tokenizer.ggml.eos_token_id")),

@@ -19,6 +19,7 @@ from tests.tools.model_folders import (
     KINDS,
     arrays_of,
     random_model,
+    rewrite,
     write_bfloat16,
     write_folder,
     write_gguf,
@@ -181,3 +182,13 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
     back = load(tmp_path / "b")
     assert_same(found.model, back.model)
     np.testing.assert_array_equal(back.tokenizer.chat("hi"), hi)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_tied_weights_that_are_saved_as_the_head(kind, tmp_path):
+    found = write_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
+    name = found.architecture.prefix + found.architecture.embedding
+    rewrite(tmp_path / "model", lambda arrays: arrays.update({"lm_head.weight": arrays.pop(name)}))
+    ids = np.arange(5)[None]
+    np.testing.assert_allclose(load(tmp_path / "model").model.forward(ids)[0],
+                               found.model.forward(ids)[0], atol=1e-5)

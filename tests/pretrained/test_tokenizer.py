@@ -16,7 +16,7 @@ from npdl_train.pretrained.config import Architecture
 from npdl_train.pretrained.tokenizer import LLAMA3, Tokenizer
 from npdl_train.tokenizer_rules import byte_pairs
 from tests.tools import slow
-from tests.tools.model_folders import GPT2, TEMPLATE, small_tokenizer
+from tests.tools.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
 
 tokenizers = pytest.importorskip("tokenizers", reason="the library that reads the tables")
 ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 60,
@@ -102,6 +102,39 @@ def test_a_folders_settings(tmp_path):
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match="no chat template; leave --chat out"):
         words().chat("hi")
+
+
+@pytest.mark.parametrize(("template", "wanted"), [
+    ("{% if tools is not none %}tools{% endif %}{{ messages[0].content }}", "hi"),
+    ("{% if documents is defined %}D{% endif %}{{ strftime_now('%Y') | length }}", "D4"),
+    ("{% generation %}{{ messages[0].content }}{% endgeneration %}{{ pad_token }}", "hi<pad>"),
+    ("{{ messages | tojson(separators=(',', ':'), sort_keys=true) }}",
+     '[{"content":"hi","role":"user"}]')])
+def test_chat_templates_have_what_transformers_gives_them(tmp_path, template, wanted):
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    (tmp_path / "special_tokens_map.json").write_text('{"pad_token": {"content": "<pad>"}}')
+    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert words.decode(words.chat("hi")) == wanted.replace("<pad>", "")    # a special token
+
+
+def test_tokens_that_are_added_beside_the_vocabulary(tmp_path):
+    small_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    size = small_tokenizer().get_vocab_size()
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size}))
+    about = {str(size + 1): {"content": "<|say|>", "special": True}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(
+        {"added_tokens_decoder": about, "additional_special_tokens": ["<|end|>"]}))
+    words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+    assert words.encode("<|say|><|ask|><|end|>").tolist() == [size + 1, size, size + 2]
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"<|ask|>": size + 5}))
+    with pytest.raises(InputError, match="should have the id"):
+        read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
+
+
+def test_vocabulary_and_merges_of_another_model_than_gpt2_are_refused(gpt2):
+    with pytest.raises(InputError, match="need its own rules; add tokenizer.json"):
+        read_tokenizer(gpt2, Architecture(LLAMA, "config.json"), None)
 
 
 def test_settings_that_npdl_does_not_use_are_not_judged(tmp_path):
