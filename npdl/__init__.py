@@ -34,8 +34,8 @@ _NAMES = {
     "npdl.layers.rotary": "LinearScaling Llama3Scaling Rotary",
     "npdl.layers.sequential": "Sequential",
     "npdl.layers.transformer": "Block Decoder Encoder FeedForward PreNormBlock Same",
-    "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SoftCrossEntropy SquaredError "
-                   "StableMaxLoss",
+    "npdl.losses": "CrossEntropy KLDivergence SequenceLoss SquaredError StableMaxLoss",
+    "npdl.layers.weighted_losses": "SoftCrossEntropy WeightedCrossEntropy",
     "npdl.models.attentive_rnn": "AttentiveRNN",
     "npdl.models.autoencoder": "Autoencoder AutoencoderLoss",
     "npdl.models.birnn": "BiRNN BiRNNLoss",

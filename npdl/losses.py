@@ -6,15 +6,12 @@ that is out of range from the other end (npdl.errors.checked_ids).
 
 import math
 
-import numpy as np
-
 from npdl.backend import is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
     check_gradient,
     checked_ids,
-    described,
     is_integer,
     require_choice,
     require_number,
@@ -108,19 +105,17 @@ def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
 
 
 class CrossEntropy(Layer):
-    """loss = sum nll * weight,   nll = -sum_v w_v q_v log softmax(logits)_v, with q the target.
+    """loss = sum nll * weight,   nll = -sum_v q_v log softmax(logits)_v, with q the target.
 
     forward(logits, targets): logits (..., V), targets (...) integers.
-    ignored        a target that does not count, such as a padding id (may lie outside [0, V))
-    smoothing      q = (1 - smoothing) one-hot + smoothing / V
-    class_weights  w (V,), for rare classes for example; 1 for every class if None
-    reduction      "mean": divided by the sum of w of the counted targets; "sum"; or "none": one
-                   number each, (...)
+    ignored    a target that does not count, such as a padding id (it may lie outside [0, V))
+    smoothing  q = (1 - smoothing) one-hot + smoothing / V
+    reduction  "mean" over the counted targets, "sum", or "none": one number each, (...)
     Where nothing counts the loss is 0. Raises InputError for shapes that do not agree and for
     targets out of range.
     """
 
-    def __init__(self, ignored=None, smoothing=0.0, reduction="mean", class_weights=None):
+    def __init__(self, ignored=None, smoothing=0.0, reduction="mean"):
         require_choice("reduction", reduction, REDUCTIONS)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         if ignored is not None and not is_integer(ignored):
@@ -128,27 +123,17 @@ class CrossEntropy(Layer):
         self.ignored = ignored
         self.smoothing = smoothing
         self.reduction = reduction
-        self.class_weights = checked_class_weights(class_weights)
 
     def forward(self, logits, targets):
-        targets = xp.asanyarray(targets)
-        check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
-        V = logits.shape[-1] if logits.ndim else 0
-        if targets.shape != logits.shape[:-1] or V == 0:
-            raise InputError(f"loss: logits {logits.shape} and targets {targets.shape} do not fit; "
-                             "they must be (..., V) and (...)")
-        counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
-        targets = checked_ids(xp.where(counted, targets, 0), V, "targets")
+        targets, counted = self.checked(logits, targets)
+        V = logits.shape[-1]
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
-        w = class_weights_of(self, V, logits.dtype)                 # w (V,)
         q = (1 - self.smoothing) * one_hot(targets, V, logits.dtype) + self.smoothing / V
-        q = w * q                                                   # q (..., V), weighted
         terms = q * xp.where(q > 0, log_p, 0)                       # 0 log 0 is 0
         nll = -terms.sum(-1)                                        # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
-            total = wide_sum(weight * w[targets])
-            weight = (weight / xp.where(total == 0, 1, total)).astype(logits.dtype)
+            weight = (weight / xp.maximum(wide_sum(weight), 1)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":
             loss = wide_sum(loss)
@@ -156,70 +141,21 @@ class CrossEntropy(Layer):
 
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "CrossEntropy")
-        q, dnll = cache.q, cache.weight * dloss         # loss = sum nll * weight
+        dnll = cache.weight * dloss                     # loss = sum nll * weight
         p = xp.exp(cache.log_p)
-        total = q.sum(-1, keepdims=True)                # total (..., 1)
-        dlogits = (total * p - q) * dnll[..., None]     # nll = -sum q log_softmax(logits)
+        dlogits = (p - cache.q) * dnll[..., None]       # nll = -sum q log_softmax(logits)
         return dlogits
 
-
-class SoftCrossEntropy(Layer):
-    """nll = -sum_v w_v q_v log softmax(logits)_v, where the targets q are probabilities.
-
-    forward(logits, q): both (..., V), for example another model's probabilities (distillation) or
-    mixtures of labels. Both get a gradient. class_weights w (V,), or None: 1 for every class.
-    reduction "mean" over all targets, "sum", or "none": one number each, (...).
-    """
-
-    def __init__(self, reduction="mean", class_weights=None):
-        require_choice("reduction", reduction, REDUCTIONS)
-        self.reduction = reduction
-        self.class_weights = checked_class_weights(class_weights)
-
-    def forward(self, logits, q):
-        check_kinds("loss", logits=(logits, "f"), q=(q, "f"))
-        if logits.shape != q.shape or 0 in logits.shape[-1:] or logits.ndim == 0:
-            raise InputError(f"loss: logits {logits.shape} and probabilities {q.shape} must have "
-                             "the same shape (..., V)")
-        w = class_weights_of(self, logits.shape[-1], logits.dtype)  # w (V,)
-        log_p = log_softmax(logits)                                 # log_p (..., V)
-        wq = w * q
-        terms = wq * xp.where(wq == 0, 0, log_p)                    # 0 log 0 is 0
-        nll = -terms.sum(-1)                                        # nll (...)
-        loss = reduced(nll, self.reduction)
-        return loss, Cache(log_p=log_p, wq=wq, w=w, loss=loss)
-
-    def backward(self, dloss, cache):
-        check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
-        log_p, wq = cache.log_p, cache.wq
-        dnll = spread(dloss, self.reduction, log_p[..., 0])[..., None]
-        p = xp.exp(log_p)
-        total = wq.sum(-1, keepdims=True)                           # total (..., 1)
-        dlogits = (total * p - wq) * dnll                           # nll = -sum wq log p
-        dq = -cache.w * log_p * dnll
-        return dlogits, dq
-
-
-def checked_class_weights(weights):
-    """Return class weights (V,) as a tuple, or None; InputError unless they are 0 or more."""
-    if weights is None:
-        return None
-    given = np.asarray(weights.get() if hasattr(weights, "get") else weights)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
-            (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights are {described(weights)} {weights}; they must be finite "
-                         "numbers, 0 or more, one for each class")
-    return tuple(given.tolist())
-
-
-def class_weights_of(loss, V, dtype):
-    """Return a loss's class weights (V,) in a dtype; ones if it has none."""
-    if loss.class_weights is None:
-        return xp.ones(V, dtype)
-    if len(loss.class_weights) != V:
-        raise InputError(f"there are {len(loss.class_weights)} class_weights; the logits have {V} "
-                         "classes")
-    return xp.asarray(loss.class_weights, dtype)
+    def checked(self, logits, targets):
+        """The targets (...), 0 where they are ignored, and (...) True where they are not."""
+        targets = xp.asanyarray(targets)
+        check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
+        V = logits.shape[-1] if logits.ndim else 0
+        if targets.shape != logits.shape[:-1] or V == 0:
+            raise InputError(f"loss: logits {logits.shape} and targets {targets.shape} do not fit; "
+                             "they must be (..., V) and (...)")
+        counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
+        return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
 
 
 class StableMaxLoss(Layer):

@@ -81,7 +81,7 @@ RIGHT = {                                       # what an option may be, by its 
 }
 NEEDED = {                                      # arguments that have no default
     **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5, "d": 4,
-    "num_kv_heads": 1, "sizes": [4, 4, 2],
+    "num_kv_heads": 1, "sizes": [4, 4, 2], "class_weights": [1.0, 2.0],
     "linear": Linear(4, 4), "base": Linear(4, 4), "ahead": RNN(4, 4), "back": RNN(4, 4),
     "embedding": Embedding(4, 4), "message": Linear(4, 4), "update": Linear(4, 4),
 }

@@ -11,7 +11,7 @@ ROOT = Path(npdl.__file__).parent
 LAYERS = sorted(p for p in (ROOT / "layers").glob("*.py") if p.name != "__init__.py")
 MODELS = sorted(p for p in (ROOT / "models").glob("*.py") if p.name != "__init__.py")
 PAGES = [*LAYERS, *MODELS, ROOT / "losses.py"]
-BELOW = {"npdl.core", "npdl.backend", "npdl.functions", "npdl.init", "npdl.errors",
+BELOW = {"npdl.core", "npdl.backend", "npdl.functions", "npdl.losses", "npdl.init", "npdl.errors",
          "npdl.training_errors", "npdl.exceptions", "numpy", "math",
          "typing"}
 ALSO = {"sequential.py": {"inspect"}}        # which options a layer of the chain takes

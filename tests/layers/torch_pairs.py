@@ -12,11 +12,11 @@ from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import FeedForward
+from npdl.layers.weighted_losses import SoftCrossEntropy, WeightedCrossEntropy
 from npdl.losses import (
     CrossEntropy,
     KLDivergence,
     SequenceLoss,
-    SoftCrossEntropy,
     SquaredError,
     StableMaxLoss,
 )
@@ -75,8 +75,8 @@ def cross_entropy(layer, P, logits, targets):
 
 
 def class_weights(layer, logits):
-    return torch.tensor([1.0] * logits.shape[-1] if layer.class_weights is None
-                        else layer.class_weights, dtype=logits.dtype)
+    given = getattr(layer, "class_weights", None)
+    return torch.tensor([1.0] * logits.shape[-1] if given is None else given, dtype=logits.dtype)
 
 
 def soft_cross_entropy(layer, P, logits, q):
@@ -146,6 +146,7 @@ PAIRS = [
     *pairs_of(InstanceNorm, "nn.InstanceNorm", instance_norm),
     *pairs_of(FeedForward, "nn.Linear and nn.GELU", feed_forward),
     *pairs_of(CrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
+    *pairs_of(WeightedCrossEntropy, "nn.CrossEntropyLoss", cross_entropy),
     *pairs_of(SoftCrossEntropy, "nn.CrossEntropyLoss", soft_cross_entropy),
     *pairs_of(SequenceLoss, "nn.CrossEntropyLoss", sequence_loss),
     *pairs_of(StableMaxLoss, "its formula", stablemax),

@@ -1,0 +1,108 @@
+"""Cross-entropies with a weight for each class, and with probabilities as targets."""
+
+import math
+
+import numpy as np
+
+from npdl.backend import one_hot, xp
+from npdl.core import Cache, Layer
+from npdl.errors import InputError, check_gradient, described, require_choice
+from npdl.functions import log_softmax, wide_sum
+from npdl.losses import REDUCTIONS, CrossEntropy, reduced, spread
+from npdl.training_errors import check_kinds
+
+
+class WeightedCrossEntropy(CrossEntropy):
+    """CrossEntropy with nll = -sum_v w_v q_v log softmax(logits)_v, for example for rare classes.
+
+    class_weights w (V,), 0 or more. The "mean" is divided by the sum of the counted targets'
+    weights, as in torch.nn.CrossEntropyLoss(weight=w). All else is as in CrossEntropy.
+    """
+
+    def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
+        super().__init__(ignored, smoothing, reduction)
+        self.class_weights = checked_class_weights(class_weights)
+
+    def forward(self, logits, targets):
+        targets, counted = self.checked(logits, targets)
+        w = class_weights_of(self, logits.shape[-1], logits.dtype)      # w (V,)
+        log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (..., V)
+        q = (1 - self.smoothing) * one_hot(targets, len(w), logits.dtype) + self.smoothing / len(w)
+        wq = w * q                                                      # wq (..., V)
+        terms = wq * xp.where(wq > 0, log_p, 0)                         # 0 log 0 is 0
+        nll = -terms.sum(-1)                                            # nll (...)
+        weight = counted.astype(logits.dtype)
+        if self.reduction == "mean":
+            total = wide_sum(weight * w[targets])
+            weight = (weight / xp.where(total == 0, 1, total)).astype(logits.dtype)
+        loss = nll * weight
+        if self.reduction != "none":
+            loss = wide_sum(loss)
+        return loss, Cache(log_p=log_p, wq=wq, weight=weight, loss=loss)
+
+    def backward(self, dloss, cache):
+        check_gradient(dloss, cache.loss.shape, "WeightedCrossEntropy")
+        wq, dnll = cache.wq, cache.weight * dloss           # loss = sum nll * weight
+        p = xp.exp(cache.log_p)
+        total = wq.sum(-1, keepdims=True)                   # total (..., 1)
+        dlogits = (total * p - wq) * dnll[..., None]        # nll = -sum wq log_softmax(logits)
+        return dlogits
+
+
+class SoftCrossEntropy(Layer):
+    """nll = -sum_v w_v q_v log softmax(logits)_v, where the targets q are probabilities.
+
+    forward(logits, q): both (..., V), for example another model's probabilities (distillation) or
+    mixtures of labels. Both get a gradient. class_weights w (V,), or None: 1 for every class.
+    reduction "mean" over all targets, "sum", or "none": one number each, (...).
+    """
+
+    def __init__(self, reduction="mean", class_weights=None):
+        require_choice("reduction", reduction, REDUCTIONS)
+        self.reduction = reduction
+        self.class_weights = checked_class_weights(class_weights)
+
+    def forward(self, logits, q):
+        check_kinds("loss", logits=(logits, "f"), q=(q, "f"))
+        if logits.shape != q.shape or 0 in logits.shape[-1:] or logits.ndim == 0:
+            raise InputError(f"loss: logits {logits.shape} and probabilities {q.shape} must have "
+                             "the same shape (..., V)")
+        w = class_weights_of(self, logits.shape[-1], logits.dtype)  # w (V,)
+        log_p = log_softmax(logits)                                 # log_p (..., V)
+        wq = w * q
+        terms = wq * xp.where(wq == 0, 0, log_p)                    # 0 log 0 is 0
+        nll = -terms.sum(-1)                                        # nll (...)
+        loss = reduced(nll, self.reduction)
+        return loss, Cache(log_p=log_p, wq=wq, w=w, loss=loss)
+
+    def backward(self, dloss, cache):
+        check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
+        log_p, wq = cache.log_p, cache.wq
+        dnll = spread(dloss, self.reduction, log_p[..., 0])[..., None]
+        p = xp.exp(log_p)
+        total = wq.sum(-1, keepdims=True)                           # total (..., 1)
+        dlogits = (total * p - wq) * dnll                           # nll = -sum wq log p
+        dq = -cache.w * log_p * dnll
+        return dlogits, dq
+
+
+def checked_class_weights(weights):
+    """Return class weights (V,) as a tuple, or None; InputError unless they are 0 or more."""
+    if weights is None:
+        return None
+    given = np.asarray(weights.get() if hasattr(weights, "get") else weights)
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
+            (given >= 0) & (given < math.inf)).all():
+        raise InputError(f"class_weights are {described(weights)} {weights}; they must be finite "
+                         "numbers, 0 or more, one for each class")
+    return tuple(given.tolist())
+
+
+def class_weights_of(loss, V, dtype):
+    """Return a loss's class weights (V,) in a dtype; ones if it has none."""
+    if loss.class_weights is None:
+        return xp.ones(V, dtype)
+    if len(loss.class_weights) != V:
+        raise InputError(f"there are {len(loss.class_weights)} class_weights; the logits have {V} "
+                         "classes")
+    return xp.asarray(loss.class_weights, dtype)
