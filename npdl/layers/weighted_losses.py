@@ -60,7 +60,8 @@ class SoftCrossEntropy(Layer):
     def __init__(self, reduction="mean", class_weights=None):
         require_choice("reduction", reduction, REDUCTIONS)
         self.reduction = reduction
-        self.class_weights = checked_class_weights(class_weights)
+        self.class_weights = (None if class_weights is None
+                              else checked_class_weights(class_weights))
 
     def forward(self, logits, q):
         check_kinds("loss", logits=(logits, "f"), q=(q, "f"))
@@ -87,9 +88,7 @@ class SoftCrossEntropy(Layer):
 
 
 def checked_class_weights(weights):
-    """Return class weights (V,) as a tuple, or None; InputError unless they are 0 or more."""
-    if weights is None:
-        return None
+    """Return class weights (V,) as a tuple; InputError unless they are finite and 0 or more."""
     given = np.asarray(weights.get() if hasattr(weights, "get") else weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
