@@ -1,0 +1,236 @@
+"""The framework of the exercises: questions, checks, claims, verdicts, and their text.
+
+A question is a function that works it out; its docstring says what is asked:
+
+    @question("002.6a", "The mean of a dot product")
+    def mean(work):
+        '''Derive the mean E[q·k] of the dot product of two random vectors.'''
+        work.say(f"d = 2, μ = {vec(mu)}.")
+        work.step("q and k are independent, so means multiply.",
+                  "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{mu[0]}² + {mu[1]}² = {mu @ mu}")
+        work.answer(f"E[q·k] = μ·μ, here {mu @ mu}.")
+        work.check("200,000 drawn products agree.", off < 4)
+        work.claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mu @ mu}", judge(off < 4), "seed 0: 5.01")
+"""
+
+import importlib
+import inspect
+import re
+import textwrap
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+FAILED = "our computation failed"       # no verdict on the document
+VERDICTS = ("confirmed", "wrong", "slip", "under-specified", "convention", "no answer given",
+            "essay", FAILED)
+QUESTIONS = []                          # as the modules of d000 .. d004 add them
+
+
+def judge(holds, if_true="confirmed", if_false=None):
+    """Return the verdict of a comparison: is the document's statement true, or `if_true` shown?
+
+    `if_false` is "wrong" by default for "confirmed"; for other words our computation failed.
+    """
+    return if_true if holds else if_false or ("wrong" if if_true == "confirmed" else FAILED)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a document, and what computing says about it."""
+
+    number: str                         # of the question: "002.6b"
+    part: str                           # the topic, if the number does not say it: "premise"
+    says: str
+    document: str                       # the document's answer
+    computed: str
+    verdict: str                        # from judge(); "essay" and "convention" also without it
+    evidence: str
+    weight: str = "step"                # a wrong "step", or a wrong "answer"
+
+    def __post_init__(self):
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"verdict {self.verdict!r}: it must be one of {', '.join(VERDICTS)}")
+
+    def shown(self):
+        """Return the claim as a list in Markdown."""
+        return "\n  - ".join([f"- {self.part and self.part + ': '}{self.says}",
+                              f"document: {self.document}", f"computed: {self.computed}",
+                              f"evidence: {self.evidence}", f"verdict: {self.verdict.upper()}"])
+
+
+class Question:
+    """A question: its text in Markdown, checks and claims, after run() has worked it out."""
+
+    def __init__(self, number, title, work, picture=None, size=None):
+        self.number, self.title, self.work = number, title, work
+        self.picture, self.size = picture, size
+        self.text, self.checks, self.claims, self.steps = [], [], [], 0
+
+    def say(self, text, *code, head=""):
+        """Add a paragraph and below it lines of code: formulas, numbers, arrays, tables."""
+        lines = [textwrap.indent(textwrap.dedent(block), " " * (4 + len(head))) for block in code]
+        self.text += [typeset(head + text), *[typeset("\n".join(lines))] * bool(code)]
+
+    def step(self, text, *code):
+        """Add a numbered step."""
+        self.steps += 1
+        self.say(text, *code, head=f"{self.steps}. ")
+
+    def answer(self, text):
+        """Add the answer."""
+        self.say(f"Answer: {text}")
+
+    def check(self, what, holds):
+        """Add a check of our own answer; if it does not hold, no claim is judged."""
+        self.checks.append((typeset(what), bool(holds)))
+
+    def claim(self, *fields, **weight):
+        """Add a Claim of this question: its part, says, document and so on."""
+        self.claims.append(Claim(self.number, *fields, **weight))
+
+    def run(self):
+        """Work the question out and return it; an exception is a failed check."""
+        self.text, self.checks, self.claims, self.steps = [], [], [], 0
+        try:
+            self.work(self)
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self.check(f"{type(error).__name__} in {place.name}: {error}", False)
+        if self.failures():
+            self.claims = [replace(claim, verdict=FAILED) for claim in self.claims]
+        return self
+
+    def failures(self):
+        """Return our failed checks, and the claims whose verdict is that our computation failed."""
+        return [what for what, holds in self.checks if not holds] + [
+            claim.says for claim in self.claims if claim.verdict == FAILED]
+
+    def shown(self):
+        """Return solution and claims in Markdown, wrapped for a terminal."""
+        checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
+                  for what, holds in self.checks]
+        parts = [f"# {self.number} {self.title}", inspect.getdoc(self.work), *self.text,
+                 "\n".join(checks), "## What the document says" * bool(self.claims),
+                 *(claim.shown() for claim in self.claims)]
+        return wrapped("\n\n".join(part for part in parts if part))
+
+    def draw(self, folder):
+        """Draw the picture into a PNG file in the folder, and return its path."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=self.size, layout="constrained")
+        self.picture(figure)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        path = Path(folder) / f"{self.number}.png"
+        figure.savefig(path, dpi=130)
+        return path
+
+
+def question(number, title, picture=None, size=(8, 5)):
+    """Return a decorator that adds a function as a question.
+
+    `picture` is a function that draws on a Matplotlib figure of the given size, in inches.
+    """
+    def add(work):
+        QUESTIONS.append(Question(number, title, work, picture, size))
+        return work
+    return add
+
+
+def find(number=""):
+    """Return the question with this number, or all its parts, or all questions, in order."""
+    for path in sorted(Path(__file__).parent.glob("d[0-9]*/[a-z]*.py")):
+        importlib.import_module(f"exercises.{path.parent.name}.{path.stem}")
+    found = [q for q in QUESTIONS
+             if not number or re.match(rf"{re.escape(number)}(?!\d)", q.number)]
+    return sorted(found, key=lambda q: [(int(part), "") if part.isdigit() else (0, part)
+                                        for part in re.split(r"(\d+)", q.number)])
+
+
+def ledger(questions):
+    """Yield the claims of each question as text, then the errors, then a count of verdicts."""
+    claims = []
+    for asked in questions:
+        claims += asked.run().claims
+        if asked.claims:
+            yield wrapped("\n\n".join([f"## {asked.number} {asked.title}",
+                                       *(claim.shown() for claim in asked.claims)]))
+    for name, verdict, weights in (("Wrong answers", "wrong", ["answer"]),
+                                   ("Wrong steps", "wrong", ["step"]),
+                                   ("Slips", "slip", ["answer", "step"])):
+        found = [f"- {claim.number}: {claim.says}" for claim in claims
+                 if claim.verdict == verdict and claim.weight in weights]
+        yield wrapped("\n".join([f"## {name}: {len(found)}", *[""] * bool(found), *found]))
+    documents = sorted({claim.number[:3] for claim in claims})
+    rows = [(verdict, *(sum((c.number[:3], c.verdict) == (document, verdict) for c in claims)
+                        for document in documents), sum(c.verdict == verdict for c in claims))
+            for verdict in VERDICTS]
+    yield (f"## Claims: {len(claims)}\n\n"
+           + textwrap.indent(table(("verdict", *documents, "all"), rows), "    "))
+
+
+def typeset(text):
+    """Return text with minus signs for hyphens before numbers; "+ -1" is "− 1", and -0.0 is 0.0."""
+    text = re.sub(r"(?<!\w)-(0(?:\.0+)?)(?![\d.])", r"\1", text)
+    return re.sub(r"(?<![\w)])-(?=[\d∞])", "−", re.sub(r"\+ -(?=\d)", "− ", text))
+
+
+def wrapped(text, width=100):
+    """Return Markdown with wrapped paragraphs and list items; code stays as it is."""
+    return "\n".join(line if line.startswith("    ") else textwrap.fill(
+        line, width, break_on_hyphens=False, subsequent_indent=" " * len(
+            re.match(r" *(- |\d+\. )?", line).group())) for line in text.split("\n"))
+
+
+def number(value, digits=3):
+    """Return a number as text, a float with `digits` after the point."""
+    return typeset(f"{value:.{digits}f}" if isinstance(value, float) else str(value))
+
+
+def vec(values, digits=3):
+    """Return numbers one after the other: (0.5, −1.0)."""
+    return "(" + ", ".join(number(value, digits) for value in values) + ")"
+
+
+def columns(rows, right):
+    """Return rows of texts as lines, their columns aligned; to the right where `right` says so."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(text.rjust(wide) if to_right else text.ljust(wide) for text, wide, to_right
+                      in zip(row, widths, right, strict=True)).rstrip() for row in rows]
+
+
+def table(heads, rows, digits=3):
+    """Return rows of texts and numbers in columns below their heads."""
+    texts = [[text if isinstance(text, str) else number(text, digits) for text in row]
+             for row in (heads, *rows)]
+    rule = ["─" * max(map(len, column)) for column in zip(*texts, strict=True)]
+    right = [any(not isinstance(row[i], str) for row in rows) for i in range(len(heads))]
+    return "\n".join(columns([texts[0], rule, *texts[1:]], right))
+
+
+def arrays(named, digits=3):
+    """Return matrices, and vectors as columns, side by side: {"M": [[1, 2], [3, 4]]}."""
+    blocks = [_array(name, np.asarray(value), digits) for name, value in named.items()]
+    height = max(map(len, blocks))
+    for i, block in enumerate(blocks):
+        above = (height - len(block)) // 2
+        blocks[i] = [""] * above + block + [""] * (height - len(block) - above)
+    rows = list(zip(*blocks, strict=True))
+    return "\n".join(columns(rows, [False] * len(blocks)))
+
+
+def _array(name, value, digits):
+    """Return the lines of an array, in brackets after its name, with the digits that it needs."""
+    value = value[:, None] if value.ndim == 1 else value
+    if value.dtype.kind == "f":
+        digits = next((n for n in range(digits) if np.allclose(value.round(n), value, 0, 1e-12)),
+                      digits)
+    rows = columns([[number(entry, digits) for entry in row] for row in value.tolist()],
+                   [True] * value.shape[1])
+    last = len(rows) - 1
+    pairs = ["⎡⎤", *["⎢⎥"] * (last - 1), "⎣⎦"] if last else ["[]"]
+    return [(f"{name} = " if i == last // 2 else " " * (len(name) + 3)) + f"{left} {row} {right}"
+            for i, ((left, right), row) in enumerate(zip(pairs, rows, strict=True))]
