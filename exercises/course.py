@@ -186,8 +186,9 @@ def wrapped(text, width=100):
 
 
 def number(value, digits=3):
-    """Return a number as text, a float with `digits` after the point."""
-    return typeset(f"{value:.{digits}f}" if isinstance(value, float) else str(value))
+    """Return a number as text, a float with `digits` after the point, or in a format (".1e")."""
+    form = digits if isinstance(digits, str) else f".{digits}f"
+    return typeset(f"{value:{form}}" if isinstance(value, float) else str(value))
 
 
 def vec(values, digits=3):

@@ -1,0 +1,187 @@
+"""Document 002, Problem 1: what the proposed remedies do to a gradient through time.
+
+Clipping, gates, initialisation and batch normalisation, each measured on npdl's cells.
+"""
+
+import math
+
+import numpy as np
+
+from exercises.course import judge, question, table, vec
+from exercises.d002.gradients_through_time import gradient_norms, radius_norms, recurrent_matrix
+from npdl.layers.batch_norm import BatchNorm
+from npdl.layers.recurrent import LSTMCell, RNNLayer
+from npdl.optim import clip_by_global_norm
+
+
+def cosine(a, b):
+    """Return the cosine of the angle between two vectors."""
+    return float(np.dot(a, b) / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+
+def clip(radius, steps=50):
+    """Return the gradient of an RNN with this spectral radius, before and after clipping to 1.
+
+    The gradient, one vector of all parameters, comes from the first of `steps` steps alone.
+    """
+    layer = RNNLayer(4, 32, bias=False, rng=6, dtype="float64")
+    layer.cell.W_h.data[...] = recurrent_matrix(radius)
+    x = np.zeros((1, steps, 4))
+    x[:, 0] = 1e-6
+    (y, _), cache = layer.forward(x)
+    dy = np.zeros_like(y)
+    dy[:, -1] = 1e6
+    layer.backward(dy, cache)
+    params = [param for _, param in layer.params()]
+    before = np.concatenate([param.grad.ravel() for param in params])
+    clip_by_global_norm(params, 1.0)
+    return before, np.concatenate([param.grad.ravel() for param in params])
+
+
+def cut_entries(g, length):
+    """Return g with its entries cut off at the ±c that leaves this length."""
+    low, high = 0.0, np.abs(g).max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        too_long = np.linalg.norm(np.clip(g, -middle, middle)) > length
+        low, high = (low, middle) if too_long else (middle, high)
+    return np.clip(g, -high, high)
+
+
+def forget_gate_norms(bias):
+    """Return gradient_norms of an LSTM cell whose forget gate has this bias."""
+    cell = LSTMCell(4, 32, rng=0, dtype="float64")
+    cell.b.data[...] = 0
+    cell.b.data[32:64] = bias
+    return gradient_norms(cell, 100, 1.0)
+
+
+def batch_norm_rate(scale, normalised, steps=50, width=32):
+    """Return the factor per step of the gradient of h' = tanh(BN(h W + x)), or without BN."""
+    rng = np.random.default_rng(8)
+    W = rng.standard_normal((width, width)) * scale / math.sqrt(width)
+    h, norm, caches = rng.standard_normal((64, width)), BatchNorm(width, dtype="float64"), []
+    for x in 0.5 * rng.standard_normal((steps, 64, width)):
+        z, cache = h @ W + x, None
+        if normalised:
+            z, cache = norm.forward(z)
+        h = np.tanh(z)
+        caches.append((h, cache))
+    d = rng.standard_normal(h.shape)
+    start = np.linalg.norm(d)
+    for h, cache in reversed(caches):
+        d = d * (1 - h * h)
+        d = (norm.backward(d, cache) if normalised else d) @ W.T
+    return float((np.linalg.norm(d) / start) ** (1 / steps))
+
+
+def initial_radius(variance, width=256):
+    """Return the spectral radius of an (H, H) matrix of normal entries of variance v/H."""
+    W = np.random.default_rng(7).standard_normal((width, width))
+    return float(np.abs(np.linalg.eigvals(W * math.sqrt(variance / width))).max())
+
+
+def stretch(variance, n, tries=50):
+    """Return the root mean square of |W h|/|h| over random W (n, n) of this variance."""
+    rng = np.random.default_rng(0)
+    h = rng.standard_normal(n)
+    images = math.sqrt(variance) * rng.standard_normal((tries, n, n)) @ h
+    return np.linalg.norm(images) / math.sqrt(tries) / np.linalg.norm(h)
+
+
+@question("002.1", "What the remedies do: clipping, gates, initialisation, batch normalisation")
+def remedies(work):
+    """Name remedies for vanishing and exploding gradients, and say what each of them does."""
+    g = np.array([3.0, 4.0])
+    tiny = 1e-5 * g
+    scaled, kept = (v * min(1.0, 1 / np.linalg.norm(v)) for v in (g, tiny))
+    cut = np.clip(g, -1, 1)
+    gates, n = (0.5, 0.9, 0.99), 100
+    xavier, he = math.sqrt(n / n), math.sqrt(n * 2 / n)
+    z = np.array([1.0, 2.0, 3.0])
+    small, large = (0.5 * z).std(), (4 * z).std()
+    work.say("g = (3, 4); one forget gate; n = 100 inputs; a batch of three.")
+    work.step("Clipping by the global norm: shorten the whole gradient, keep its direction.",
+              "g ← g · min(1, c/|g|)",
+              f"|{vec(g, 0)}| = {np.linalg.norm(g):.3f}, c = 1: {vec(scaled)}, cosine with g "
+              f"{cosine(g, scaled):.3f}",
+              f"each entry cut to ±1 instead: {vec(cut)}, cosine {cosine(g, cut):.3f}")
+    work.step("A vanished gradient is not helped: it is shorter than c, and stays.",
+              f"|g| = {np.linalg.norm(tiny):.0e} before and {np.linalg.norm(kept):.0e} after")
+    work.step("Gates: the memory's own road multiplies by the forget gate, not by W.",
+              "cₜ = f cₜ₋₁ + …   →   ∂c_T/∂c₀ = f^T along this road",
+              table(("f", "f¹⁰", "f⁵⁰"),
+                    [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
+    work.step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
+              "average.", "E|W h|² = n v |h|²",
+              f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
+              f"v = 2/n (He): √2 = {he:.3f} a step, {he**20:.0f} after 20 steps near h = 0")
+    work.step("Batch normalisation divides by the deviation of z, so that the size of W cancels.",
+              "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",
+              f"z = {vec(z, 0)} over a batch: std = {small:.3f} for a = 0.5, {large:.3f} for "
+              f"a = 4; ratio {large / small:.3f} = {4 / 0.5:.3f}")
+    work.answer("Clipping is for explosion alone; a gate helps as far as f is near 1 (f⁵⁰ = "
+                f"{gates[-1]**50:.2f} at {gates[-1]}, {gates[0]**50:.0e} at {gates[0]}); Xavier's "
+                "variance starts near factor 1; batch normalisation takes the size of W out.")
+    work.check("the clipped gradient has length 1 and the direction of g",
+               math.isclose(np.linalg.norm(scaled), 1) and cosine(g, scaled) > 1 - 1e-12)
+    work.check("a random 100 × 100 W of variance 1/n, 2/n changes lengths by those factors",
+               abs(stretch(1 / n, n) - xavier) < 0.1 and abs(stretch(2 / n, n) - he) < 0.1)
+    work.check("std is proportional to a", math.isclose(large / small, 8))
+    clipping_claims(work)
+    cell_claims(work)
+
+
+def clipping_claims(work):
+    """Add the claims on clipping."""
+    before, after = clip(1.5)
+    long, length, kept = np.linalg.norm(before), np.linalg.norm(after), cosine(before, after)
+    short, same = map(np.linalg.norm, clip(0.5))
+    work.claim(
+        "clipping", "clipping keeps an exploding gradient within a threshold",
+        "limits gradient values, prevents explosion",
+        f"length {long:.1e} becomes {length:.2f} by the global norm, same direction",
+        judge(length <= 1 + 1e-9 and kept > 1 - 1e-9),
+        f"an example (seeds 1, 6): cosine with the true gradient: by norm {kept:.3f}; with every "
+        f"value cut off to the same length {cosine(before, cut_entries(before, length)):.3f}")
+    work.claim(
+        "clipping", "clipping mitigates, as one of a list for vanishing and exploding gradients",
+        "in the list for both; its own line says explosion",
+        f"of explosion only: a vanished gradient of length {short:.1e} stays at {same:.1e}",
+        judge(same > short, if_false="under-specified"),
+        "an example (seeds 1, 6): "
+        f"it changes by a factor {same / short:.3f}; holds as its own line has it")
+
+
+def cell_claims(work):
+    """Add the claims on gates, initialisation and batch normalisation."""
+    biases = (0, 1, 5)
+    ends = [forget_gate_norms(bias)[50] for bias in biases]
+    xavier, he = initial_radius(1.0), initial_radius(2.0)
+    plain, normed = ([batch_norm_rate(scale, way) for scale in (0.25, 4.0)]
+                     for way in (False, True))
+    work.claim(
+        "gates", "LSTM and GRU cells regulate the flow of gradients",
+        "gating regulates it",
+        "with a forget gate near 1; at the usual start near 1/2 an LSTM vanishes too: length after "
+        f"50 steps {vec(ends, '.1e')} for forget biases {vec(biases)}",
+        judge(ends[0] < 1e-6 and ends[-1] > 0.01, "under-specified"),
+        "an example (seeds 0 and 2); "
+        f"the forget gate alone gives f^50: {0.5**50:.1e} at f = 0.5, {0.9933**50:.2f} at 0.9933")
+    work.claim(
+        "initialisation", "Xavier or He initialisation stabilises an RNN",
+        "helps stabilise training",
+        f"spectral radius of W_h: {xavier:.2f} with Xavier's variance 1/H, {he:.2f} with He's 2/H; "
+        "the second explodes until tanh saturates",
+        judge(abs(xavier - 1) < 0.1 and he > 1.3, "under-specified"),
+        "an example (seeds 0, 1, 2, 7); "
+        f"He's, near the origin: length {radius_norms(he)[-1]:.1e} after 100 steps; both variances "
+        "were derived for layers with their own weights, used once")
+    work.claim(
+        "normalisation", "batch normalisation between steps prevents extreme gradients",
+        "helps prevent them",
+        f"it moves the factor per step towards 1, not to it: {plain[0]:.2f} to {normed[0]:.2f} "
+        f"with small weights, {plain[1]:.2f} to {normed[1]:.2f} with large ones",
+        judge(normed[0] < 0.9 and normed[1] < plain[1], "under-specified"),
+        f"an example, seed 8; 50 steps: {normed[0]**50:.1e} in place of {plain[0]**50:.1e}, and "
+        f"{normed[1]**50:.1e} in place of {plain[1]**50:.1e}")

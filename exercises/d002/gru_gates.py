@@ -1,0 +1,220 @@
+"""Document 002, Problem 2: the sigmoid's symmetry, and what a GRU remembers.
+
+npdl's GRUCell is the document's GRU: z, r = σ(W x + U h), each with its own W and U,
+ĥ = tanh(W x + r U h), h' = (1 − z) h + z ĥ.
+"""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from exercises.course import judge, question, table, vec
+from npdl.functions import sigmoid
+from npdl.layers.recurrent import GRUCell
+
+
+def gated_cell(z=None, r=None, width=8):
+    """Return a cell with random weights whose gates are fixed at z and r, if they are given."""
+    cell = GRUCell(3, width, rng=0, dtype="float64")
+    cell.b.data[...] = 0
+    cell.W_h.data *= 3
+    for place, gate in enumerate((z, r)):
+        if gate is not None:
+            block = slice(place * width, (place + 1) * width)
+            cell.W_x.data[:, block] = cell.W_h.data[:, block] = 0
+            cell.b.data[block] = 1000.0 * (2 * gate - 1) if gate in (0, 1) else (
+                math.log(gate / (1 - gate)))
+    return cell
+
+
+def random_step(cell, seed=1, samples=200):
+    """Return x, h inside (-1, 1), the new state and the cache of a step."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((samples, 3))
+    h = rng.uniform(-1, 1, (samples, cell.d_hidden))
+    return x, h, *cell.forward(x, h)
+
+
+def largest_update(z):
+    """Return the largest |h' - h| at an update gate z, and that of |h' - h| - z |ĥ - h|."""
+    _, h, new, cache = random_step(gated_cell(z))
+    return (np.abs(new - h).max(),
+            (np.abs(new - h) - z * np.abs(cache.h_hat - h)).max())
+
+
+def memory(z, r):
+    """Return the Frobenius norm of the Jacobian dh'/dh at one state, with the gates fixed."""
+    cell = gated_cell(z, r)
+    *_, cache = random_step(cell, 2, samples=1)
+    return np.linalg.norm([cell.backward(row[None], cache)[1] for row in np.eye(cell.d_hidden)])
+
+
+def proof_lines(e):
+    """Return the lines of the proof as fractions, for e = exp(-x) a Fraction."""
+    return [1 - 1 / (1 + e), ((1 + e) - 1) / (1 + e), e / (1 + e), 1 / (1 + 1 / e)]
+
+
+@question("002.2a", "The sigmoid's symmetry")
+def symmetry(work):
+    """Show that sigmoid(-x) = 1 - sigmoid(x)."""
+    e = Fraction(1, 3)
+    right, _, middle, left = proof_lines(e)
+    work.say("x = ln 3, so that eˣ = 3 and everything is a fraction.")
+    work.step("Write the right-hand side over one denominator.",
+              "1 − σ(x) = 1 − 1/(1 + e⁻ˣ) = e⁻ˣ/(1 + e⁻ˣ)",
+              f"e⁻ˣ = {e}:  1 − 1/({1 + e}) = 1 − {1 / (1 + e)} = {right};  ({e}) / ({1 + e}) = "
+              f"{middle}")
+    work.step("Multiply numerator and denominator by eˣ.", "e⁻ˣ/(1 + e⁻ˣ) = 1/(eˣ + 1)",
+              f"eˣ = {1 / e}:  1/({1 / e} + 1) = {left}")
+    work.step("That is the definition of σ at −x, since e⁻⁽⁻ˣ⁾ = eˣ.", "σ(−x) = 1/(1 + eˣ)",
+              f"σ(−ln 3) = {left},  σ(ln 3) = {1 / (1 + e)},  sum {left + 1 / (1 + e)}")
+    work.answer(f"σ(−x) = 1/(1 + eˣ) = 1 − σ(x) for every x; at x = ln 3: {left} = 1 − {1 - left}.")
+    work.check("the three fractions are equal", right == middle == left)
+    work.check("with exp in floating point at ±ln 3",
+               abs(sigmoid(-math.log(3)) - float(left)) < 1e-15)
+    lines = [proof_lines(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
+    x = np.linspace(-50, 50, 10001)
+    work.check("npdl's sigmoid on [−50, 50]", np.allclose(sigmoid(-x), 1 - sigmoid(x), 0, 1e-12))
+    work.claim(
+        "", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
+        "shown by four equal fractions", "all four lines are equal as exact fractions",
+        judge(all(len(set(line)) == 1 for line in lines)),
+        f"{len(lines)} rational values of exp(-x), no difference; npdl's sigmoid on [-50, 50]: "
+        "error below 1e-12")
+    x = np.arange(-3.0, 4.0)
+    printed = np.abs(sigmoid(-x) - 1 * sigmoid(x))
+    work.claim(
+        "question", "what is to be shown is sigmoid(-x) = 1 sigmoid(x), without a minus",
+        "so in the question; the solution has 1 - sigmoid(x)",
+        "the minus is lost: as printed it holds at x = 0 alone",
+        judge(printed.max() < 1e-12, if_false="slip"),
+        f"x = {vec(x, 0)}: equal at {(printed < 1e-12).sum()} of {len(x)}, off by up to "
+        f"{printed.max():.2f}")
+
+
+@question("002.2b", "A GRU with its update gate near 0")
+def update_gate(work):
+    """Decide: with z_t near 0 the state hardly changes."""
+    h, candidate, gates = 0.8, -0.4, (0.5, 0.1, 0.01, 0.001)
+
+    def new(z, h=h, candidate=candidate):
+        return (1 - z) * h + z * candidate
+
+    moves = [z * (candidate - h) for z in gates]
+    work.say(f"One unit, hₜ₋₁ = {h}, candidate ĥₜ = {candidate}.")
+    work.step("Put zₜ into the update.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ",
+              f"zₜ = 0.1:  {1 - 0.1:.1f} · {h} + 0.1 · {candidate} = {new(0.1):.2f}")
+    work.step("Subtract hₜ₋₁: the change is zₜ times the distance to the candidate.",
+              "hₜ − hₜ₋₁ = zₜ (ĥₜ − hₜ₋₁),   |hₜ − hₜ₋₁| ≤ 2 zₜ, as |hₜ₋₁| ≤ 1 and |ĥₜ| < 1",
+              f"0.1 · ({candidate} − {h}) = {moves[1]:.2f}")
+    work.step("Smaller zₜ, smaller change. Over T steps (1 − zₜ)^T of the first state is left, so "
+              "that 'near 0' has to mean well below 1/T for a long memory.",
+              table(("zₜ", "hₜ", "hₜ − hₜ₋₁", "zₜ (ĥₜ − hₜ₋₁)", "(1 − zₜ)⁵⁰"),
+                    [(f"{z:.3f}", f"{new(z):.4f}", f"{new(z) - h:.4f}", f"{move:.4f}",
+                      f"{(1 - z)**50:.3f}") for z, move in zip(gates, moves, strict=True)]))
+    work.answer(f"True: |hₜ − hₜ₋₁| = zₜ |ĥₜ − hₜ₋₁| ≤ 2 zₜ; at zₜ = {gates[-1]} the state moves "
+                f"by {abs(moves[-1]):.4f} in a step.")
+    work.check("hₜ − hₜ₋₁ equals zₜ (ĥₜ − hₜ₋₁) in every row",
+               np.allclose([new(z) - h for z in gates], moves, 0, 1e-15))
+    work.check("no change is larger than 2 zₜ",
+               all(abs(new(z, a, b) - a) <= 2 * z + 1e-15 for z in gates
+                   for a in (-1, 0.3, 1) for b in (-1, 0.5, 1)))
+    update_claims(work, gates[1:])
+
+
+def update_claims(work, gates):
+    """Add the claims on an update gate near 0."""
+    largest, excess = zip(*map(largest_update, gates), strict=True)
+    left = [100 * (1 - z) ** 50 for z in gates]
+    low, high = largest_update(0.01)[0], largest_update(0.99)[0]
+    work.check("npdl's cell: |h' − h| = z |ĥ − h|", max(excess) < 1e-12)
+    work.claim(
+        "", "with z near 0 the state hardly changes", "True",
+        "true: |h' - h| = z |h^ - h|, at most 2 z while |h| <= 1",
+        judge(all(move <= 2 * z for move, z in zip(largest, gates, strict=True))),
+        "an example (seeds 0 and 1): largest change of 200 random states: "
+        f"{vec(largest, 4)} at z = {vec(gates, 'g')}")
+    work.claim(
+        "", "with z near 0 the state is carried over long spans",
+        "preserves long-term dependencies",
+        "near 0 has to mean well below 1/T for T steps: (1 - z)^T is left",
+        judge(left[0] < 1 < 90 < left[-1], "under-specified"),
+        f"after 50 steps {left[0]:.2f} % at z = 0.1, {left[1]:.0f} % at 0.01, {left[2]:.0f} % at "
+        "0.001")
+    work.claim(
+        "", "it is the update gate near 0, not near 1, that keeps the state",
+        "h' = (1 - z) h + z h^",
+        "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near 1 keeps",
+        judge(low < high, "convention"),
+        f"an example (seeds 0 and 1): npdl's cell, the document's: largest change {low:.2f} at "
+        f"z = 0.01, {high:.2f} at 0.99; there the two change places")
+
+
+@question("002.2c", "A GRU with its update gate near 1 and its reset gate near 0")
+def reset_gate(work):
+    """Decide: for z_t near 1 together with r_t near 0, the past is remembered very well."""
+    x, start = 0.5, 0.9
+
+    def candidate(h, r):
+        return math.tanh(x + r * 2 * h)
+
+    def new(z, r, h):
+        return (1 - z) * h + z * candidate(h, r)
+
+    rows = [(f"{z:.3f}", f"{r:.3f}", f"{new(z, r, start):.4f}", f"{new(z, r, -start):.4f}",
+             f"{new(z, r, start) - new(z, r, -start):.4f}")
+            for z, r in ((1, 0), (0.99, 0.01), (0.9, 0.1), (0.5, 0.5), (0, 0))]
+    z, r = 0.99, 0.01
+    bend = 1 - candidate(start, r) ** 2
+    slope = 1 - z + z * bend * r * 2
+    work.say(f"One unit, xₜ = {x}, W = 1, U = 2, once from hₜ₋₁ = {start} and once from −{start}.")
+    work.step("rₜ = 0 takes the past out of the candidate.",
+              "ĥₜ = tanh(W xₜ + rₜ U hₜ₋₁) = tanh(W xₜ)",
+              f"tanh(1 · {x} + 0 · 2 · {start}) = tanh({x}) = {math.tanh(x):.4f}")
+    work.step("zₜ = 1 takes it out of the update as well.", "hₜ = (1 − zₜ) hₜ₋₁ + zₜ ĥₜ = ĥₜ",
+              f"hₜ = 0 · {start} + 1 · {math.tanh(x):.4f} = {math.tanh(x):.4f}")
+    work.step("Near these values a little is left. Two opposite pasts show how much: compare the "
+              "new states.",
+              table(("zₜ", "rₜ", f"hₜ from {start}", f"hₜ from −{start}", "difference"), rows))
+    work.step("As a derivative.", "∂hₜ/∂hₜ₋₁ = (1 − zₜ) + zₜ (1 − ĥₜ²) rₜ U",
+              f"zₜ = {z}, rₜ = {r}: {1 - z:.2f} + {z} · {bend:.3f} · {r} · 2 = {slope:.4f}")
+    work.answer(f"False: at zₜ = 1, rₜ = 0 the new state is tanh(W xₜ) = {math.tanh(x):.4f} "
+                "whatever hₜ₋₁ was; near it, about (1 − zₜ) + rₜ U of a change is left.")
+    work.check("from both pasts the same state at zₜ = 1, rₜ = 0",
+               new(1, 0, start) == new(1, 0, -start))
+    work.check("the derivative against a difference",
+               abs(slope - (new(z, r, start + 1e-6) - new(z, r, start - 1e-6)) / 2e-6) < 1e-8)
+    reset_claims(work)
+
+
+def reset_claims(work):
+    """Add the claims on an update gate near 1 and a reset gate near 0."""
+    cell = gated_cell(1, 0)
+    x, _, new, _ = random_step(cell)
+    error = np.abs(new - np.tanh(x @ cell.W_x.data[:, 2 * cell.d_hidden:])).max()
+    shut, near = memory(1, 0), memory(0.99, 0.01)
+    rng = np.random.default_rng(3)
+    h, r, U = rng.uniform(-1, 1, 8), rng.uniform(0, 1, 8), rng.standard_normal((8, 8))
+    full, diagonal = (np.abs(r * (h @ M) - (r * h) @ M).max() for M in (U, np.diag(np.diag(U))))
+    work.check("at z = 1, r = 0 npdl's cell computes tanh(x W)", error < 1e-12)
+    work.check("with a diagonal U both places of the reset gate give the same", diagonal < 1e-12)
+    work.claim(
+        "", "with z near 1 and r near 0 the past state is remembered very well", "False",
+        "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
+        judge(shut < 1e-12),
+        "h' against tanh(x W): error below 1e-12; dh'/dh has length below 1e-12")
+    work.claim(
+        "", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
+        "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
+        f"few: {near**5:.0e} of a change 5 steps back is left at z = 0.99, r = 0.01",
+        judge(near < 1),
+        "an example (seeds 0 and 2): one-layer tanh(x W) and the cell agree: below 1e-12; "
+        f"estimated by {near:.3f}^5, from the length of dh'/dh at one state")
+    work.claim(
+        "", "where the reset gate stands: tanh(W x + r * U h)", "r * U h",
+        "read as r * (U h), as npdl does; U (r * h) is the other usual form, and the print does "
+        "not say which comes first",
+        judge(full > 1e-3, "convention"),
+        f"an example, seed 3: a random U of 8 x 8: they differ by up to {full:.2f}; with a "
+        "diagonal U by below 1e-12; part (c) holds for both")

@@ -1,0 +1,239 @@
+"""Document 002, Problem 3: four statements about the LSTM cell, each tested on npdl's LSTMCell.
+
+i, f, o = σ(W x + U h), c̃ = tanh(W x + U h), each with its own W and U, c' = f c + i c̃,
+h' = o tanh(c'), without biases.
+"""
+
+import math
+
+import numpy as np
+
+from exercises.course import judge, question, table, vec
+from npdl.functions import sigmoid
+from npdl.layers.recurrent import LSTMCell
+
+GATES = ("i", "f", "o", "g")
+
+
+def lstm_cell(width=6, d_in=3, forget=None, recurrent=1.0, keep=GATES):
+    """Return a cell of normal weights with variance 1/H, without biases.
+
+    Args:
+        forget: a constant value of f, from 0 to 1 (both included).
+        recurrent: a factor of U.
+        keep: the gates whose U is kept; the other blocks of U are 0.
+    """
+    rng = np.random.default_rng(0)
+    cell = LSTMCell(d_in, width, rng=0, dtype="float64")
+    cell.W_x.data[...] = rng.standard_normal(cell.W_x.shape) / math.sqrt(width)
+    cell.W_h.data[...] = rng.standard_normal(cell.W_h.shape) * recurrent / math.sqrt(width)
+    cell.b.data[...] = 0
+    for n, gate in enumerate(GATES):
+        if gate not in keep:
+            cell.W_h.data[:, n * width:(n + 1) * width] = 0
+    if forget is not None:
+        block = slice(width, 2 * width)
+        cell.W_x.data[:, block] = cell.W_h.data[:, block] = 0
+        cell.b.data[block] = 1000.0 * (2 * forget - 1) if forget in (0, 1) else (
+            math.log(forget / (1 - forget)))
+    return cell
+
+
+def error_lengths(cell, steps=20, size=1.0):
+    """Return (steps + 1,) lengths of the gradient of (h, c) back from a unit gradient of h.
+
+    `size` scales the inputs and the first state; near 0 every tanh is the identity.
+    """
+    rng = np.random.default_rng(1)
+    state = tuple(0.5 * size * rng.standard_normal((2, 1, cell.d_hidden)))
+    caches = []
+    for x in size * rng.standard_normal((steps, 1, cell.W_x.shape[0])):
+        state, cache = cell.forward(x, state)
+        caches.append(cache)
+    d = (np.full_like(state[0], cell.d_hidden**-0.5), np.zeros_like(state[1]))
+    lengths = [1.0]
+    for cache in reversed(caches):
+        _, d = cell.backward(d, cache)
+        lengths.append(float(np.linalg.norm(d)))
+    return np.array(lengths)
+
+
+def gate_values(samples=2000, width=6):
+    """Return f, i, o of a random cell at random inputs and states: (3, samples, H)."""
+    rng = np.random.default_rng(2)
+    state = tuple(rng.standard_normal((2, samples, width)))
+    _, cache = lstm_cell(width).forward(2 * rng.standard_normal((samples, 3)), state)
+    return np.array([cache.f, cache.i, cache.o])
+
+
+def one_unit(h, c, U=1.0, f=None):
+    """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; all gates are alike."""
+    gate, g = sigmoid(U * h), math.tanh(U * h)
+    new = (gate if f is None else f) * c + gate * g
+    return gate, g, new, gate * math.tanh(new)
+
+
+@question("002.3a", "An LSTM without input")
+def zero_input(work):
+    """Decide: if x_t is the zero vector, h_t = h_(t-1)."""
+    gate, g, c, h = one_unit(0.5, 0.5)
+    rest = one_unit(0.0, 0.0)
+    work.say("One unit, W = U = 1, xₜ = 0, hₜ₋₁ = 0.5, cₜ₋₁ = 0.5.")
+    work.step("With xₜ = 0 the gates still depend on hₜ₋₁.",
+              "iₜ = fₜ = oₜ = σ(W·0 + U hₜ₋₁),   c̃ₜ = tanh(U hₜ₋₁)",
+              f"σ(0.5) = {gate:.3f},   tanh(0.5) = {g:.3f}")
+    work.step("The memory moves.", "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
+              f"{gate:.3f} · 0.5 + {gate:.3f} · {g:.3f} = {c:.3f}")
+    work.step("So does the hidden state.", "hₜ = oₜ tanh(cₜ)",
+              f"{gate:.3f} · tanh({c:.3f}) = {h:.3f}, and hₜ₋₁ was 0.5")
+    work.step("The one exception worth knowing: from rest it stays at rest.",
+              "hₜ₋₁ = cₜ₋₁ = 0:  c̃ₜ = tanh(0) = 0,  cₜ = 0,  hₜ = 0",
+              f"cₜ = {rest[2]:.0f}, hₜ = {rest[3]:.0f}")
+    work.answer(f"False: with xₜ = 0 the state goes from hₜ₋₁ = 0.5 to hₜ = {h:.3f}; from hₜ₋₁ = "
+                "cₜ₋₁ = 0 it would stay.")
+    cell = LSTMCell(1, 1, dtype="float64")
+    cell.W_x.data[...] = cell.W_h.data[...] = 1
+    cell.b.data[...] = 0
+    state, _ = cell.forward(np.zeros((1, 1)), (np.full((1, 1), 0.5), np.full((1, 1), 0.5)))
+    work.check("cₜ and hₜ by npdl's LSTM cell", np.allclose(np.ravel(state), (h, c)))
+    work.check("at rest nothing moves", rest[2] == rest[3] == 0)
+    h, c = np.random.default_rng(3).uniform(-1, 1, (2, 500, 6))
+    (new, _), _ = lstm_cell().forward(np.zeros((500, 3)), (h, c))
+    moved = np.abs(new - h).max(-1)
+    work.claim(
+        "", "x = 0 makes h' = h", "False",
+        f"false: h moves by {moved.min():.2f} to {moved.max():.2f} (its largest entry)",
+        judge(moved.min() > 1e-3),
+        f"an example (seeds 0 and 3): {len(h)} random states of 6 units, x = 0")
+
+
+def through_gates(h, U=1.0):
+    """Return the parts of dh'/dh at f = 0, x = 0: through i, through c̃, through o."""
+    gate, g, c, _ = one_unit(h, 0.0, U, f=0.0)
+    slope, bend = gate * (1 - gate) * U, gate * (1 - math.tanh(c) ** 2)
+    return bend * slope * g, bend * gate * (1 - g**2) * U, slope * math.tanh(c)
+
+
+@question("002.3b", "An LSTM that forgets: does error go back?")
+def forgetting(work):
+    """Decide: if f_t is very small or zero, no error reaches earlier steps."""
+    (gate, g, c, h), parts = one_unit(0.5, 0.7, f=0.0), through_gates(0.5)
+    total, after = sum(parts), sum(through_gates(h))
+    up, down = (one_unit(one_unit(0.5 + e, 0.7, f=0.0)[3], 0, f=0.0)[3] for e in (1e-6, -1e-6))
+    strong = sum(through_gates(0.0, U=8.0))
+    work.say("One unit, W = U = 1, xₜ = 0, hₜ₋₁ = 0.5, cₜ₋₁ = 0.7; fₜ kept at 0.")
+    work.step("fₜ = 0 closes the memory's own road.", "∂cₜ/∂cₜ₋₁ = fₜ = 0",
+              f"0 · 0.7 of the old memory is left in cₜ = {c:.3f}")
+    work.step("But iₜ, c̃ₜ and oₜ are made of hₜ₋₁; error goes back through them.",
+              "∂hₜ/∂hₜ₋₁ = oₜ (1 − tanh²cₜ) [iₜ (1 − iₜ) U c̃ₜ + iₜ (1 − c̃ₜ²) U] + oₜ (1 − oₜ) U "
+              "tanh(cₜ)",
+              f"iₜ = oₜ = {gate:.3f}, c̃ₜ = {g:.3f}, cₜ = iₜ c̃ₜ = {c:.3f}, oₜ (1 − tanh²cₜ) = "
+              f"{gate * (1 - math.tanh(c) ** 2):.3f}",
+              f"through iₜ {parts[0]:.3f}, through c̃ₜ {parts[1]:.3f}, through oₜ {parts[2]:.3f}:  "
+              f"{parts[0]:.3f} + {parts[1]:.3f} + {parts[2]:.3f} = {total:.3f}")
+    work.step("Two steps: multiply the factors of both.", "∂hₜ₊₁/∂hₜ₋₁ = ∂hₜ₊₁/∂hₜ · ∂hₜ/∂hₜ₋₁",
+              f"hₜ = {h:.3f}:  {after:.3f} · {total:.3f} = {after * total:.3f}")
+    work.step("Does a small fₜ at least make the error vanish? Not necessarily: U decides.",
+              "hₜ₋₁ near 0:  iₜ = oₜ = 1/2,  ∂hₜ/∂hₜ₋₁ = U/4",
+              f"U = 1: {sum(through_gates(0.0)):.3f};  U = 8: {strong:.3f}, it grows")
+    work.answer(f"False: with fₜ = 0 exactly, ∂hₜ/∂hₜ₋₁ = {total:.3f} ≠ 0, by way of iₜ, c̃ₜ and "
+                "oₜ.")
+    work.check("two steps against a difference of hₜ₊₁",
+               abs((up - down) / 2e-6 - after * total) < 1e-8)
+    work.check("at hₜ₋₁ = 0 the factor is U/4", abs(strong - 2) < 1e-12)
+    closed = error_lengths(lstm_cell(forget=0))
+    cut = error_lengths(lstm_cell(forget=0, recurrent=0.0))
+    output = error_lengths(lstm_cell(forget=0, keep=("o",)))
+    large = error_lengths(lstm_cell(forget=0, recurrent=8.0), 60, size=1e-40)
+    work.check("with f = 0 and U = 0 no error goes back two steps", cut[2] == 0)
+    work.claim(
+        "", "f = 0 keeps the error from earlier steps", "False",
+        "false: f = 0 closes the road through c only; h still feeds the gates",
+        judge(closed[5] > 0),
+        "an example (seeds 0 and 1): f = 0 exactly: length of the error 1, 2, 5 steps back "
+        f"{vec(closed[[1, 2, 5]], '.1e')}; with U = 0 too, {vec(cut[[1, 2, 5]], 'g')}")
+    work.claim(
+        "", "the error flows through the input gate and the candidate",
+        "because i and c~ depend on h",
+        "these, and the output gate as well, which the reason leaves out: o depends on h too",
+        judge(output[3] == 0, if_false="under-specified"),
+        f"an example (seeds 0 and 1): f = 0 and U = 0 but for the output gate: 1, 2, 3 steps back "
+        f"{vec(output[1:4], '.1e')}")
+    work.claim(
+        "summary", "the reason for the answer is that a small f makes gradients vanish",
+        "False - small f leads to vanishing gradients",
+        "that would speak for True, and contradicts the solution above it; nor does it hold: with "
+        "a large U the error grows at f = 0",
+        judge(large[-1] < 1),
+        "an example (seeds 0 and 1): f = 0, U eight times larger, states near 0: the error's "
+        f"length is {large[20]:.1e} after 20 steps and {large[60]:.1e} after 60, from 1")
+
+
+@question("002.3c", "The signs of an LSTM's gates")
+def signs(work):
+    """Decide: the entries of f_t, i_t and o_t are not negative."""
+    values = (-4, -1, 0, 1, 4)
+    gates = [float(sigmoid(np.float64(z))) for z in values]
+    memory, candidate, f = -0.8, -0.5, gates[3]
+    work.step("e^(−z) is positive for every real z, so the denominator is above 1.",
+              "σ(z) = 1/(1 + e⁻ᶻ),   e⁻ᶻ > 0   →   0 < σ(z) < 1",
+              table(("z", "e⁻ᶻ", "σ(z)"),
+                    [(z, math.exp(-z), gate) for z, gate in zip(values, gates, strict=True)]))
+    work.step("fₜ multiplies cₜ₋₁ by such a number: it shrinks cₜ₋₁ and keeps its sign. It does "
+              "not keep cₜ₋₁ from being negative; iₜ c̃ₜ may be negative too.",
+              "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
+              f"cₜ₋₁ = {memory}, fₜ = iₜ = {f:.3f}, c̃ₜ = {candidate}:  cₜ = "
+              f"{f * memory:.3f} + {f * candidate:.3f} = {f * memory + f * candidate:.3f}")
+    work.answer(f"True: every entry is a σ, between {gates[0]:.3f} and {gates[-1]:.3f} here, "
+                "always above 0 and below 1.")
+    work.check("all values lie in (0, 1) and rise with z",
+               all(0 < a < b < 1 for a, b in zip(gates, gates[1:], strict=False)))
+    found = gate_values()
+    extremes = sigmoid(np.array([-1000.0, 1000.0]))
+    rng = np.random.default_rng(4)
+    h, c = rng.uniform(-1, 1, (2, 2000, 6))
+    (_, new), cache = lstm_cell().forward(rng.standard_normal((2000, 3)), (h, c))
+    flips = int((np.sign(cache.f * c) != np.sign(c)).sum())
+    negative = int((new < 0).all(-1).sum())
+    work.check("f c has the signs of c", flips == 0)
+    work.claim(
+        "", "the entries of f, i, o are not negative", "True",
+        "true: the sigmoid's values are", judge(found.min() >= 0 and extremes.min() >= 0),
+        "an example (seeds 0 and 2): "
+        f"{found.size} gate values between {found.min():.4f} and {found.max():.4f}")
+    work.claim(
+        "", "a forget gate that is not negative keeps the memory from being all negative",
+        "never makes the memory completely negative",
+        "the memory can be all negative; what holds is that f * c has the signs of c, so that it "
+        "is not f that makes it so",
+        judge(negative == 0, if_false="under-specified"),
+        f"an example (seeds 0 and 4): {negative} of 2000 random steps end with all 6 entries of c "
+        f"below 0; f changed the sign of {flips} of 12000 entries")
+
+
+@question("002.3d", "Gates as probability distributions")
+def distributions(work):
+    """Decide: f_t, i_t and o_t can be seen as probability distributions."""
+    z = np.array([2.0, 0.0, -1.0])
+    gates, soft, half = sigmoid(z), np.exp(z) / np.exp(z).sum(), sigmoid(np.zeros(2))
+    work.say(f"Three units with z = {vec(z, 0)}.")
+    work.step("The sigmoid looks at each entry alone.", "fⱼ = σ(zⱼ)",
+              f"z = {vec(z, 0)}:  f = {vec(gates)}")
+    work.step("Add them up.", "Σⱼ fⱼ",
+              f"{gates[0]:.3f} + {gates[1]:.3f} + {gates[2]:.3f} = {gates.sum():.3f}, not 1")
+    work.step("What would sum to 1 is a softmax, which divides by the sum of all.",
+              "softmax(z)ⱼ = e^zⱼ / Σₖ e^zₖ", f"{vec(soft)}, sum {soft.sum():.3f}")
+    work.step("They can sum to 1 by chance, so 'not necessarily' is right and 'never' is not.",
+              f"two units at z = 0: {half[0]:.1f} + {half[1]:.1f} = {half.sum():.0f}")
+    work.answer(f"False: not negative, but the sum is {gates.sum():.3f} here; n entries can sum to "
+                "anything between 0 and n.")
+    work.check("the softmax of the same numbers does sum to 1", abs(soft.sum() - 1) < 1e-12)
+    work.check("the gates' sum is not 1", abs(gates.sum() - 1) > 0.1)
+    sums = gate_values().sum(-1)
+    work.claim(
+        "", "f, i, o can be seen as probability distributions", "False",
+        f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
+        judge(sums.min() < 0.99 or sums.max() > 1.01),
+        f"an example (seeds 0 and 2): {sums.size} gates; {(np.abs(sums - 1) < 1e-9).sum()} sum to "
+        f"1. They can: two units at 0 sum to {half.sum():g}, so not necessarily is right and never "
+        "would not be")
