@@ -1,0 +1,208 @@
+"""Document 002, Problem 7.1 and 7.2: positional encoding and multi-head attention."""
+
+import math
+
+import numpy as np
+
+from exercises.course import arrays, judge, question, vec
+from npdl.functions import softmax
+from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
+from npdl.layers.embedding import sinusoidal
+
+
+def permutation_errors(mask=None, positions=False):
+    """Return the largest |f(Px) - f(x)| and |f(Px) - P f(x)| of self-attention f of six tokens.
+
+    P is a permutation. With `positions`, f first adds the sinusoidal encoding to its input.
+    """
+    layer, rng = MultiHeadAttention(8, 2, rng=0, dtype="float64"), np.random.default_rng(0)
+    for _, param in layer.params():
+        param.data[...] = rng.standard_normal(param.shape) / np.sqrt(8)
+    x = np.random.default_rng(1).standard_normal((1, 6, 8))
+    order = np.roll(np.arange(6), 1)
+
+    def f(x):
+        tokens = x + (sinusoidal(6, 8, "2k/d", "float64") if positions else 0)
+        return layer.forward(tokens, tokens, tokens, mask)[0]
+
+    y, permuted = f(x), f(x[:, order])
+    return np.abs(permuted - y).max(), np.abs(permuted - y[:, order]).max()
+
+
+def encoding(length, d):
+    """Return the document's formula (length, d), i numbering the pairs 0 .. d/2 - 1."""
+    found = np.empty((length, d))
+    for pos in range(length):
+        for i in range(d // 2):
+            found[pos, 2 * i] = np.sin(pos / 10000 ** (2 * i / d))
+            found[pos, 2 * i + 1] = np.cos(pos / 10000 ** (2 * i / d))
+    return found
+
+
+def turn(d, offset):
+    """Return the (d, d) matrix that makes row pos + offset of the encoding out of row pos."""
+    even, W = np.arange(0, d, 2), np.zeros((d, d))
+    angle = offset / 10000 ** (even / d)
+    W[even, even] = W[even + 1, even + 1] = np.cos(angle)
+    W[even + 1, even], W[even, even + 1] = np.sin(angle), -np.sin(angle)
+    return W
+
+
+def relative_head(offset, length=32, d=64):
+    """Return the share of positions at which a head gives `offset` from itself most weight.
+
+    Its W_Q turns the encoding. Positions without such a neighbour are left out.
+    """
+    rows = encoding(length, d)
+    _, cache = attend(50.0 * rows @ turn(d, offset), rows, rows)
+    inside = np.arange(max(0, -offset), length - max(0, offset))
+    return (cache.A[inside].argmax(-1) == inside + offset).mean()
+
+
+@question("002.7.1", "Positional encoding")
+def positions(work):
+    """Say what positional encoding is for, and how it is made."""
+    x = np.array([[1.0, 0.0], [0.0, 2.0]])
+    weights = softmax(x @ x.T)
+    y, swapped = weights @ x, softmax(x[::-1] @ x[::-1].T) @ x[::-1]
+    rows = encoding(4, 4)
+    moved = rows[1] @ turn(4, 2)
+    work.say("Two tokens (1, 0) and (0, 2); then four positions of width 4.")
+    work.step("What attention does with two tokens, and with the same two exchanged.",
+              "y = softmax(x xᵀ) x",
+              f"row 1 of x xᵀ: {vec(x @ x[0], 0)}, weights {vec(weights[0])}:  y₁ = "
+              f"{weights[0, 0]:.3f} · {vec(x[0], 0)} + {weights[0, 1]:.3f} · {vec(x[1], 0)} = "
+              f"{vec(y[0])}", arrays({"x": x, "y": y, "x exchanged": x[::-1], "y of it": swapped}))
+    work.step("The outputs are exchanged and otherwise equal: self-attention is equivariant. It "
+              "can't tell 'a b' from 'b a', so the place has to be put into x.")
+    work.step("The usual table: every pair of columns is a clock hand, each pair slower than the "
+              "one before. i numbers the pairs.",
+              "PE(pos, 2i) = sin(pos/10000^(2i/d)),   PE(pos, 2i+1) = cos(pos/10000^(2i/d))",
+              f"d = 4:  i = 0: angle pos;   i = 1: angle pos/{10000 ** (2 / 4):.0f}",
+              arrays({"PE": rows}))
+    work.step("Row pos + n is row pos turned by fixed angles: relative places can be read by one "
+              "fixed matrix.", "sin(a + b) = sin a cos b + cos a sin b",
+              f"row 1 turned by 2 steps: {vec(moved)};   row 3: {vec(rows[3])}")
+    work.step("It is added to the token's vector; the sum goes into the first block.",
+              "x = E[token] + PE[pos]")
+    work.answer("Attention alone is blind to order (equivariant); a vector for each position, "
+                "mostly sines and cosines of falling frequency, is added to each token's "
+                "embedding.")
+    changed, unchanged = permutation_errors()
+    work.check("exchanging the tokens exchanges the outputs", np.allclose(swapped, y[::-1]))
+    work.check("npdl's attention layer does the same with 6 tokens", unchanged < 1e-9 < changed)
+    work.check("the turned row is the row two positions on", np.allclose(moved, rows[3]))
+    causal, encoded = permutation_errors(causal_mask(6))[1], permutation_errors(positions=True)[1]
+    work.claim(
+        "", "self-attention is permutation-invariant", "permutation-invariant",
+        "equivariant: permuted tokens give permuted outputs; a sum over the outputs would be "
+        "invariant",
+        judge(changed < 1e-9),
+        f"an example (seeds 0 and 1): 6 random tokens: f(Px) differs from f(x) by {changed:.2f}, "
+        "from P f(x) by below 1e-09")
+    work.claim(
+        "", "transformers have no sense of order without positional encoding",
+        "no built-in sense of order",
+        "without a mask; a causal mask alone tells the order, since token t sees t tokens",
+        judge(causal < 1e-9, if_false="under-specified"),
+        "an example (seeds 0 and 1): f(Px) against P f(x): below 1e-09 without a mask, "
+        f"{causal:.2f} with the causal one, {encoded:.2f} with positions")
+    sine_claims(work)
+
+
+def sine_claims(work):
+    """Add the claims on the sinusoidal encoding."""
+    d = 64
+    same = np.allclose(encoding(50, d), sinusoidal(50, d, "2k/d", "float64"), 0, 1e-9)
+    beyond = sum(2 * i + 1 >= d for i in range(d))
+    before, after = (100 * relative_head(offset) for offset in (-1, 1))
+    work.check("a head finds the token before and after", before == after == 100)
+    work.claim(
+        "", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
+        "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
+        judge(same), "50 positions, d = 64: largest difference below 1e-09")
+    work.claim(
+        "", "i is the index of the dimension", "i is the dimension index",
+        "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
+        judge(beyond == 0, if_false="slip"),
+        f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the vector")
+    work.claim(
+        "", "positions let the model learn dependencies on (relative) position",
+        "learning dependencies based on positions",
+        "one fixed matrix turns the encoding of pos into that of pos + c, so a head can look at "
+        "the token before or after",
+        "essay",
+        f"32 positions, d = 64: the head looks hardest at the one before for {before:.0f} % of "
+        f"them, at the one after for {after:.0f} %")
+
+
+def twin_heads(updates=20):
+    """Return how far W_Q of two heads that start alike have moved apart, and moved, in training."""
+    layer, rng = MultiHeadAttention(8, 2, rng=2, dtype="float64"), np.random.default_rng(2)
+    for linear in (layer.W_Q, layer.W_K, layer.W_V):
+        linear.W.data[:, 4:], linear.b.data[4:] = linear.W.data[:, :4], linear.b.data[:4]
+    layer.W_O.W.data[4:] = layer.W_O.W.data[:4]
+    x, target = rng.standard_normal((2, 1, 6, 8))
+    W = layer.W_Q.W.data
+    start = W.copy()
+    for _ in range(updates):
+        y, cache = layer.forward(x, x, x)
+        layer.zero_grad()
+        layer.backward(y - target, cache)
+        for _, param in layer.params():
+            param.data -= 0.002 * param.grad
+    return np.abs(W[:, :4] - W[:, 4:]).max(), np.abs(W - start).max()
+
+
+@question("002.7.2", "Several heads")
+def heads(work):
+    """Say what several attention heads bring, and which structures they find."""
+    shares = np.array([0.0, 0.5, 1.0])
+    mixtures = shares - (1 - shares)
+    worst = np.maximum(abs(mixtures - 1), abs(mixtures + 1))
+    sharp = 1 / (1 + math.exp(-20.0))
+    per_head = [sharp - (1 - sharp), (1 - sharp) - sharp]
+    work.say("Token 0 wants the values v₁ = 1 and v₂ = −1 of two other tokens, both unmixed.")
+    work.step("One head gives one set of weights, so one mixture of the values. It can't hand over "
+              "two values unmixed.", "y = w v₁ + (1 − w) v₂",
+              f"w = {vec(shares, 1)}:  y = {vec(mixtures, 1)}",
+              f"furthest from v₁ or v₂: {vec(worst, 1)}, at best {worst.min():.1f}")
+    work.step("Two heads have two sets of weights: one looks at token 1, one at token 2, and the "
+              "concatenation holds both.", "y = [v from head 1, v from head 2]",
+              f"scores ±10: weights {sharp:.4f} and {1 - sharp:.4f}:  y = {vec(per_head)}")
+    work.step("The heads share the width, so that the number of multiplications stays.",
+              "m heads of width d/m:  m · S² · d/m = S² d", f"d = 8, m = 2: 2 · {8 // 2} = 8")
+    work.step("Heads differ only because they start at different random numbers. What trained ones "
+              "are found to follow: the token before or after, the verb of a subject, what a "
+              "pronoun refers to, the aligned word of the other language.")
+    work.answer("Several heads attend to several places at once at the cost of one; found "
+                "structures are neighbours, syntax, coreference, alignments.")
+    w = np.linspace(0, 1, 1001)
+    one = np.maximum(abs(w - (1 - w) - 1), abs(w - (1 - w) + 1)).min()
+    q, k = np.full((2, 1, 1), 50.0), np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
+    y, _ = attend(q, k, np.array([[[1.0], [-1.0]]] * 2))
+    two = np.abs(y.ravel() - [1, -1]).max()
+    work.check("the best error of one head over 1001 mixtures is 1, of two heads under 0.001",
+               abs(one - 1) < 1e-9 and two < 1e-3)
+    apart, moved = twin_heads()
+    before = 100 * relative_head(-1)
+    work.check("a head built by hand finds the token before", before == 100)
+    work.claim(
+        "", "several heads attend to different parts of the sequence at once",
+        "different parts simultaneously", "yes: one head returns one mixture, two can return both",
+        judge(two < 1e-6 < one),
+        f"values 1 and -1 to be handed over unmixed: error at best {one:.2f} with one head, below "
+        "1e-06 with two")
+    work.claim(
+        "", "each head learns a different kind of dependency", "each head learns different types",
+        "nothing makes them differ but their random starts: heads that start alike stay alike",
+        judge(apart > 1e-6, if_false="under-specified"),
+        f"an example, seed 2: 20 updates move W_Q by {moved:.2f} and the two heads apart by below "
+        "1e-06")
+    work.claim(
+        "", "heads find syntax, coreference, word senses and alignments",
+        "agreement, coreference, meanings, alignments",
+        "an empirical statement about trained models; what can be computed is that such patterns "
+        "are within a head's reach",
+        "essay",
+        f"a head built by hand looks at the token before for {before:.0f} % of the positions")

@@ -1,0 +1,204 @@
+"""Document 002, Problem 5: self-attention in an RNN, and attention in matrix form."""
+
+import math
+
+import numpy as np
+
+from exercises.course import arrays, judge, question, vec
+from npdl.functions import softmax
+from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
+from npdl.layers.recurrent import RNNLayer
+from npdl.models.attentive_rnn import AttentiveRNN
+
+
+def one_by_one(Q, K, V):
+    """Return Σᵢ αᵢ vᵢ for every row q of Q, αᵢ = exp(q·kᵢ) / Σⱼ exp(q·kⱼ), by plain loops."""
+    rows = []
+    for q in Q:
+        e = [math.exp(q @ k) for k in K]
+        rows.append(sum(e_i * v for e_i, v in zip(e, V, strict=True)) / sum(e))
+    return np.array(rows)
+
+
+def moved_rows(f, x):
+    """Return (T, S): whether row t of f(x) changes if row s of x moves by 1."""
+    start = f(x)
+    return np.array([np.abs(f(x + np.eye(len(x))[:, [s]]) - start).max(-1) > 0
+                     for s in range(len(x))]).T
+
+
+@question("002.5a", "Self-attention in an RNN")
+def recurrent(work):
+    """Explain how self-attention is built into an RNN, and what it brings."""
+    past, s = np.eye(2), np.array([math.log(3), 0.0])
+    scores = past @ s
+    powers, weights = np.exp(scores), softmax(scores)
+    a = weights @ past
+    work.say("Third step of an RNN with two units.")
+    work.step("Run the RNN as usual to get a state that does not know of attention yet. It is the "
+              "query; scoring the h₃ that is only being made would be circular.",
+              "s₃ = RNN(x₃, h₂)", arrays({"s₃": s, "h₁": past[0], "h₂": past[1]}))
+    work.step("Score the query against each past state.", "e₃ⱼ = s₃ · hⱼ,   j < 3",
+              f"e₃₁ = {scores[0]:.3f},   e₃₂ = {scores[1]:.3f}")
+    total = f"({powers[0]:.0f} + {powers[1]:.0f})"
+    work.step("Softmax over the same j: the weights add up to 1.",
+              "α₃ⱼ = e^(e₃ⱼ) / Σ_(l<3) e^(e₃ₗ)",
+              f"{powers[0]:.0f}/{total} = {weights[0]:.2f},   {powers[1]:.0f}/{total} = "
+              f"{weights[1]:.2f}")
+    work.step("Weigh the past states and add the result to the state.",
+              "a₃ = Σⱼ α₃ⱼ hⱼ,   h₃ = s₃ + a₃",
+              f"a₃ = {weights[0]:.2f} · {vec(past[0], 0)} + {weights[1]:.2f} · {vec(past[1], 0)} = "
+              f"{vec(a, 2)},   h₃ = {vec(s + a)}")
+    work.step("What is won: h₁ reaches h₃ in one step, with weight α₃₁, however far back it is. "
+              "What is not won: h₃ still waits for h₂, step after step.",
+              "∂h₃/∂h₁ holds α₃₁ I, no product of Jacobians", f"α₃₁ = {weights[0]:.2f}")
+    work.answer("hₜ = sₜ + Σ_(j<t) αₜⱼ hⱼ with sₜ = RNN(xₜ, hₜ₋₁) and α the softmax of the scores "
+                f"of sₜ; here h₃ = {vec(s + a)}.")
+    work.check("the weights sum to 1 and a₃ is the definition's, by plain loops",
+               abs(weights.sum() - 1) < 1e-12 and np.allclose(a, one_by_one(s[None], past, past)))
+    formulas(work)
+    benefits(work)
+
+
+def score_errors(d=4):
+    """Return the errors of npdl's three attentions against the document's scores."""
+    rng = np.random.default_rng(1)
+    h, past = rng.standard_normal((3, d)), rng.standard_normal((5, d))
+    additive = AdditiveAttention(d, d, 6, dtype="float64")
+    W_1, W_2, v = additive.W_q.W.data, additive.W_k.W.data, additive.a.data
+    pairs = ((DotAttention(), lambda a, b: a @ b),
+             (additive, lambda a, b: v @ np.tanh(a @ W_1 + b @ W_2)),
+             (ScaledDotAttention(), lambda a, b: a @ b / np.sqrt(d)))
+    return [np.abs(layer.forward(h, past, past)[1].A
+                   - softmax(np.array([[score(a, b) for b in past] for a in h]))).max()
+            for layer, score in pairs]
+
+
+def fixed_points(past, tries=200):
+    """Return the different h = Σ softmax(h · past) past that iteration finds."""
+    H, found = 3 * np.random.default_rng(2).standard_normal((tries, past.shape[1])), []
+    for _ in range(500):
+        H = DotAttention().forward(H, past, past)[0]
+    for h in H:
+        if all(np.abs(h - other).max() > 1e-6 for other in found):
+            found.append(h)
+    return found
+
+
+def largest_state(steps):
+    """Return the largest entry of the state of an AttentiveRNN with saturated units."""
+    model = AttentiveRNN(1, 4, bias=False, dtype="float64")
+    model.cell.W_x.data[...], model.cell.W_h.data[...] = 5, 0
+    (_, (h, _)), _ = model.forward(np.ones((1, steps, 1)))
+    return float(np.abs(h).max())
+
+
+def formulas(work):
+    """Add the claims on the formulas of (a)."""
+    solutions = fixed_points(3 * np.eye(2))
+    h = np.random.default_rng(3).standard_normal((5, 4))
+    mass = softmax(h @ h[-1])[-1]
+    bounds = [largest_state(steps) for steps in (1, 10, 100)]
+    work.claim(
+        "", "h_t is computed from scores of h_t against the past states",
+        "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
+        "as equations they define h_t by itself; the query has to be something known before, such "
+        "as RNN(x_t, h_(t-1)) or h_(t-1)",
+        judge(len(solutions) == 1, if_false="under-specified"),
+        f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve it by "
+        f"iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the h_t that is "
+        "scored is the state before a_t is added, as in npdl's AttentiveRNN")
+    work.claim(
+        "", "dot, additive and scaled dot product are score functions",
+        "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
+        "as printed; the V of the additive one is a vector, not the matrix V of values",
+        judge(max(score_errors()) < 1e-12),
+        "npdl's three attentions against the formulas: error below 1e-12")
+    work.claim(
+        "", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
+        "the range of j in the softmax is not given",
+        "j < t there too: with j = t in the softmax the weights used do not sum to 1, and at t = 1 "
+        "the sum is empty and a_1 = 0",
+        judge(mass < 1e-3, if_false="under-specified"),
+        f"an example, seed 3: 5 random states: with j up to t, {100 * mass:.0f} % of the weight is "
+        "lost")
+    work.claim(
+        "", "adding a_t to the state enhances retention and learning",
+        "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
+        "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
+        judge(bounds[-1] <= 1, if_false="under-specified"),
+        f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
+
+
+def benefits(work):
+    """Add the claims on what attention brings."""
+    x, lengths = np.random.default_rng(4).standard_normal((1, 60, 4)), []
+    for layer in (RNNLayer(4, 16, bias=False, rng=4, dtype="float64"),
+                  AttentiveRNN(4, 16, rng=4, bias=False, dtype="float64")):  # the same weights
+        outputs, cache = layer.forward(x)
+        dy = np.zeros_like(outputs[0])
+        dy[:, -1] = 1
+        lengths.append(np.linalg.norm(layer.backward(dy, cache)[0][0, 0]))
+    rng, T = np.random.default_rng(5), 6
+    model = AttentiveRNN(2, 3, rng=5, dtype="float64")
+    x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
+    seen = moved_rows(lambda x: model.forward(x[None])[0][0][0], x)
+    chained = moved_rows(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h)
+    work.claim(
+        "", "RNNs struggle with long ranges; self-attention lets them capture these",
+        "vanishing gradients; better long-range dependencies",
+        f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} with "
+        "attention",
+        judge(lengths[1] > 1e3 * lengths[0]),
+        "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
+    work.claim(
+        "", "each token attends to all others, not only to past states",
+        "to all others instead of past states alone",
+        "by the formulas that follow, only to past states: l < t",
+        judge(seen[np.triu_indices(T, 1)].any()),
+        f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
+    work.claim(
+        "", "it enables parallel computation, unlike the sequential updates of an RNN",
+        "parallel computation",
+        "not here: h_t still needs h_(t-1), and now all earlier states as well; the steps remain a "
+        "chain",
+        judge(not chained.any()),
+        "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
+
+
+@question("002.5b", "Attention in matrix form")
+def matrix_form(work):
+    """Write attention of queries to keys with values as products of matrices."""
+    Q = np.array([[math.log(2), 0.0], [0.0, math.log(3)], [0.0, 0.0]])
+    K, V = np.eye(2), 10 * np.eye(2)
+    scores = Q @ K.T
+    A = softmax(scores)
+    Y = A @ V
+    work.say("Three queries, two keys and values; the scores are logarithms, so that e^S is whole.")
+    work.step("Put one vector in each row: n queries, t keys, t values.",
+              "Q (n, d),   K (t, d),   V (t, e)", arrays({"Q": Q, "K": K, "V": V}))
+    work.step("Row i, column j of Q Kᵀ is the score of query i and key j.",
+              "S = Q Kᵀ,   Sᵢⱼ = qᵢ · kⱼ   (n, t)", arrays({"Q Kᵀ": scores}))
+    work.step("Softmax along each row, so that every query's weights add up to 1. Row 1: e^(ln 2) "
+              "= 2 and e⁰ = 1.", "Aᵢⱼ = e^(Sᵢⱼ) / Σₗ e^(Sᵢₗ)",
+              f"2/3 = {A[0, 0]:.3f}, 1/3 = {A[0, 1]:.3f};   row 2: {vec(A[1], 2)};   row 3: "
+              f"{vec(A[2], 2)}", arrays({"A": A}))
+    work.step("Weigh the values.", "Y = A V   (n, e)", arrays({"Y": Y}))
+    work.answer("Attention(Q, K, V) = softmax(Q Kᵀ) V, softmax along each row: (n, d)(d, t)(t, e) "
+                f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
+    work.check("a loop over the definition gives the same Y", np.allclose(Y, one_by_one(Q, K, V)))
+    columns = np.exp(scores) / np.exp(scores).sum(0)
+    work.check("rows of A sum to 1, columns of it do not; along columns Y would be another",
+               np.allclose(A.sum(1), 1) and not np.allclose(columns @ V, Y))
+    rng = np.random.default_rng(0)
+    Q, K, V = (rng.standard_normal(shape) for shape in ((4, 3), (6, 3), (6, 5)))
+    loops, by_row = one_by_one(Q, K, V), DotAttention().forward(Q, K, V)[0]
+    e = np.exp(Q @ K.T)
+    off = np.abs(e / e.sum(0) @ V - loops).max()
+    work.claim(
+        "", "attention of many queries is softmax(Q K^T) V, softmax along each row",
+        "A = softmax(Q K^T), output A V",
+        "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
+        judge(np.allclose(by_row, loops, 0, 1e-12) and off > 1e-3),
+        f"an example, seed 0: npdl's DotAttention against a loop over the definition: error below "
+        f"1e-12; along columns it would be {off:.1f}")
