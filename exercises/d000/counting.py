@@ -1,0 +1,169 @@
+"""Document 000, Question 2.1 and 2.2: how many sequences there are, and trying them all."""
+
+import math
+from itertools import pairwise, product
+
+import numpy as np
+
+from exercises.course import judge, question, table, vec
+from npdl.decoding import Scorer, exhaustive_search
+
+SMALL = ((2, 5), (3, 4), (4, 3), (6, 2))                    # (N, T) that can be listed
+
+
+class CountingScorer(Scorer):
+    """A first-order language model that counts its rows, and the states that are alive.
+
+    log_p (N + 1, N) are log-probabilities after each word, and in the last row at the beginning;
+    the words `without` cannot follow anything.
+    """
+
+    def __init__(self, log_p, without=()):
+        self.log_p = np.array(log_p, float)
+        self.log_p[:, list(without)] = -np.inf
+        self.rows = self.alive = self.most_alive = 0
+
+    def start(self):
+        return self._scored(np.array([self.log_p.shape[1]]))
+
+    def advance(self, state, parents, tokens):
+        return self._scored(np.asarray(tokens))
+
+    def _scored(self, last):
+        self.rows += len(last)
+        return self.log_p[last], _State(self)
+
+
+class _State:
+    """A state that counts itself in its scorer while somebody holds it."""
+
+    def __init__(self, scorer):
+        self.scorer = scorer
+        scorer.alive += 1
+        scorer.most_alive = max(scorer.most_alive, scorer.alive)
+
+    def __del__(self):
+        self.scorer.alive -= 1
+
+
+def random_model(N, seed=0):
+    """Return log-probabilities (N + 1, N) of a random first-order model."""
+    logits = np.random.default_rng(seed).standard_normal((N + 1, N))
+    return np.minimum(logits - np.log(np.exp(logits).sum(1, keepdims=True)), 0)
+
+
+def listed(N, T, without=()):
+    """Return how many sequences an exhaustive search scores, and its scorer."""
+    scorer = CountingScorer(random_model(N), without)
+    return exhaustive_search(scorer, T).count, scorer
+
+
+def nodes(N, T):
+    """Return N + N² + … + N^T, the probabilities that scoring all sequences reads."""
+    return sum(N**t for t in range(1, T + 1))
+
+
+@question("000.2.1", "How many sequences there are")
+def count_sequences(work):
+    """Count the sequences of T + 1 tokens of N words that start with <BOS>, one of the words."""
+    words, T = ("<BOS>", "a"), 3
+    N = len(words)
+    work.say(f"A vocabulary of N = {N} words, {' and '.join(words)}, and T = {T}.")
+    work.step("The first of the T + 1 tokens is fixed. Count the choices of each later place: any "
+              "word of the vocabulary, <BOS> among them, as nothing in the question forbids it.",
+              "places 2, 3, …, T + 1: N choices each", f"{T} places with {N} choices each")
+    work.step("Choices that do not depend on each other multiply.",
+              "N · N · … · N (T factors) = N^T", f"{' · '.join([str(N)] * T)} = {N**T}")
+    work.step("List them, to be sure.",
+              table(("", "sequence"), [(str(n), " ".join(("<BOS>", *later)))
+                                       for n, later in enumerate(product(words, repeat=T), 1)]))
+    work.answer("N^T sequences ((N − 1)^T where <BOS> only begins a sentence).")
+    for n, t, without in ((2, 3, ()), (3, 4, ()), (3, 4, (0,))):
+        found = listed(n, t, without)[0]
+        work.check(f"npdl's exhaustive search lists {found} sequences for N = {n}, T = {t}"
+                   + " where <BOS> can not recur" * len(without) + ".",
+                   found == (n - len(without)) ** t)
+    counts = {(n, t): listed(n, t)[0] for n, t in SMALL}
+    work.claim("", "There are exactly N^T sequences of T + 1 tokens that start with <BOS>.", "N^T",
+               "N^T (" + "; ".join(f"N = {n}, T = {t}: {found}"
+                                   for (n, t), found in counts.items()) + ")",
+               judge(all(found == n**t for (n, t), found in counts.items())),
+               "exhaustive search listed each of them; any of N words may follow, as in the loop "
+               "j = 1 to N of Algorithm 1")
+    totals = []
+    for n, t in SMALL:
+        log_p = random_model(n)
+        totals.append(math.fsum(math.exp(sum(log_p[pair] for pair in pairwise((n, *later))))
+                                for later in product(range(n), repeat=t)))
+    work.claim("", "The product of the conditional probabilities is a distribution over the "
+               "sequences.", "formula given in the question", "it sums to 1 over all N^T sequences",
+               judge(np.allclose(totals, 1, 0, 1e-12)),
+               f"{len(SMALL)} random models, sizes as above: error below 1e-12; each factor needs "
+               "the whole prefix, unless the model reads less")
+    points = {20: (2, 2, 3, 2 + 8, 3), 17: (2, 8 + 2, 5), 18: (2, 2, 2, 9 + 3)}
+    work.claim("points", "The points of the parts add up to those of Questions 2, 3 and 4.",
+               ", ".join(map(str, points)), ", ".join(str(sum(p)) for p in points.values()),
+               judge(all(sum(parts) == total for total, parts in points.items())),
+               "; ".join(" + ".join(map(str, parts)) for parts in points.values())
+               + "; within them 2 + 8, 8 + 2, 9 + 3")
+
+
+@question("000.2.2", "The cost of trying them all")
+def cost_of_all(work):
+    """Say whether scoring all sequences is feasible, and how the cost grows with N and T."""
+    N, T, sizes = 3, 3, (10_000, 10)
+    total = sizes[0] ** sizes[1]
+    zeros, years = len(str(total)) - 1, total / 10**9 / (365 * 24 * 3600)
+    count, scorer = listed(N, T)
+    work.say(f"A vocabulary of N = {N} words and T = {T}; then the sizes of the question.")
+    work.step("The sequences are the leaves of a tree of prefixes. Each edge is one conditional "
+              "probability; shared prefixes need it once. Count the edges of each level.",
+              "N + N² + … + N^T = (N^(T+1) − N) / (N − 1)  <  N^T · N / (N − 1)",
+              f"{' + '.join(str(N**t) for t in range(1, T + 1))} = {nodes(N, T)}, against N^T = "
+              f"{count}",
+              table(("level t", "prefixes", "probabilities"),
+                    [(t, N**t, N**t) for t in range(1, T + 1)]))
+    work.step("So the time is O(N^T): exponential in T, a power of N. Doubling each shows it.",
+              "(2N)^T / N^T = 2^T        N^(2T) / N^T = N^T",
+              f"N = {N}, T = {T}: twice the words cost {(2 * N)**T // N**T} times as much, twice "
+              f"the length {N**(2 * T) // N**T} times")
+    work.step("The memory is small: go depth first, and keep one path of T + 1 states and the best "
+              "sequence so far.",
+              f"N = {N}, T = {T}: at most {scorer.most_alive} states alive for {count} sequences")
+    work.step("Put in the example's sizes.", "N^T",
+              f"{sizes[0]:,}^{sizes[1]} = 10^{zeros} sequences; at 1e+09 a second {years:.1e} "
+              "years")
+    work.answer("Not feasible: the time is O(N^T), a power of N with the exponent T, "
+                f"{years:.0e} years in the example; memory would not be the difficulty.")
+    work.check(f"npdl's exhaustive search reads {scorer.rows * N} probabilities for N = {N}, T = "
+               f"{T}, and holds {scorer.most_alive} states at most.",
+               scorer.rows * N == nodes(N, T) and scorer.most_alive <= T + 1)
+    cost_claims(work, total, years)
+
+
+def cost_claims(work, total, years, N=4, T=5):
+    """Add the claims on time and memory of scoring every sequence."""
+    count, scorer = listed(N, T)
+    read, naive = scorer.rows * N, T * N**T
+    growth = [nodes(10, t + 1) / nodes(10, t) for t in (5, 10)]
+    work.claim("", "Scoring every sequence takes O(N^T) time.", "O(N^T)",
+               f"N = {N}, T = {T}: {read} probabilities if prefixes are shared "
+               f"({read / count:.3f} N^T), {naive} = T N^T if each sequence is scored by itself",
+               judge(read == nodes(N, T) and naive == T * count, "under-specified"),
+               f"counted {read} in exhaustive search; the sum of N^t is at most N^T N/(N - 1), so "
+               "O(N^T) needs shared prefixes and O(1) for each probability")
+    work.claim("", "The time grows exponentially with the length T.", "exponential in T",
+               f"one more step costs {vec(growth, 4)} times as much at N = 10, T = 5 and 10",
+               judge(np.allclose(growth, 10, 0, 0.1)), "quotients of exact counts tend to N")
+    work.claim("", "Memory is a second reason: the method has to store all N^T sequences.",
+               "space, beside time, as a reason: storing N^T sequences is infeasible",
+               f"{scorer.most_alive} model states alive at most for {count} sequences (N = {N}, "
+               f"T = {T}): one path and the best sequence so far",
+               judge(scorer.most_alive >= count),
+               f"exhaustive search goes depth first: {scorer.most_alive} states for T = {T}; only "
+               "time makes it infeasible")
+    work.claim("", "With N = 10,000 and T = 10 there are 10^40 sequences.", "10,000^10 = 10^40",
+               f"10^{len(str(total)) - 1}", judge(total == 10**40), "exact integers")
+    work.claim("", "Enumerating them cannot be done in practice.", "infeasible",
+               f"{years:.1e} years at a thousand million sequences a second", judge(years > 1e6),
+               f"{total:.0e} / 1e+09 per second")

@@ -1,0 +1,234 @@
+"""Document 000, Question 2.4: greedy decoding and beam search on the given tree.
+
+The figure of the tree is missing. Its numbers follow from the sums in the printed solution, which
+says nothing about the words after "the green" and "a red".
+"""
+
+import math
+
+import numpy as np
+
+from exercises.course import judge, number, question, table
+from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
+
+# {word: (log-probability, subtree)}
+PRINTED_TREE = {
+    "the": (-1.7, {"green": (-3.6, {}), "red": (-3.3, {"circle": -5.0, "rectangle": -4.7})}),
+    "a": (-2.0, {"blue": (-2.7, {"ellipse": -5.6, "square": -5.2}), "red": (-2.9, {})}),
+}
+PRINTED_SUMS = {
+    ("the", "green"): -5.3, ("the", "red"): -5.0, ("a", "blue"): -4.7, ("a", "red"): -4.9,
+    ("a", "blue", "ellipse"): -10.3, ("a", "blue", "square"): -9.9,
+    ("the", "red", "circle"): -10.0, ("the", "red", "rectangle"): -9.7,
+}
+FIRST, SECOND = ("the", "red", "rectangle"), ("a", "blue", "square")    # the printed final beam
+EXAMPLE = ("The tree of the question, its log-probabilities as edges. Log-probabilities are added "
+           "along a path, because probabilities are multiplied: the larger (less negative) sum is "
+           "the more probable path.")
+
+
+def branches(path):
+    """Return {word: log-probability} after a path of the printed tree."""
+    below = PRINTED_TREE
+    for word in path:
+        below = below[word][1] if isinstance(below[word], tuple) else {}
+    return {word: value[0] if isinstance(value, tuple) else value for word, value in below.items()}
+
+
+def path_sum(path):
+    """Return the log-probability of a path."""
+    return math.fsum(branches(path[:i])[word] for i, word in enumerate(path))
+
+
+def completed(after_a_red, after_the_green=None):
+    """Return the printed tree with {word: log-probability} after "a red" and "the green"."""
+    the, a = PRINTED_TREE["the"], PRINTED_TREE["a"]
+    return {"the": (the[0], the[1] | {"green": (-3.6, after_the_green or {})}),
+            "a": (a[0], a[1] | {"red": (-2.9, after_a_red)})}
+
+
+def decode(tree, method="beam"):
+    """Return [(words, log-likelihood)], best first, by "greedy", "beam" (width 2) or "all"."""
+    scorer = Tree(tree)
+    if method == "greedy":
+        found = greedy(scorer, 3)
+    elif method == "beam":
+        result = beam_search(scorer, 2, 3)
+        found = result.finished + result.unfinished
+    else:
+        found = exhaustive_search(scorer, 3, n_best=10**6).finished
+    return [(tuple(scorer.words(h)), h.log_prob) for h in found]
+
+
+def named(*paths):
+    """Return paths as "(the, red); (a, blue)"."""
+    return "; ".join(f"({', '.join(path)})" for path in paths)
+
+
+@question("000.2.4a", "Greedy decoding on a tree")
+def greedy_solution(work):
+    """Say what greedy decoding finds on a tree of log-probabilities, and with which likelihood."""
+    path, parts = (), []
+    work.say(EXAMPLE)
+    while after := branches(path):
+        word = max(after, key=after.get)
+        phrase = f"'{' '.join(path)}'" if path else "<BOS>"
+        work.step(f"Look at the words after {phrase} and take the most probable one.",
+                  f"w̄{'₁₂₃'[len(path)]} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
+                  table(("word", "log p", ""),
+                        [(w, log_p, "largest: taken" if w == word else "")
+                         for w, log_p in after.items()], 1))
+        path, parts = (*path, word), [*parts, after[word]]
+    total = math.fsum(parts)
+    work.step("Add the three log-probabilities that were passed.",
+              "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
+              f"                  = {' + '.join(map(str, parts))} = {total:.1f}")
+    work.answer(f"{named(path)} with log-likelihood {total:.1f}.")
+    (found, log_p), = decode(PRINTED_TREE, "greedy")
+    work.check(f"npdl's greedy search on this tree finds {named(found)} with {log_p:.1f}.",
+               found == path and math.isclose(log_p, total))
+    work.claim("", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
+               named(path), judge(path == FIRST),
+               "npdl's greedy on the tree; each step's largest branch is printed")
+    work.claim("", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
+               judge(round(total, 9) == -9.7), "sum of the three branches")
+    work.claim("", "The probability of the first word is the larger of -1.7 and -2.0.",
+               "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
+               f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
+               "number the max",
+               judge(0 <= parts[0] <= 1, if_false="slip"),
+               "a probability is not negative; the same slip is in the lines for w2 and w3")
+
+
+def expand(beam):
+    """Return the paths that continue those of a beam by a word, best first."""
+    return sorted(((*path, word) for path in beam for word in branches(path)),
+                  key=path_sum, reverse=True)
+
+
+def candidates(paths, kept):
+    """Return rows (rank, hypothesis, sum, kept or pruned) of expanded paths."""
+    rows = []
+    for rank, path in enumerate(paths, 1):
+        before = path_sum(path[:-1])
+        own = branches(path[:-1])[path[-1]]
+        rows.append((rank, named(path), f"{number(before, 1)} − {-own:.1f} = "
+                     f"{number(path_sum(path), 1)}", "kept" if rank <= kept else "pruned"))
+    return rows
+
+
+def ends_as_said(bounds, known):
+    """Return True if a word just above or below each bound takes the place that is said."""
+    x = ("a", "red", "x")
+    wanted = ((bounds[0] + 0.01, [x, known[0]]), (bounds[0] - 0.01, [known[0], x]),
+              (bounds[1] + 0.01, [known[0], x]), (bounds[1] - 0.01, known))
+    return all([path for path, _ in decode(completed({"x": log_p}))] == places
+               for log_p, places in wanted)
+
+
+@question("000.2.4b", "Beam search of width 2 on the same tree")
+def beam_solution(work):
+    """Say what beam search of width 2 finds on the same tree."""
+    heads = ("", "hypothesis", "sum", "")
+    first = expand([()])
+    second = expand(first[:2])
+    known, before = expand(second[:2]), path_sum(("a", "red"))
+    work.say(EXAMPLE)
+    work.step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
+              "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, candidates(first, 2)))
+    work.step("Expand every kept hypothesis by every word. All candidates compete with each other, "
+              "whichever hypothesis they come from; one prefix may win both places.",
+              "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, candidates(second, 2)))
+    work.step(f"Expand the two that were kept, {named(second[0])} and {named(second[1])}, and "
+              "nothing else: what continues a pruned prefix is no candidate any more.",
+              "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
+              table(heads[1:3], [*(row[1:3] for row in candidates(known, 0)),
+                                 ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
+    totals = [path_sum(path) for path in known]
+    bounds = [total - before for total in totals]
+    work.step("Say how the answer depends on the words x after 'a red', which the question does "
+              "not give: such a word beats a known sum when its own log-probability is above the "
+              "difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
+              *(f"to beat {named(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
+                for path, total, bound in zip(known, totals, bounds, strict=True)))
+    work.answer(f"{named(known[0])} with {totals[0]:.1f} and {named(known[1])} with "
+                f"{totals[1]:.1f}, unless a word after 'a red' has more than {bounds[1]:.1f} (it "
+                f"then takes the second place) or {bounds[0]:.1f} (the first).")
+    scorer = Tree(PRINTED_TREE)
+    work.check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
+               [[tuple(scorer.words(h)) for h in step.kept]
+                for step in beam_search(scorer, 2, 2).steps] == [first[:2], second[:2]])
+    work.check("With a word after 'a red' a little above or below these bounds, npdl's beam search "
+               "ends as said.", ends_as_said(bounds, known))
+    step_claims(work, first[:2], second[:2])
+    result_claims(work)
+
+
+def step_claims(work, first, second):
+    """Add the claims on the three steps of the search."""
+    sums = {path: path_sum(path) for path in PRINTED_SUMS}
+    listed = sorted((path for path in sums if len(path) == 3), key=sums.get, reverse=True)
+    allowed = [path for path in listed[::-1] if path[:2] in second]
+
+    def sums_claim(step, length, document):
+        own = [path for path in sums if len(path) == length]
+        work.claim("", f"The four sums of step {step}.", document,
+                   ", ".join(f"{sums[path]:.1f}" for path in own),
+                   judge(all(abs(PRINTED_SUMS[path] - sums[path]) < 1e-9 for path in own)),
+                   "consistent with the branches used for greedy decoding")
+
+    work.claim("", "Step 1 keeps both words.", "(the); (a)", named(*first),
+               judge(first == [("the",), ("a",)]), "only two branches are given")
+    sums_claim(2, 2, "-5.3, -5.0, -4.7, -4.9")
+    work.claim("", "The two best of step 2 are (a, blue) and (the, red).", "(a, blue); (the, red)",
+               named(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
+               f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; "
+               "both numbers are printed")
+    sums_claim(3, 3, "-10.3, -9.9, -10.0, -9.7")
+    work.claim("", "Step 3 expands (a, blue) and (the, red).", "four candidates",
+               f"of the four listed {len(allowed)} descend from the right beam: {named(*allowed)}; "
+               "the words after (a, red) are missing", judge(len(allowed) == 4),
+               "(the, red) was pruned at step 2, so its words can't be candidates")
+    work.claim("", "Of the four candidates listed, the two marked are the best.",
+               named(FIRST, SECOND), named(*listed[:2]), judge(listed[:2] == [FIRST, SECOND]),
+               "the mistake lies in the list, not in the choice from it")
+
+
+def result_claims(work):
+    """Add the claims on the result, with two words after (a, red) of all probabilities."""
+    grid = np.arange(-0.1, -8.0, -0.4)
+    found = {(one, two): decode(completed({"cube": one, "disc": two})) for one in grid
+             for two in grid if two <= one and math.exp(one) + math.exp(two) <= 1}
+    count, total = len(found), path_sum(FIRST)
+    with_first, with_second = (sum(path in dict(beam) for beam in found.values())
+                               for path in (FIRST, SECOND))
+    rule = all((SECOND in dict(beam)) == (two < -5.0) for (_, two), beam in found.items())
+    worse = sum(beam[0][1] < total for beam in found.values())
+    green, red = (total - path_sum(path) for path in (("the", "green"), ("a", "red")))
+    best = [decode(completed({"cube": red + dr}, {"oval": green + dg}), "all")[0][0] == FIRST
+            for dr, dg in ((-0.01, -0.01), (0.01, -0.01), (-0.01, 0.01))]
+    work.claim("", "The best of the final beam is (the, red, rectangle) with -9.7.",
+               "(the, red, rectangle), -9.7",
+               "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "
+               "then comes first", judge(with_first > 0),
+               f"two words after (a, red), {count} pairs of log-probabilities on a grid from -0.1 "
+               f"down by 0.4: with {with_first} of them is it in the beam of npdl's search; its "
+               "prefix was pruned", weight="answer")
+    work.claim("", "The second of the final beam is (a, blue, square) with -9.9.",
+               "(a, blue, square), -9.9",
+               "first if no word after (a, red) has more than -5.0, second if one has, out if two "
+               "have", judge(rule, "under-specified"),
+               f"in the beam with {with_second} of {count} such pairs, those whose second word has "
+               "less than -5.0; the figure would decide")
+    work.claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
+               "the same best sequence",
+               f"never on this tree; it may even end below greedy's {total:.1f}",
+               judge(with_first == count),
+               f"with {worse} of {count} such pairs its best is below {total:.1f}, those without a "
+               "word above -4.8: a wider beam is not always better", weight="answer")
+    work.claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
+               "called the best sequence",
+               f"if no word after (the, green) has more than {green:.1f} and no word after (a, "
+               f"red) has more than {red:.1f}",
+               judge(best == [True, False, False], "under-specified"),
+               "exhaustive search with words on either side of both bounds")

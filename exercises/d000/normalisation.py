@@ -1,0 +1,146 @@
+"""Document 000, Question 1: means and variances of batch, layer and instance normalisation.
+
+The tensor has 4 samples, 2 channels and 3 features.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from exercises.course import judge, question, table, vec
+from npdl.layers.batch_norm import statistics
+
+TENSOR = np.array([[[2, 5, 1], [4, 3, 4]], [[1, 2, 4], [1, 2, 2]],
+                   [[3, 1, 2], [3, 2, 4]], [[3, 4, 3], [5, 2, 3]]])
+
+# {kind: (axes by the definition, axes of the document, what shares a mean, over what)}
+KINDS = {
+    "batch": ((0, 2), (0,), "channel", "one channel, over ", "all samples and features"),
+    "layer": ((1, 2), (2,), "sample", "one sample, over ", "all its channels and features"),
+    "instance": ((2,), (1, 2), "sample, channel", "one channel of one sample, over ",
+                 "its features alone"),
+}
+PRINTED = {
+    "batch": ("2.25 3.0 2.5 3.25 2.25 3.25", "0.6875 2.5 1.25 2.1875 0.1875 0.6875"),
+    "layer": ("2.67 3.67 2.33 1.67 2.00 3.00 3.33 3.00",
+              "2.89 0.22 1.56 0.22 0.67 0.67 0.22 2.00"),
+    "instance": ("3.17 2.00 2.50 3.33", "2.14 1.11 0.92 2.22"),
+}
+# {kind: (the document's axes in words, why the definition has others)}
+WHY = {
+    "batch": ("samples", "with channels and features named apart, a channel has one pair over "
+              "samples and features (axes 0 and 2); six pairs are what a dense layer of 6 units "
+              "without a feature axis would have"),
+    "layer": ("features", "the definition takes all units of a sample (axes 1 and 2); the last "
+              "axis alone is what a transformer calls layer normalisation, where axis 1 is time; "
+              "the document's pairs are those of instance normalisation by the definition"),
+    "instance": ("channels and features", "an instance is one sample AND one channel, so only "
+                 "axis 2 is averaged; the document's pairs are those of layer normalisation by "
+                 "the definition"),
+}
+
+
+def groups(tensor, axes):
+    """Return one row of values for each group that is averaged over `axes`."""
+    kept = [axis for axis in range(3) if axis not in axes]
+    values = np.moveaxis(tensor, kept, range(len(kept)))
+    return values.reshape(-1, np.prod([tensor.shape[axis] for axis in axes]))
+
+
+def exact(tensor, axes):
+    """Return means and variances of all groups as fractions."""
+    pairs = []
+    for row in groups(tensor, axes).tolist():
+        mean = Fraction(sum(row), len(row))
+        pairs.append((mean, sum((value - mean) ** 2 for value in row) / len(row)))
+    return [list(values) for values in zip(*pairs, strict=True)]
+
+
+def misprints(printed, values):
+    """Return (place, text, value) for decimals that are not their value rounded."""
+    return [(place, text, value)
+            for place, (text, value) in enumerate(zip(printed.split(), values, strict=True), 1)
+            if abs(Fraction(text) - value) > Fraction(1, 2 * 10 ** len(text.partition(".")[2]))]
+
+
+@question("000.1", "Means and variances of batch, layer and instance normalisation")
+def normalisation(work):
+    """Give means and variances that batch, layer and instance normalisation use for a tensor."""
+    rows = {kind: groups(TENSOR, axes) for kind, (axes, *_) in KINDS.items()}
+    work.say("The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
+    work.step("Write down which entries share a mean: x has the indices sample i, channel c, "
+              "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
+              "as many as the values of the indices that are left.",
+              table(("", "averages over", "values in a group", "pairs"),
+                    [(kind, KINDS[kind][4], group.shape[1], len(group))
+                     for kind, group in rows.items()]))
+    for kind in KINDS:
+        kind_step(work, kind)
+    work.step("Which one is meant by layer normalisation? The definition takes all units of a "
+              "sample, as here. In a transformer the second index is time, each position is "
+              "normalised by itself, and the groups are those that are called instance above.",
+              f"{len(rows['layer'])} pairs by the definition, {len(rows['instance'])} over the "
+              "last axis alone")
+    work.answer("; ".join(f"{kind} {len(group)} pairs (one for each "
+                          f"{KINDS[kind][2].replace(', ', ' and ')})"
+                          for kind, group in rows.items()) + ": the numbers of the three tables.")
+    work.check("npdl's normalisation layers take the same means and variances from this tensor.",
+               all(np.allclose(np.array(exact(TENSOR, axes), float),
+                               [np.ravel(part) for part in statistics(TENSOR.astype(float), kind)])
+                   for kind, (axes, *_) in KINDS.items()))
+    axes_claims(work)
+    number_claims(work)
+
+
+def kind_step(work, kind):
+    """Add the step of one kind: its first group with a pencil, then all groups in a table."""
+    axes, _, shared, which, over = KINDS[kind]
+    values = groups(TENSOR, axes)
+    means, variances = exact(TENSOR, axes)
+    places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
+    row, n = values[0].tolist(), values.shape[1]
+    squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
+    work.step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
+              "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
+              f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
+              f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
+              table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"),
+                    [(", ".join(str(i + 1) for i in place), " ".join(map(str, group)), mean,
+                      variance, float(mean), float(variance))
+                     for place, group, mean, variance in zip(places, values, means, variances,
+                                                             strict=True)], 4))
+
+
+def axes_claims(work):
+    """Add a claim for each kind: over which axes does it average?"""
+    for kind, (axes, document, *_) in KINDS.items():
+        ours, theirs = exact(TENSOR, axes), exact(TENSOR, document)
+        means, variances = (vec(map(float, values), 4) for values in ours)
+        work.claim("", f"{kind.capitalize()} normalisation averages this tensor over "
+                   f"{WHY[kind][0]}.",
+                   f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
+                   f"{len(ours[0])} means {means}, variances {variances}",
+                   judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
+                   WHY[kind][1], weight="answer")
+    work.check("by the definition the document's layer pairs are instance pairs, and the reverse",
+               exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
+               and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
+
+
+def number_claims(work):
+    """Add the claims on the printed numbers: are they right with the document's own axes?"""
+    read = TENSOR.copy()
+    read[3, 1] = 5, 2, 2
+    for kind, (_, axes, *_) in KINDS.items():
+        for what, printed, values, other in zip(("means", "variances"), PRINTED[kind],
+                                                exact(TENSOR, axes), exact(read, axes),
+                                                strict=True):
+            wrong = misprints(printed, values)
+            where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
+                              for place, text, value in wrong)
+            if wrong and not misprints(printed, other):
+                where += "; all printed numbers are right if that row is read as 5 2 2"
+            work.claim(
+                "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
+                printed, vec(map(float, values), 4), judge(not wrong),
+                where or f"all {len(values)} equal the exact fractions to the printed decimals")
