@@ -212,15 +212,21 @@ def table(heads, rows, digits=3):
     return "\n".join(columns([texts[0], rule, *texts[1:]], right))
 
 
-def arrays(named, digits=3):
+def arrays(named, digits=3, width=92):
     """Return matrices, and vectors as columns, side by side: {"M": [[1, 2], [3, 4]]}."""
-    blocks = [_array(name, np.asarray(value), digits) for name, value in named.items()]
-    height = max(map(len, blocks))
-    for i, block in enumerate(blocks):
-        above = (height - len(block)) // 2
-        blocks[i] = [""] * above + block + [""] * (height - len(block) - above)
-    rows = list(zip(*blocks, strict=True))
-    return "\n".join(columns(rows, [False] * len(blocks)))
+    bands = [[]]
+    for name, value in named.items():
+        block = _array(name, np.asarray(value), digits)
+        if sum(len(other[0]) + 2 for other in bands[-1]) + len(block[0]) > width:
+            bands.append([])
+        bands[-1].append(block)
+    lines = []
+    for band in bands:
+        height = max(map(len, band))
+        padded = [[""] * ((height - len(block)) // 2) + block for block in band]
+        rows = [[block[i] if i < len(block) else "" for block in padded] for i in range(height)]
+        lines += columns(rows, [False] * len(band))
+    return "\n".join(lines)
 
 
 def _array(name, value, digits):

@@ -133,7 +133,8 @@ def beam_algorithm(work):
     work.step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
               "before the first is chosen (N, if one chooses while scoring).",
               "B (T + 1) + B N  →  O(B (T + N))",
-              f"N = {10_000:,}, B = 5, T = 10: {5 * 11} numbers of the sequences, {50_000:,} scores")
+              f"N = 10,000, B = 5, T = 10: {5 * 11} numbers of the sequences, "
+              f"{5 * 10_000:,} scores")
     work.step("Practical? Compare with scoring every sequence.", "T B N against N^T",
               f"{10 * 5 * 10_000:.0e} against {10_000.0**10:.0e}: linear in N, but without a "
               "guarantee that the best sequence is found")
