@@ -1,0 +1,309 @@
+"""Document 000, Question 4.1 to 4.3: LoRA against QLoRA, the rank, and inference, by experiment."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from exercises.course import arrays, judge, question, table
+from exercises.d000.quantizer import nf4_claims, quantize_exactly
+from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
+from npdl.adapt.linears import LoRALinear, QuantLinear
+from npdl.adapt.quantize import dequantize, quantize
+from npdl.layers.linear import Linear
+from npdl.layers.transformer import Block
+
+W = np.array([[0.7, -0.25], [0.45, -0.55]])
+A, B = np.array([[1.0], [2.0]]), np.array([[0.1], [-0.1]])
+X = np.array([[1.0, 0.5]])
+EXAMPLE = ("A frozen 2 x 2 matrix W, an adapter of rank r = 1, one input row x.",
+           arrays({"W": W, "A": A, "B": B, "x": X}))
+
+
+def lora_linear(W, A, B, bits=None):
+    """Return npdl's LoRALinear over W, quantized if `bits`, with the adapter A Bᵀ."""
+    linear = Linear(*W.shape, bias=False, dtype="float64")
+    linear.W.data[...] = W
+    layer = LoRALinear(QuantLinear(linear, bits) if bits else linear, A.shape[1])
+    layer.A.data[...], layer.B.data[...] = A, B
+    return layer
+
+
+def best_adapter(W, update, r, bits=None):
+    """Return the LoRALinear over W of rank r that is closest to W + update (Eckart-Young)."""
+    base = lora_linear(W, np.zeros((len(W), 1)), np.zeros((W.shape[1], 1)), bits).base.weight()
+    U, s, Vt = np.linalg.svd(W + update - base, full_matrices=False)
+    return lora_linear(W, U[:, :r] * s[:r], Vt[:r].T, bits)
+
+
+def missed(W, update, r, bits=None):
+    """Return the share of the update that the best adapter misses."""
+    layer = best_adapter(W, update, r, bits)
+    return float(np.linalg.norm(merged_linear(layer).W.data - W - update) / np.linalg.norm(update))
+
+
+def pretrained(d=48):
+    """Return a matrix (d, d), an update of rank 4 and one of full rank of the same size."""
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((d, d)) / np.sqrt(d)
+    thin = rng.standard_normal((d, 4)) @ rng.standard_normal((4, d))
+    full = rng.standard_normal((d, d))
+    return W, *(0.1 * np.linalg.norm(W) * update / np.linalg.norm(update)
+                for update in (thin, full))
+
+
+@question("000.4.1", "LoRA and QLoRA, how they update a layer")
+def methods(work):
+    """Say how LoRA and QLoRA differ in their low-rank updates."""
+    codes, step = quantize_exactly([Fraction(str(w)) for w in W.ravel()], 4)
+    codes, step = np.reshape(codes, W.shape), float(step)
+    low = X @ A @ B.T
+    plain, packed = X @ W + low, X @ (codes * step) + low
+    work.say(*EXAMPLE)
+    work.step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
+              "Only A and B learn.", "y = x W + (x A) Bᵀ",
+              arrays({"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": low}))
+    work.step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
+              arrays({"x W": X @ W, "y": plain}))
+    work.step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
+              "the adapter is the same, in floating point.", "y = x (Δ · quant(W)) + (x A) Bᵀ",
+              f"Δ = {step:.3f}",
+              arrays({"quant(W)": codes, "Δ quant(W)": codes * step, "y": packed}))
+    work.step("Compare what is stored and what learns.",
+              table(("", "bits of W", "numbers that learn", "y₁", "y₂"),
+                    [("LoRA", 32 * W.size, A.size + B.size, *plain[0]),
+                     ("QLoRA", 4 * W.size + 32, A.size + B.size, *packed[0])]))
+    work.answer("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits and "
+                "dequantized for each product, so it is smaller and W is a little wrong. (The "
+                "QLoRA of its paper has NF4 levels, step sizes in 8 bits too, double quantization, "
+                "and adapters at all linear maps, where LoRA's are mostly at those of attention.)")
+    for base, y, bits in (("a float W", plain, None), ("QuantLinear", packed, 4)):
+        work.check(f"npdl's LoRALinear over {base} gives the same y.",
+                   np.allclose(lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
+    method_claims(work)
+    nf4_claims(work)
+
+
+def method_claims(work, d=64, r=4):
+    """Add the claims on memory and on quality."""
+    plain, packed = (Block(d, num_heads=4) for _ in range(2))
+    before = plain.state_dict()
+    add_lora(plain, r)
+    quantize_linears(packed)
+    add_lora(packed, r)
+    after = plain.state_dict()
+    kept = sum(np.array_equal(value, after.get(name, after.get(".base.".join(
+        name.rsplit(".", 1))))) for name, value in before.items())
+    one, two = report(plain), report(packed)
+    work.claim("", "LoRA leaves the base model unquantized.", "no quantization",
+               f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
+               "npdl's add_lora on a transformer block: arrays equal bit for bit")
+    work.claim("", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
+               "further reduces memory",
+               f"block of width {d}, r = {r}: {one.trainable:,} of {one.trainable + one.frozen:,} "
+               f"numbers learn in both; {one.stored_bytes:,} and {two.stored_bytes:,} bytes",
+               judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
+               "npdl's report of both models")
+    gigabytes = [7e9 * bits / 8 / 1e9 for bits in (32, 16, 4.127)]
+    work.claim("", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
+               "use cases",
+               f"7e9 frozen numbers: {gigabytes[0]:.0f} GB in 32 bits, {gigabytes[1]:.0f} GB in "
+               f"16, {gigabytes[2]:.1f} GB in 4 with double quantization", "essay",
+               "arithmetic; adapters, activations and optimizer come on top in both")
+    base, thin, full = pretrained()
+    exact, rest = missed(base, thin, 4), missed(base, full, 4)
+    coarse, fine = (missed(base, thin, 4, bits) for bits in (4, 12))
+    work.claim("", "LoRA performs as well as full fine-tuning.", "matches",
+               "r = 4, an update of rank 4: error below 1e-06; of full rank: "
+               f"{100 * rest:.0f} % of the update is missed",
+               judge(exact < 1e-6 and rest > 0.5, "under-specified"),
+               "best possible adapters (Eckart-Young) in npdl's LoRALinear, d = 48: it matches "
+               "where the needed update has rank r at most")
+    work.claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
+               f"the same update over a 4-bit base: {100 * coarse:.0f} % missed, over a 12-bit "
+               f"base {100 * fine:.1f} %", judge(coarse > 0.5 > fine, "under-specified"),
+               "an example, seed 0: with the question's quantizer the rounding error has full rank "
+               "and is larger than the update; whether a model's answers suffer is an experiment "
+               "on that model")
+
+
+@question("000.4.2", "What the rank of an adapter changes")
+def rank(work):
+    """Say how the rank changes quality and memory of LoRA and of QLoRA."""
+    d, ranks, sizes = 4, (0, 1, 2, 3, 4), np.array([3.0, 2.0, 1.0, 0.5])
+    left = np.array([np.linalg.norm(sizes[r:]) for r in ranks])
+    share = left / left[0]
+    work.say(f"An update of {d} x {d} with the singular values {', '.join(map(str, sizes))}.")
+    work.step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
+              "in LoRA and QLoRA, whose frozen parts do not change with r.", "2 d r numbers",
+              f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks))
+    work.step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
+              "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
+              f"r = 2: √({sizes[2]}² + {sizes[3]}²) = {left[2]:.3f}",
+              table(("r", "numbers that learn", "missed", "of the update"),
+                    [(r, 2 * d * r, left[r], share[r]) for r in ranks]))
+    work.step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
+              "few noisy data a larger rank fits the noise too.",
+              f"from r = 3 to r = 4 the miss falls by {share[3] - share[4]:.3f} of the update, "
+              f"from 0 to 1 by {share[0] - share[1]:.3f}")
+    work.answer("Memory grows as 2 d r in both; a higher rank can represent more, and helps as far "
+                "as the update needs it. QLoRA's saving on W leaves room for a larger r.")
+    zero = np.zeros((d, d))
+    work.check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
+               np.allclose([missed(zero, np.diag(sizes), r) for r in ranks[1:]], share[1:],
+                           atol=1e-6))
+    work.check("It has 2 d r numbers that learn.",
+               all(best_adapter(zero, np.diag(sizes), r).count_params() == 2 * d * r
+                   for r in ranks[1:]))
+    rank_claims(work)
+
+
+def fit_errors(ranks, d=16, samples=32, true_rank=2, draws=40):
+    """Return training error, test error and its standard error of the best adapter of each rank.
+
+    Targets are X (W + update) + noise of size 1. The best update of rank r in squared training
+    error is the least-squares one, projected on the first r directions of its outputs.
+    """
+    rng = np.random.default_rng(0)
+    train, test = np.empty((2, len(ranks), draws))
+    for draw in range(draws):
+        X, X_new = rng.standard_normal((2, samples, d))
+        left, right = rng.standard_normal((2, d, true_rank))
+        update = left @ right.T / np.sqrt(d)
+        Y = X @ update + rng.standard_normal((samples, d))
+        free = np.linalg.lstsq(X, Y, rcond=None)[0]
+        directions = np.linalg.svd(X @ free, full_matrices=False)[2]
+        for i, r in enumerate(ranks):
+            fitted = free @ directions[:r].T @ directions[:r]
+            train[i, draw] = ((X @ fitted - Y) ** 2).mean()
+            test[i, draw] = ((X_new @ (fitted - update)) ** 2).mean() + 1
+    return train.mean(1), test.mean(1), test.std(1, ddof=1) / np.sqrt(draws)
+
+
+def rank_claims(work):
+    """Add the claims on the rank."""
+    ranks = (0, 1, 2, 4, 8, 16)
+    train, test, error = fit_errors(ranks)
+    best = ranks[test.argmin()]
+    base, thin, _ = pretrained()
+    exact = [missed(base, thin, r) for r in (1, 2, 4, 8)]
+    params = {r: best_adapter(base, thin, r).count_params() for r in (1, 8)}
+    d = 4096
+    freed = d**2 * (32 - 4) / 8
+    affordable = int(freed // (2 * d * 16))
+    work.claim("", "A higher rank performs better.", "better performance",
+               f"training error falls: {', '.join(f'{e:.3f}' for e in train)}; test error is least "
+               f"at r = {best}: {', '.join(f'{e:.2f}' for e in test)}",
+               judge((np.diff(train) < 0).all() and best < ranks[-1], "under-specified"),
+               f"r = {', '.join(map(str, ranks))}; noisy data of a rank-2 update, 40 draws, "
+               f"standard errors at most {error.max():.2f}: better on the data it is fitted to, in "
+               "theory never worse there")
+    work.claim("", "A higher rank needs more memory.", "increased memory",
+               f"{params[1]} numbers at r = 1, {params[8]} at r = 8 (d = 48)",
+               judge(params[8] == 8 * params[1]),
+               "2dr: counted in npdl; the frozen base is the same")
+    work.claim("", "A low rank may underperform on complex tasks.", "potential underperformance",
+               "error on an update of rank 4 at r = 1, 2, 4, 8: "
+               + ", ".join(f"{e:.2f}" for e in exact), judge(exact[0] > exact[1] > 0.3),
+               "an example, seed 0: nothing is gained beyond the rank that is needed")
+    work.claim("", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
+               f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
+               judge(affordable > 64),
+               "28 of 32 bits of d^2 numbers against 2dr numbers of 16 bytes (value, gradient, two "
+               "moments of Adam)")
+
+
+@question("000.4.3", "LoRA and QLoRA at inference: speed and latency")
+def inference(work, d=64, r=4):
+    """Say what LoRA and QLoRA trade in speed and latency at inference."""
+    rows = [(n, n * d * d, n * (d * d + 2 * d * r), n * (d * d + 2 * d * r) + d * d)
+            for n in (1, 512)]
+    codes, step = quantize(W, 4)
+    half = float(step[0]) / 2
+    updates = {"A Bᵀ": A @ B.T, "A Bᵀ / 10": A @ B.T / 10}
+    again = {name: quantize(dequantize(codes, step) + update, 4, "nearest")
+             for name, update in updates.items()}
+
+    def spaced(codes):
+        return " ".join(str(int(code)) for code in codes.ravel())
+
+    work.say(*EXAMPLE)
+    work.step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
+              "costs what the model cost, in time and in memory.", "W' = W + A Bᵀ,   y = x W'",
+              arrays({"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}))
+    work.step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
+              "the d² of dequantization in each pass.",
+              "merged n d²      apart n (d² + 2 d r)      QLoRA n (d² + 2 d r) + d²",
+              table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
+                    [(*row, row[3] / row[1]) for row in rows]))
+    work.step("Count the memory that is read for one row: this sets the pace where one token at a "
+              "time is generated.", "32 bits against m bits a weight",
+              f"{32 * d * d:,} bits against {4 * d * d:,}: {32 // 4} times less")
+    work.step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum "
+              "again, with its own step, keeps an update of a step or more, and loses one that "
+              "stays below half a step: every code is the old one again.",
+              "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
+              f"Δ = {2 * half:.3f}, half a step {half:.3f}",
+              table(("update", "its largest entry", "codes before", "step after", "codes after"),
+                    [(name, float(np.abs(update).max()), spaced(codes), float(again[name][1][0]),
+                      spaced(again[name][0])) for name, update in updates.items()]))
+    work.answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
+                "pass, which matters for few rows, against reading 8 times less memory.")
+    work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
+               "of W again; of A Bᵀ it does not.",
+               np.abs(updates["A Bᵀ / 10"]).max() < half
+               and np.array_equal(again["A Bᵀ / 10"][0], codes)
+               and not np.array_equal(again["A Bᵀ"][0], codes))
+    layers = [lora_linear(W, A, B), lora_linear(W, A, B, 4)]
+    work.check("npdl's merged layers give the outputs of the layers with their adapters.",
+               all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
+                   for layer in layers))
+    base, thin, _ = pretrained(d)
+    plain, packed = best_adapter(base, thin, r), best_adapter(base, thin, r, 4)
+    work.check("npdl counts the same multiplications.",
+               all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]
+                   for row in rows))
+    inference_claims(work, plain, packed)
+
+
+def codes_moved(relative_size, d=64, r=4):
+    """Return the percentage of 4-bit codes that merging an adapter changes, and its error."""
+    rng = np.random.default_rng(0)
+    codes, step = quantize(rng.standard_normal((d, d)), 4)
+    W = dequantize(codes, step)
+    update = rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
+    update *= relative_size * np.linalg.norm(W) / np.linalg.norm(update)
+    again, step_again = quantize(W + update, 4, "nearest")
+    lost = dequantize(again, step_again) - (W + update)
+    return (100 * float((again != codes).mean()),
+            100 * float(np.linalg.norm(lost) / np.linalg.norm(update)))
+
+
+def inference_claims(work, plain, packed):
+    """Add the claims on inference, of adapters of rank 4 over a float and a 4-bit matrix."""
+    x = np.random.default_rng(5).standard_normal((10, 64))
+    agree = [np.allclose(layer.forward(x)[0], merged_linear(layer).forward(x)[0], 0, 1e-12)
+             for layer in (plain, packed)]
+    slower = {n: multiplies(packed, n) / multiplies(plain, n) for n in (1, 512)}
+    merged, (moved, lost) = merged_linear(plain).W.data.size, codes_moved(0.02)
+    whole, stored = 4 * merged, report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
+    work.check("merged, both give the outputs that they gave before", all(agree))
+    work.claim("", "LoRA adds no latency at inference.", "no additional latency",
+               f"merged, as its table says: {merged:,} multiplications a row, as before",
+               judge(merged == 64 * 64),
+               f"outputs agree to below 1e-12; not merged it would be {multiplies(plain, 1):,}, "
+               "the minimal overhead of the same table's row on speed")
+    work.claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
+               "it can be merged into a float matrix too, and is then as fast and as large as "
+               "LoRA", judge(agree[1], "under-specified"),
+               "an example (seeds 0 and 5): merged outputs agree to below 1e-12; merged back into "
+               f"4 bits an update of 2 % of W moves {moved:.1f} % of the codes and is lost "
+               f"({lost:.0f} % of its size in error)")
+    work.claim("", "QLoRA is slower, because of dequantization.", "higher latency",
+               "multiplications, QLoRA to LoRA: "
+               + ", ".join(f"{factor:.2f} at n = {n}" for n, factor in slower.items()),
+               judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"),
+               "d^2 more for each pass, which matters for few rows; where memory sets the pace, 4 "
+               "bits instead of 32 are read")
+    work.claim("", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
+               f"{whole:,} bytes against {stored:,} for a matrix of 64 x 64",
+               judge(stored < whole / 4), "stored bytes in npdl, adapters left out")
