@@ -218,7 +218,7 @@ def jacobian_claims(work):
         work.claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
                    "derived in (a) already", "as claimed",
                    judge(np.allclose(jacobian(side, after), slope, 0, 1e-8)),
-                   f"differences: below 1e-08; the other order, U diag, is off by {other:.0f} %")
+                   f"differences: below 1e-08; the other order, U diag, is off by {other:.1f} %")
 
 
 @question("000.3.3", "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")

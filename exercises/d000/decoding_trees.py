@@ -168,7 +168,7 @@ def step_claims(work, first, second):
     """Add the claims on the three steps of the search."""
     sums = {path: path_sum(path) for path in PRINTED_SUMS}
     listed = sorted((path for path in sums if len(path) == 3), key=sums.get, reverse=True)
-    allowed = [path for path in listed[::-1] if path[:2] in second]
+    allowed = [path for path in listed if path[:2] in second]
 
     def sums_claim(step, length, document):
         own = [path for path in sums if len(path) == length]
