@@ -108,14 +108,16 @@ class Question:
         return [what for what, holds in self.checks if not holds] + [
             claim.says for claim in self.claims if claim.verdict == FAILED]
 
-    def shown(self):
-        """Return solution and claims in Markdown, wrapped for a terminal."""
+    def solution(self):
+        """Return what is asked, the solution and its checks in Markdown."""
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
-        parts = [f"# {self.number} {self.title}", inspect.getdoc(self.work), *self.text,
-                 "\n".join(checks), "## What the document says" * bool(self.claims),
-                 *(claim.shown() for claim in self.claims)]
-        return wrapped("\n\n".join(part for part in parts if part))
+        return wrapped("\n\n".join([f"# {self.number} {self.title}", inspect.getdoc(self.work),
+                                    *self.text, "\n".join(checks)]))
+
+    def judged(self):
+        """Return the claims with their verdicts in Markdown."""
+        return wrapped("\n\n".join(claim.shown() for claim in self.claims))
 
     def draw(self, folder):
         """Draw the picture into a PNG file in the folder, and return its path."""
@@ -156,8 +158,7 @@ def ledger(questions):
     for asked in questions:
         claims += asked.run().claims
         if asked.claims:
-            yield wrapped("\n\n".join([f"## {asked.number} {asked.title}",
-                                       *(claim.shown() for claim in asked.claims)]))
+            yield f"## {asked.number} {asked.title}\n\n{asked.judged()}"
     for name, verdict, weights in (("Wrong answers", "wrong", ["answer"]),
                                    ("Wrong steps", "wrong", ["step"]),
                                    ("Slips", "slip", ["answer", "step"])):

@@ -1,15 +1,13 @@
 """The course's questions that belong to a chapter: worked solutions and verdicts, as HTML."""
 
 import functools
+import inspect
 import re
-from dataclasses import replace
+import textwrap
 from html import escape
 
 from docs.book.markup import words
-from docs.book.unicode import mathematics
-from exercises import lookup
-from exercises.framework import FAILED, claims_of, shown_verdict, solutions_of
-from exercises.worked import array_lines, side_by_side, solution_text, step_lines
+from exercises import course
 from npdl.errors import InputError
 
 PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise sheet",
@@ -39,69 +37,45 @@ def named(text, told, mention=QUESTION):
 
 
 @functools.lru_cache(maxsize=64)
-def _of(module):
-    """(solutions, claims) of an exercise module, worked out once."""
-    return solutions_of(module), claims_of(module)
-
-
-def worked(number):
-    """The worked solutions of a question as text."""
-    return [solution_text(s, title) for full, title, module in lookup.find(number)
-            for s in _of(module)[0] if s.number == full.split(".", 1)[1]]
-
-
-def asked(number):
-    """[(number, title, HTML of solution and verdicts)] of what a number means: a question, or
-    all parts of one. InputError when it is unknown."""
-    found = []
-    for full, title, module in lookup.find(number):
-        own = full.split(".", 1)[1]
-        solutions, claims = _of(module)
-        judged = [c for c in claims if lookup.belongs(c.number, [own])]
-        body = "".join(_solution(s) for s in solutions if s.number == own)
-        if hasattr(module, "answered_in"):
-            body = f"<p>Answered in {escape(module.answered_in(own))}.</p>"
-        if not body and not judged:
-            raise InputError(f"question {full} has neither a solution nor a claim")
-        failed = [c.text for s in solutions if s.number == own for c in s.checks if not c.holds]
-        failed += [f"{c.claim} {c.evidence}" for c in claims if c.verdict == FAILED]
-        if failed:
-            raise InputError(f"question {full}: our computation fails: {failed[0]}")
-        found.append((full, title, body + _verdicts(judged, PAPERS[full[:3]])))
+def _run(number):
+    """Return the questions that a number means, worked out."""
+    found = [asked.run() for asked in course.find(number)]
+    for asked in found:
+        if failed := asked.failures():
+            raise InputError(f"question {asked.number}: our computation fails: {failed[0]}")
+    if not found:
+        raise InputError(f"no question has the number {number}")
     return found
 
 
-def _pre(lines):
-    return f"<pre>{escape(chr(10).join(line.rstrip() for line in lines))}</pre>" if lines else ""
+def worked(number):
+    """Return the worked solutions of a question, or of its parts, as text."""
+    return [asked.solution() for asked in _run(number)]
 
 
-def _step(step):
-    """A step: its sentence, its formula, the same with numbers, its arrays or table."""
-    formulas = "".join(mathematics(text) for text in (step.formula, step.numbers) if text)
-    rest = [line.removeprefix("     ")
-            for line in step_lines(replace(step, formula="", numbers=""))]
-    return f"<li><p>{words(step.text)}</p>{formulas}{_pre(rest)}</li>"
+def asked(number):
+    """Return [(number, title, HTML of solution and verdicts)] of a question, or of its parts."""
+    return [(one.number, one.title, _solution(one) + _verdicts(one.claims, PAPERS[one.number[:3]]))
+            for one in _run(number)]
 
 
-def _solution(solution):
-    parts = []
-    if solution.example:
-        parts.append(f"<p>{words(solution.example)}</p>")
-    if solution.given:
-        parts.append(_pre(side_by_side([array_lines(n, v, 3) for n, v in solution.given.items()])))
-    steps = "".join(map(_step, solution.steps))
-    checks = "".join(f"<li>{words(check.text)}</li>" for check in solution.checks)
-    return (f'{"".join(parts)}<ol>{steps}</ol>'
-            f'<p class="answer"><b>Answer.</b> {words(solution.answer)}</p>'
-            f'<p>Checked by computing:</p><ul>{checks}</ul>')
+def _solution(question):
+    """Return the text of a question, its code blocks as they are."""
+    parts = [f"<p>{words(inspect.getdoc(question.work))}</p>"]
+    for block in question.text:
+        parts.append(f"<pre>{escape(textwrap.dedent(block))}</pre>" if block.startswith("    ") else
+                     re.sub(r"^<p>Answer:", '<p class="answer"><b>Answer.</b>',
+                            f"<p>{words(block)}</p>"))
+    checks = "".join(f"<li>{words(what)}</li>" for what, _ in question.checks)
+    return "".join(parts) + f"<p>Checked by computing:</p><ul>{checks}</ul>"
 
 
 def _verdicts(claims, paper):
-    """What a paper's own answer says, and what computing says of that; behind a click."""
+    """Return what a paper's own answer says, and what computing says of it, behind a click."""
     rows = "".join(
-        f'<li><p>{words(c.claim)} <b class="verdict">{escape(shown_verdict(c))}</b></p>'
-        f"<dl><dt>{paper}</dt><dd>{words(c.documents_answer)}</dd>"
+        f'<li><p>{words(c.says)} <b class="verdict">{escape(c.verdict)}</b></p>'
+        f"<dl><dt>{paper}</dt><dd>{words(c.document)}</dd>"
         f"<dt>computed</dt><dd>{words(c.computed)}</dd>"
         f"<dt>evidence</dt><dd>{words(c.evidence)}</dd></dl></li>" for c in claims)
-    return (f"<details><summary>What {paper}'s own answer says, held against computing</summary>"
+    return (f"<details><summary>Compare with {paper}'s own answer</summary>"
             f'<ul class="claims">{rows}</ul></details>') if rows else ""

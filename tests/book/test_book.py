@@ -21,9 +21,6 @@ from docs.book.mistakes import mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from docs.book.render import on_one_line
-from docs.book.unicode import HIGH, LOW, mathematics
-from exercises import lookup
-from exercises.framework import solutions_of
 from npdl import Block, LSTMCell
 from npdl import step as npdl_step
 from npdl.__main__ import COMMANDS
@@ -231,35 +228,3 @@ def test_the_parts_in_which_an_equation_may_break(tex, wanted):
     tree = ElementTree.fromstring(f"<all>{in_parts(tex)}</all>")
     assert [["".join(part.itertext()).replace("\u2061", "") for part in group]
             for group in tree] == wanted
-
-
-@pytest.mark.parametrize("text, wanted", [
-    ("δ₂ xᵀ", "<msub>δ 2</msub> <msup>x T</msup>"),
-    ("h_T₋₁²", "<msubsup>h T−1 2</msubsup>"),
-    ("(U_f)_ij", "<msub>(<msub>U f</msub>) ij</msub>"),
-    ("e^(x_i)/√d", "<msup>e <msub>x i</msub></msup>/<msqrt>d</msqrt>"),
-    ("2^(m−1) tanh(c')", "<msup>2 m−1</msup> tanh(<msup>c ′</msup>)"),
-    ("w̄₁ < f(", "<msub>w̄ 1</msub> < f("),
-])
-def test_what_a_solution_prints_is_mathematics(text, wanted):
-    tree = ElementTree.fromstring(mathematics(text))
-
-    def shown(element):
-        inside = [shown(child) for child in element]
-        if element.tag in ("msub", "msup", "msubsup", "msqrt"):
-            return f"<{element.tag}>{' '.join(inside)}</{element.tag}>"
-        return element.text or "".join(inside) or (" " if element.tag == "mspace" else "")
-
-    assert shown(tree) == wanted
-
-
-def test_no_letter_of_a_solution_is_lost():
-    def letters(text):
-        return sorted(re.sub(r"[\s_^√()]", "", "".join(LOW.get(c, HIGH.get(c, c)) for c in text)))
-
-    for module in {module for number in ("000", "001", "002", "003", "004")
-                   for _, _, module in lookup.find(number)}:
-        for step in (step for s in solutions_of(module) for step in s.steps):
-            for text in filter(None, (step.formula, step.numbers)):
-                tree = ElementTree.fromstring(mathematics(text))
-                assert letters("".join(tree.itertext())) == letters(text)

@@ -27,7 +27,7 @@ SEARCHED = {"bptt": "05", "vanishing gradient": "05", "teacher forcing": "13", "
             "causal mask": "11", "weight decay": "14", "rope": "18", "softmax derivative": "03",
             "lora": "16", "attention mask": "11", "adam": "14", "layer norm backward": "09",
             "gru": "07", "perplexity": "13"}
-CUT = """[...document.querySelectorAll('.equation math, .source .formula, .worked')].filter(
+CUT = """[...document.querySelectorAll('.equation math, .source .formula')].filter(
     m => m.scrollWidth > m.clientWidth + 1).map(m => m.textContent)"""
 OPEN = "document.querySelectorAll('details:not(.step)').forEach(fold => { fold.open = true; })"
 SMALLEST_LABEL = """(labels => labels.length ? Math.min(...labels) : null)([

@@ -1,0 +1,134 @@
+"""The framework of the exercises: questions, checks, claims, verdicts and their text."""
+
+import numpy as np
+import pytest
+
+from exercises import course
+from exercises.course import FAILED, Claim, Question, arrays, judge, table, typeset, vec, wrapped
+
+
+@pytest.mark.parametrize("holds, words, verdict", [
+    (True, (), "confirmed"), (False, (), "wrong"), (True, ("under-specified",), "under-specified"),
+    (False, ("under-specified",), FAILED), (False, ("confirmed", "slip"), "slip"),
+])
+def test_judge_gives_the_verdict_of_a_comparison(holds, words, verdict):
+    assert judge(holds, *words) == verdict
+
+
+def test_a_claim_refuses_an_unknown_verdict():
+    with pytest.raises(ValueError, match="verdict 'right': it must be one of confirmed, wrong"):
+        Claim("000.1", "", "1 = 1", "yes", "1", "right", "counted")
+
+
+def a_question(check=True, raises=False):
+    def work(work):
+        """Add one and one."""
+        work.say("Two numbers.")
+        work.step("Add them.", "1 + 1", "= 2")
+        work.answer(f"It is {2:.1f}, not {-2}.")
+        work.check("counted by hand", check)
+        work.claim("", "1 + 1 = 2", "2", "2", judge(True), "counted")
+        if raises:
+            raise ZeroDivisionError("1/0")
+
+    return Question("000.1", "A sum", work)
+
+
+def test_a_solution_is_text_steps_answer_and_checks():
+    assert a_question().run().solution() == """\
+# 000.1 A sum
+
+Add one and one.
+
+Two numbers.
+
+1. Add them.
+
+       1 + 1
+       = 2
+
+Answer: It is 2.0, not −2.
+
+- Check: counted by hand"""
+
+
+def test_claims_are_a_list_with_their_verdicts():
+    assert a_question().run().judged() == """\
+- 1 + 1 = 2
+  - document: 2
+  - computed: 2
+  - evidence: counted
+  - verdict: CONFIRMED"""
+
+
+@pytest.mark.parametrize("question, what", [
+    (a_question(check=False), "counted by hand"),
+    (a_question(raises=True), "ZeroDivisionError in work: 1/0"),
+])
+def test_a_failed_check_or_an_exception_fails_all_claims(question, what):
+    assert question.run().failures() == [what, "1 + 1 = 2"]
+    assert [claim.verdict for claim in question.claims] == [FAILED]
+    assert f"OUR COMPUTATION FAILED: {what}" in question.solution()
+
+
+def test_a_question_can_run_again():
+    question = a_question()
+    assert question.run().solution() == question.run().solution() and len(question.claims) == 1
+
+
+@pytest.mark.parametrize("number, found", [
+    ("002.6a", ["002.6a"]), ("002.6", ["002.6a", "002.6b", "002.6c", "002.6d"]),
+    ("000.2.4", ["000.2.4a", "000.2.4b"]), ("002.1", ["002.1"] * 3), ("002.60", []), ("9", []),
+])
+def test_find_returns_a_question_or_its_parts_in_order(number, found):
+    assert [question.number for question in course.find(number)] == found
+
+
+def test_numbers_are_in_the_order_of_the_documents():
+    numbers = [question.number for question in course.find("002")]
+    assert numbers.index("002.2a") < numbers.index("002.6d") < numbers.index("002.7.1")
+    assert course.find("002.1")[0].title.startswith("Why gradients")
+
+
+def test_the_ledger_lists_claims_then_errors_then_counts():
+    def work(work):
+        """Ask."""
+        work.claim("", "a", "1", "2", judge(False), "counted", weight="answer")
+        work.claim("", "b", "1", "2", judge(False), "counted")
+        work.claim("", "c", "1", "2", judge(False, if_false="slip"), "counted")
+
+    texts = list(course.ledger([Question("000.1", "A sum", work)]))
+    assert texts[0].startswith("## 000.1 A sum\n\n- a\n  - document: 1")
+    assert texts[1:4] == ["## Wrong answers: 1\n\n- 000.1: a", "## Wrong steps: 1\n\n- 000.1: b",
+                          "## Slips: 1\n\n- 000.1: c"]
+    assert texts[4].startswith("## Claims: 3\n\n    verdict")
+    assert "    wrong                     2    2" in texts[4]
+
+
+@pytest.mark.parametrize("text, shown", [
+    ("3 + -2 = -1", "3 − 2 = −1"), ("-0.000 and -0.001", "0.000 and −0.001"), ("5e-05", "5e-05"),
+    ("h_(t-1), x-1, --figures", "h_(t-1), x-1, --figures"), ("(-inf, -∞)", "(-inf, −∞)"),
+])
+def test_typeset_writes_minus_signs(text, shown):
+    assert typeset(text) == shown
+
+
+def test_vec_table_and_arrays():
+    assert vec([0.5, -1.0], 1) == "(0.5, −1.0)" and vec([1, -2]) == "(1, −2)"
+    assert vec([1e-9, 2.0], ".0e") == "(1e-09, 2e+00)"
+    assert table(("n", "value", "kind"), [(1, -0.5, "a"), (10, 2.0, "b")], 1) == """\
+ n  value  kind
+──  ─────  ────
+ 1   −0.5  a
+10    2.0  b"""
+    assert arrays({"M": [[1.0, -2.5], [0, 3]], "x": [1, 2]}) == """\
+M = ⎡ 1.0  −2.5 ⎤  x = ⎡ 1 ⎤
+    ⎣ 0.0   3.0 ⎦      ⎣ 2 ⎦"""
+    assert arrays({"x": [[1, 2]]}) == "x = [ 1  2 ]"
+    assert len(arrays({name: np.eye(2) for name in "abcdefgh"}, width=40).split("\n")) == 6
+
+
+def test_wrapped_wraps_paragraphs_and_leaves_code_alone():
+    code = "    " + "x" * 40
+    assert wrapped(f"- one two three\n{code}\n12. one two three", 10) == (
+        f"- one two\n  three\n{code}\n12. one\n    two\n    three")

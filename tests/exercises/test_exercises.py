@@ -1,0 +1,144 @@
+"""All questions of the documents: their checks, their claims, and the command that shows them."""
+
+from collections import Counter
+
+import pytest
+
+from exercises import course
+from exercises.__main__ import main
+from exercises.course import FAILED, VERDICTS
+from exercises.d000 import normalisation
+from exercises.d002 import gru_gates, lstm_gradient
+from npdl.layers.batch_norm import statistics
+from npdl.layers.recurrent import GRUCell
+
+# By document: confirmed, wrong, slip, under-specified, convention, no answer given, essay.
+COUNTED = {
+    "000": (62, 16, 2, 23, 4, 1, 1), "001": (8, 1, 2, 8, 3, 14, 0), "002": (29, 11, 4, 33, 3, 1, 4),
+    "003": (8, 1, 5, 9, 5, 15, 4), "004": (58, 5, 6, 18, 4, 5, 1),
+}
+WRONG = {       # the questions of which a document says something wrong, and how often
+    "000.1": 5, "000.2.2": 1, "000.2.3": 2, "000.2.4b": 4, "000.3.3": 2, "000.4.4": 1,
+    "000.4.4a": 1, "002.1": 1, "002.3b": 1, "002.4a": 1, "002.5a": 2, "002.6b": 1, "002.6c": 2,
+    "002.6d": 1, "002.7.1": 1, "002.7.3": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return [question.run() for question in course.find()]
+
+
+def test_all_questions_run_and_their_checks_hold(questions):
+    assert {q.number: q.failures() for q in questions if q.failures()} == {}
+
+
+def test_every_question_says_what_is_asked_its_answer_and_a_check(questions):
+    for question in questions:
+        asked = question.work.__doc__
+        assert asked.endswith((".", "?")) and "\n" not in asked, question.number
+        answers = [text for text in question.text if text.startswith("Answer: ")]
+        assert len(answers) == 1 and question.checks or "REPORT.md" in question.text[-1], (
+            question.number)
+
+
+@pytest.mark.parametrize("document", COUNTED)
+def test_the_claims_of_a_document_by_verdict(questions, document):
+    found = Counter(c.verdict for q in questions for c in q.claims if q.number[:3] == document)
+    assert tuple(found[word] for word in VERDICTS[:-1]) == COUNTED[document]
+
+
+def test_the_questions_with_wrong_claims(questions):
+    wrong = Counter(c.number for q in questions for c in q.claims if c.verdict == "wrong")
+    assert {number: count for number, count in wrong.items() if number[:3] in ("000", "002")
+            } == WRONG
+
+
+def test_claims_are_said_once(questions):
+    claims = [(c.number[:3], c.part, c.says) for q in questions for c in q.claims]
+    assert [claim for claim, count in Counter(claims).items() if count > 1] == []
+
+
+def question_of(number):
+    (question,) = course.find(number)
+    return question.run()
+
+
+@pytest.mark.parametrize("number, module, name, wrong", [
+    ("002.2a", gru_gates, "sigmoid", lambda x: 1 / (1 + abs(x))),
+    ("002.4a", lstm_gradient, "by_backward", lambda xs: 1.0),
+    ("000.1", normalisation, "statistics", lambda x, kind: [s + 1 for s in statistics(x, kind)]),
+])
+def test_a_false_computation_is_reported_and_judges_nothing(monkeypatch, number, module, name,
+                                                            wrong):
+    monkeypatch.setattr(module, name, wrong)
+    question = question_of(number)
+    assert question.failures()
+    assert {claim.verdict for claim in question.claims} == {FAILED}
+
+
+def test_a_verdict_follows_the_computation(monkeypatch):
+    def verdict():
+        return next(c.verdict for c in question_of("000.1").claims if "instance variances" in
+                    c.says)
+
+    assert verdict() == "wrong"
+    right = {"instance": ("3.17 2.00 2.50 3.33", "1.81 1.00 0.92 0.89")}
+    monkeypatch.setattr(normalisation, "PRINTED", normalisation.PRINTED | right)
+    assert verdict() == "confirmed"
+
+
+def test_an_exception_in_npdl_is_one_line_and_status_1(monkeypatch, capsys):
+    def broken(*arguments):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(GRUCell, "forward", broken)
+    assert main(["002.2b"]) == 1
+    captured = capsys.readouterr()
+    assert "OUR COMPUTATION FAILED: RuntimeError in broken: broken" in captured.out
+    assert f"{FAILED}: 002.2b: RuntimeError in broken: broken\n" in captured.err
+
+
+def test_list_has_a_line_for_each_question(capsys):
+    assert main(["--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(course.find())
+    assert "002.6b     The variance of a dot product" in lines
+
+
+def test_questions_by_number_with_solutions_and_claims(capsys):
+    assert main(["002.6b", "000.2.4"]) == 0
+    shown = capsys.readouterr().out
+    heads = ["# 002.6b The variance", "# 000.2.4a Greedy decoding", "# 000.2.4b Beam search"]
+    assert sorted(heads, key=shown.index) == heads
+    assert shown.count("## What the document says") == 3 and "  - verdict: WRONG" in shown
+
+
+def test_without_a_question_the_ledger_is_printed(monkeypatch, capsys):
+    found = course.find("002.6")
+    monkeypatch.setattr(course, "find", lambda number="": found)
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert "Answer:" not in shown and "## 002.6a The mean of a dot product" in shown
+    assert "## Wrong answers: 2" in shown and "## Claims: 13" in shown
+
+
+def test_figures_are_drawn_into_a_folder(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    assert main(["000.3.1", "--figures", str(tmp_path / "new")]) == 0
+    path = tmp_path / "new" / "000.3.1.png"
+    assert path.read_bytes()[:4] == b"\x89PNG" and f"wrote {path}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", ["000.9", "999.1", "no such", "000.2.4x"])
+def test_an_unknown_number_is_one_line_and_status_2(number, capsys):
+    assert main(["000.2.1", number]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and number in captured.err
+
+
+@pytest.mark.parametrize("options", [["--odd"], ["--figures"], ["--figures", __file__]])
+def test_bad_options_are_one_line_and_status_2(options, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(options)
+    assert stop.value.code == 2 and capsys.readouterr().err.count("\n") == 1
