@@ -1,17 +1,20 @@
-"""Document 003, section 5: the notebook. It asks for code alone; exercises.asked says where it is.
+"""Document 003, section 5: the notebook, which asks for code alone."""
 
-The notebook comes in an archive that is not printed; from it the document names Transformer
-architectures and language modelling, for 16 points.
-"""
-
-QUESTION = """\
-Section 5, the notebook Transformer_Architectures: implement Transformer architectures and train
-them (report 5 points, tests 11). Its cells are in an archive and not in the document, so that no
-claim of it can be judged. npdl has the architectures that its title names: attention with several
-heads, encoder and decoder, both joined for one sequence into another, and a decoder alone that
-models a language."""
-TITLES = {"s5": "The notebook: Transformer architectures and language modelling"}
+from exercises.course import question, table
 
 
-def claims():
-    return []
+@question("003.s5", "The notebook: Transformer architectures and language modelling")
+def notebook(work):
+    """Implement Transformer architectures and train them (report 5 points, tests 11).
+
+    The notebook's cells are in an archive and not in the document, so that no claim of it can be
+    judged. npdl has the architectures that its title names.
+    """
+    work.say("Where the code is; `python -m npdl homework --out homework --layers LAYER` writes an "
+             "exercise to implement one of these layers yourself:",
+             table(("architecture", "code in npdl", "LAYER", "trained by"), [
+                 ("attention with several heads", "layers/attention.py", "MultiHeadAttention", ""),
+                 ("a block", "layers/transformer.py", "Block", ""),
+                 ("encoder and decoder", "models/seq2seq.py", "Seq2Seq",
+                  "experiments/train_seq2seq.py"),
+                 ("language model", "models/gpt.py", "GPT", "experiments/train_gpt.py")]))
