@@ -89,50 +89,39 @@ def aligned(work):
               f"μ negated: s₁₁ = {negated[0, 0]:.1f} instead of {scores[0, 0]:.1f}")
     work.answer("Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the "
                 "largest positive λ_k μ_k, not every common eigenvector.")
-    work.check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix",
-               np.allclose(X @ W_Q @ (X @ W_K).T, scores))
+    same = np.allclose(X @ W_Q @ (X @ W_K).T, scores)
+    work.check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix", same)
     work.check("npdl's attention has these weights",
                np.allclose(attention_weights(X, W_Q, W_K), weights))
-    aligned_claims(work)
+    aligned_claims(work, W_Q, same)
 
 
-def aligned_claims(work, d=8):
-    """Add the claims on common eigenvectors, with random bases of R^8."""
-    rng = np.random.default_rng(0)
-    S = (square := rng.standard_normal((d, d))) + square.T
-    values, vectors = np.linalg.eigh(S)
-    x, basis = rng.standard_normal((12, d)), orthogonal(d, rng)
-    lam, mu = rng.standard_normal((2, d))
-    direct = x @ symmetric(basis, lam) @ (x @ symmetric(basis, mu)).T
-    error = abs(direct - (x @ basis * lam * mu) @ (x @ basis).T).max()
-    tokens = 3 * np.concatenate([basis.T, -basis.T])            # along each eigenvector, both ways
-    against = attention_weights(tokens, np.eye(d), -np.eye(d))[0] * len(tokens)
-    strong = symmetric(basis, np.array([4.0, *[1.0] * (d - 1)]))
-    first, second = np.diag(attention_weights(tokens, strong, strong))[:2]
-    work.claim(
-        "", "Both projections are assumed symmetric, and diagonalizable as well.",
-        "two assumptions", "the second follows from the first, with orthogonal eigenvectors",
-        judge(abs(symmetric(vectors, values) - S).max() < 1e-12),
-        "P diag P^T gives a random symmetric matrix back to below 1e-12")
-    work.claim(
-        "", "Common eigenvectors turn the scores into a sum over them.",
-        "to be proved, no proof given", "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
-        judge(error < 1e-9, "no answer given"),
-        "identity error below 1e-9: W_Q W_K^T = P diag(lambda mu) P^T")
-    work.claim(
-        "", "Common eigenvectors are enough for attention to favour their directions.",
-        "will favour", "for positive products lambda_k mu_k; with a negative one a key along p_k "
-        "is avoided, and the one opposite to it favoured",
-        judge(against[0] > 1, if_false="under-specified"),
-        "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along p_1 "
-        f"{against[0]:.1e} times the uniform weight, the key along -p_1 {against[d]:.1f} times; "
-        "holds if a direction is a line, or if both matrices are positive definite")
-    work.claim(
-        "", "Attention favours keys along the common eigenvectors.", "to be proved",
-        "those with the largest positive lambda_k mu_k, and only relative to the others",
-        judge(first > 0.99 > second, "under-specified"),
-        "lambda = mu = 4 for p_1, 1 for the rest: inputs along p_1 attend to themselves with "
-        f"{first:.3f}, along p_2 with {second:.3f} (uniform: {1 / len(tokens):.3f})")
+def aligned_claims(work, W_Q, same):
+    """Add the claims on common eigenvectors; `same`: the scores are the sum over them."""
+    values, vectors = np.linalg.eigh(W_Q)
+    tokens = np.concatenate([P.T, -P.T])                # along each eigenvector, both ways
+    against = 4 * attention_weights(tokens, np.eye(2), -np.eye(2))[0]
+    first, second = np.diag(attention_weights(tokens, W_Q, W_Q))[:2]
+    work.claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
+               "two assumptions", "the second follows from the first, with orthogonal eigenvectors",
+               judge(np.allclose(symmetric(vectors, values), W_Q, 0, 1e-12)),
+               "P diag P^T gives W_Q back to below 1e-12")
+    work.claim("", "Common eigenvectors turn the scores into a sum over them.",
+               "to be proved, no proof given", "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
+               judge(same, "no answer given"), "W_Q W_K^T = P diag(lambda mu) P^T")
+    work.claim("", "Common eigenvectors are enough for attention to favour their directions.",
+               "will favour", "for positive products lambda_k mu_k; with a negative one a key "
+               "along p_k is avoided, and the one opposite to it favoured",
+               judge(against[0] > 1, if_false="under-specified"),
+               "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
+               f"p_1 {against[0]:.2f} times the uniform weight, the key along -p_1 "
+               f"{against[2]:.2f} times; holds if a direction is a line, or if both matrices are "
+               "positive definite")
+    work.claim("", "Attention favours keys along the common eigenvectors.", "to be proved",
+               "those with the largest positive lambda_k mu_k, and only relative to the others",
+               judge(first > 0.99 > second, "under-specified"),
+               "lambda = mu = (4, 1): inputs along p_1 attend to themselves with "
+               f"{first:.3f}, along p_2 with {second:.3f} (uniform: 0.250)")
 
 
 @question("001.4.2", "Attention whose projections have orthogonal eigenvectors")
@@ -161,54 +150,42 @@ def orthogonal_eigenvectors(work, d=4, n=3):
               arrays({"X": inputs, "Q Kᵀ": scores, "weights": softmax_rows(scores, d)}))
     work.answer("The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q "
                 "Kᵀ = 0 and every weight is 1/n.")
-    work.check("npdl's attention gives 1/n everywhere for these matrices",
-               np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n))
+    uniform = np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n)
+    work.check("npdl's attention gives 1/n everywhere for these matrices", uniform)
     work.check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
                f"(least {lowest:.3f})", lowest >= bound - 1e-12)
-    orthogonal_claims(work)
+    orthogonal_claims(work, inputs, bound, lowest, uniform)
 
 
-def orthogonal_claims(work, d=8, n=12):
-    """Add the claims on orthogonal eigenvectors, with random bases of R^8."""
-    rng = np.random.default_rng(0)
-    x, basis, H = rng.standard_normal((n, d)), orthogonal(d, rng), hadamard(d)
-    lowest = min(overlap(basis, orthogonal(d, rng)) for _ in range(200))
-    sums = abs(((basis.T @ orthogonal(d, rng)) ** 2).sum(0) - 1).max()
-    work.check("the squared cosines of a direction with a random basis add up to 1", sums < 1e-12)
-    half, values = np.arange(d) < d // 2, np.arange(1.0, d + 1)
-    disjoint = attention_weights(x, symmetric(basis, 3.0 * half), symmetric(basis, 3.0 * ~half))
-    signed = np.linspace(2.0, 4.0, d) * np.where(np.arange(d) % 3 == 0, -1, 1)
-    large, small = (entropy(attention_weights(x, np.diag(v), symmetric(H, v)))
+def orthogonal_claims(work, inputs, bound, lowest, uniform):
+    """Add the claims on orthogonal eigenvectors; `lowest`: the least overlap of 50 random bases."""
+    d, half = 4, hadamard(4)
+    basis, values = orthogonal(d, np.random.default_rng(0)), np.arange(1.0, d + 1)
+    W, rolled, signed = symmetric(basis, values), np.roll(basis, 1, 1), np.array([-2.0, 3, 3, -4])
+    large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(half, v)))
                     for v in (signed, signed / 10))
-    W, rolled = symmetric(basis, values), np.roll(basis, 1, 1)
-    shifted = entropy(attention_weights(x, W, symmetric(rolled, values)))
-    work.check("p_Q,i is orthogonal to p_K,i where the columns are moved by one",
-               abs((basis * rolled).sum(0)).max() < 1e-12)
-    work.claim(
-        "", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
-        "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; some "
-        f"cosine is at least 1/sqrt(d) = {d**-0.5:.4f}",
-        judge(min(overlap(np.eye(d), H), lowest) < 1e-12),
-        "the squared cosines of p with a basis add up to 1; least of 200 random pairs (seed 0) "
-        f"{lowest:.3f}, Hadamard matrix {overlap(np.eye(d), H):.4f}", weight="answer")
-    work.claim(
-        "", "With such eigenvectors attention tends to be uniform.", "to be proved",
-        "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then W_Q W_K "
-        "= 0 and all scores are 0", judge(abs(disjoint - 1 / n).max() < 1e-12, "under-specified"),
-        f"rank {d // 2} each, d = {d}: all weights 1/{n} to below 1e-12; the premise as written "
-        "proves anything")
-    work.claim(
-        "", "A weaker premise will do: eigenvectors as little aligned as they can be.",
-        "tends to be uniform, without saying how nearly orthogonal",
-        f"not that alone: entropy {large:.3f} of log n with the least overlap there is, "
-        f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
-        judge(min(large, shifted) > 0.95, if_false="under-specified"),
-        f"an example, seed 0: eigenvalues of size 2 to 4, all cosines {d**-0.5:.3f} (Hadamard); "
-        "and P_K = P_Q with its columns moved by one, which is the case of part 1 again; holds for "
-        f"small eigenvalues: a tenth as large, {small:.3f}")
-    work.claim(
-        "", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
-        judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
-        f"[:1] is the first row, {basis[:1].shape}; W_Q times it is off a multiple of it by "
-        f"{off_line(W, basis[0]):.2f}, times column 1 by less than 1e-12"
-        if off_line(W, basis[:, 0]) < 1e-12 else "column 1 is no eigenvector")
+    shifted = entropy(attention_weights(inputs, W, symmetric(rolled, values)))
+    least, off = overlap(np.eye(d), half), off_line(W, basis[0])
+    work.check("the least overlap is that of a Hadamard matrix, 1/√d", np.isclose(least, bound))
+    work.check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
+    work.claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
+               "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
+               f"some cosine is at least 1/sqrt(d) = {bound:g}",
+               judge(min(least, lowest) < 1e-12),
+               "the squared cosines of p with a basis add up to 1; least of 50 random pairs (seed "
+               f"0) {lowest:.3f}, Hadamard matrix {least:g}", weight="answer")
+    work.claim("", "With such eigenvectors attention tends to be uniform.", "to be proved",
+               "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
+               "W_Q W_K = 0 and all scores are 0", judge(uniform, "under-specified"),
+               "rank 2 each, d = 4: all weights 1/3; the premise as written proves anything")
+    work.claim("", "A weaker premise will do: eigenvectors as little aligned as they can be.",
+               "tends to be uniform, without saying how nearly orthogonal",
+               f"not that alone: entropy {large:.3f} of log n with the least overlap there is, "
+               f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
+               judge(min(large, shifted) > 0.95, if_false="under-specified"),
+               f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q (seed "
+               "0) with its columns moved by one, which is the case of part 1 again; holds for "
+               f"small eigenvalues: a tenth as large, {small:.3f}")
+    work.claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
+               judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
+               f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")

@@ -5,13 +5,12 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question
-from npdl.layers.linear import Linear
-from npdl.layers.recurrent import RNN
 
 N, M, P = 2, 2, 3
 H = np.array([[1.0, 2.0], [0.0, -1.0]])
 V = np.array([[1.0, 0.0], [2.0, -1.0]])
 TARGET = np.array([[4.0, -1.0], [-2.0, 2.0]])
+X = np.array([1.0, 0.0, -1.0])
 A = np.array([[[1, 0, 2], [0, 1, 0]], [[1, 1, 0], [0, 0, -1]]], float)     # H = A x
 EXAMPLE = f"n = {N}, m = {M}, p = {P}; O = H V, and L = the sum of squares of O − target."
 RULE = ("The rule: differentiating an array of shape s by one of shape t asks how each entry of "
@@ -20,8 +19,6 @@ RULE = ("The rule: differentiating an array of shape s by one of shape t asks ho
 
 def derivative(function, x, step=1e-3):
     """Return d function(x) / dx by central differences: the value's shape, then that of x."""
-    x = np.asarray(x, float)
-
     def at(index, distance):
         moved = x.copy()
         moved[index] += distance
@@ -42,26 +39,13 @@ def times(shape):
     return " x ".join(map(str, shape))
 
 
-def check(work, slopes, ours, shape):
-    """Check a derivative by formula against differences, in its shape."""
+def settle(work, name, slopes, ours, answer, more=""):
+    """Check our derivative against differences, and claim its dimensions."""
     work.check(f"differences give an array {times(slopes.shape)}, with the same numbers",
-               slopes.shape == shape and np.allclose(slopes.reshape(ours.shape), ours, atol=1e-6))
-
-
-def network(n=3, m=4, p=5):
-    """Return H(X), O(H) and L(O) of an RNN that reads X (p,) at each of n steps."""
-    rnn = RNN(p, m, rng=0, dtype="float64")
-    linear = Linear(m, m, bias=False, rng=1, dtype="float64")
-    target = np.random.default_rng(0).standard_normal((n, m))
-    return (lambda X: rnn.forward(np.tile(X, (1, n, 1)))[0][0][0], lambda H: linear.forward(H)[0],
-            lambda out: ((out - target) ** 2).sum())
-
-
-def dimensions(work, name, slopes, shape, answer, more=""):
-    """Add the claim on the dimensions of one derivative, from differences on a real network."""
+               slopes.shape == ours.shape and np.allclose(slopes, ours, atol=1e-6))
     work.claim("", f"Dimensions of {name}.", "none", answer,
-               judge(slopes.shape == shape, "no answer given"),
-               f"n = 3, m = 4, p = 5: differences give {times(slopes.shape)} numbers{more}")
+               judge(slopes.shape == ours.shape, "no answer given"),
+               f"n = {N}, m = {M}, p = {P}: differences give {times(slopes.shape)} numbers{more}")
 
 
 @question("001.2.1", "The shape of dL/dO")
@@ -76,18 +60,15 @@ def loss_by_output(work):
               f"entry (1, 1): 2 · ({out[0, 0]:.0f} − {TARGET[0, 0]:.0f}) = {dL[0, 0]:.0f}",
               arrays({"O": out, "target": TARGET, "∂L/∂O": dL}))
     work.answer(f"n x m, here {times(out.shape)}.")
-    check(work, derivative(loss, out), dL, (N, M))
-    hidden, output, end = network()
-    X = np.random.default_rng(1).standard_normal(5)
-    dO = derivative(end, output(hidden(X)))
-    dimensions(work, "dL/dO", dO, (3, 4), "n x m")
-    dH = np.tensordot(dO, derivative(output, hidden(X)), 2)
-    direct = derivative(lambda x: end(output(hidden(x))), X)
-    error = np.abs(np.tensordot(dH, derivative(hidden, X), 2) - direct).max() / abs(direct).max()
+    settle(work, "dL/dO", derivative(loss, out), dL, "n x m")
+    dO, dH = derivative(loss, A @ X @ V), derivative(lambda h: h @ V, A @ X)
+    chained = np.tensordot(np.tensordot(dO, dH, 2), derivative(lambda x: A @ x, X), 2)
+    direct = derivative(lambda x: loss(A @ x @ V), X)
     work.claim(
         "", "The shape of a derivative is settled by the shapes of both sides.",
         "layout not stated", "value first, then variable; a gradient has its variable's shape; the "
-        "other layout has m x n for part 1", judge(error < 1e-8, "convention"),
+        "other layout has m x n for part 1",
+        judge(np.allclose(chained, direct, 1e-8, 1e-8), "convention"),
         "in this layout the chain rule is a contraction over neighbouring indices: dL/dX agrees "
         "with differences to below 1e-8")
 
@@ -105,19 +86,14 @@ def output_by_hidden(work):
     work.step("To see all at once, number the entries row by row: nm rows for O, nm columns for H.",
               arrays({"V": V, "∂O/∂H as nm x nm": slopes}))
     work.answer(f"n x m x n x m, or nm x nm as a matrix; here {times((N, M, N, M))}.")
-    check(work, derivative(lambda h: h @ V, H), slopes, (N, M, N, M))
-    _, output, _ = network()
-    found = derivative(output, np.ones((3, 4)))
-    dimensions(work, "dO/dH", found, (3, 4, 3, 4), "n x m x n x m (as a matrix, nm x nm)",
-               f"; with O = H V only {np.count_nonzero(abs(found) > 1e-9)} = n m^2 of the "
-               f"{found.size} are not zero, row i of O reading row i of H")
-    out = Linear(4, 6, bias=False, dtype="float64")
-    wider = derivative(lambda H: out.forward(H)[0], np.ones((3, 4))).shape
+    settle(work, "dO/dH", derivative(lambda h: h @ V, H), slopes.reshape(N, M, N, M),
+           "n x m x n x m (as a matrix, nm x nm)",
+           "; with O = H V at most n m^2 of them are not zero, row i of O reading row i of H")
+    wider = derivative(lambda h: h @ np.ones((M, 5)), H).shape
     work.claim(
         "", "O and H have the same number of columns.", "n x m for both",
         "the number of classes k and of hidden units m may differ: n x k x n x m then",
-        judge(wider == (3, 6, 3, 4), "under-specified"),
-        f"a map from 4 to 6 columns: {times(wider)} numbers")
+        judge(wider == (N, 5, N, M), "under-specified"), f"k = 5: {times(wider)} numbers")
 
 
 @question("001.2.3", "The shape of dH/dX")
@@ -130,9 +106,7 @@ def hidden_by_input(work):
               f"∂H₁₁/∂X₃ = A₁₁₃ = {A[0, 0, 2]:.0f}",
               arrays({"∂H/∂X as nm x p": A.reshape(N * M, P)}))
     work.answer(f"n x m x p, here {times(A.shape)}.")
-    check(work, derivative(lambda x: A @ x, [1.0, 0.0, -1.0]), A, (N, M, P))
-    hidden, _, _ = network()
-    dimensions(work, "dH/dX", derivative(hidden, np.ones(5)), (3, 4, 5), "n x m x p")
+    settle(work, "dH/dX", derivative(lambda x: A @ x, X), A, "n x m x p")
 
 
 @question("001.2.4", "The shape of the second derivative d²L/dH²")
@@ -151,33 +125,28 @@ def second_derivative(work):
               "at most nm (nm + 1) / 2 different numbers",
               f"{size} · {size + 1} / 2 = {math.comb(size + 1, 2)}")
     work.answer(f"n x m x n x m, the Hessian nm x nm as a matrix; here {times((N, M, N, M))}.")
-
-    def second(function, h):
-        return derivative(lambda h: derivative(function, h, 1e-2), h, 1e-2)
-
-    check(work, second(lambda h: loss(h @ V), H), hessian, (N, M, N, M))
-    _, output, end = network()
-    found = second(lambda h: end(output(h)), np.ones((3, 4)))
-    matrix = found.reshape(12, 12)
-    work.check("the Hessian of the network is symmetric", np.allclose(matrix, matrix.T, atol=1e-6))
-    dimensions(work, "d2L/dH2", found, (3, 4, 3, 4),
-               "n x m x n x m (as a matrix, the nm x nm Hessian)",
-               f"; symmetric, so {math.comb(13, 2)} different numbers at most")
+    slopes = derivative(lambda h: derivative(lambda h: loss(h @ V), h, 1e-2), H, 1e-2)
+    settle(work, "d2L/dH2", slopes, hessian.reshape(N, M, N, M),
+           "n x m x n x m (as a matrix, the nm x nm Hessian)",
+           f"; symmetric, so {math.comb(size + 1, 2)} different numbers at most")
 
 
 @question("001.marks", "The marks of the questions and of their parts")
 def marks(work):
     """Add up the marks of the four questions, and find the marks that are not printed."""
     total, parts = (4, 4, 6, 6), ((4,), (None, 1, 1, 1), (2, 2, None), (None, None, 1))
-    missing = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
-               + " and ".join(str(part) for part, mark in enumerate(row, 1) if mark is None)
-               for i, (whole, row) in enumerate(zip(total, parts, strict=True), 1) if None in row]
+    left = [f"Q{i}: {whole - sum(filter(None, row))} for part{'s' * (row.count(None) > 1)} "
+            + " and ".join(str(part) for part, mark in enumerate(row, 1) if mark is None)
+            for i, (whole, row) in enumerate(zip(total, parts, strict=True), 1) if None in row]
     printed = [mark is not None for row in parts for mark in row]
+    work.answer(f"{' + '.join(map(str, total))} = {sum(total)}; not printed: {', '.join(left)}.")
+    work.check("no question has parts with more marks than the question", all(
+        whole >= sum(filter(None, row)) for whole, row in zip(total, parts, strict=True)))
     work.claim("", "The marks of the four questions add up to the total.", "20",
                f"{' + '.join(map(str, total))} = {sum(total)}", judge(sum(total) == 20),
                "sum of the table's rows")
     work.claim("parts", "How many marks has each part?",
-               f"printed for {sum(printed)} of the {len(printed)} parts", ", ".join(missing),
+               f"printed for {sum(printed)} of the {len(printed)} parts", ", ".join(left),
                judge(not all(printed), "no answer given"),
                "the question's marks less those printed for its other parts; how the two parts of "
                "Q4 share theirs can't be derived")

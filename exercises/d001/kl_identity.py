@@ -26,12 +26,6 @@ def sides(q, prior, likelihood):
     return float(kl_divergence(q, posterior)), float(right)
 
 
-def random_case(rng, outputs=5):
-    """Return random q, prior and likelihood."""
-    q, prior = rng.dirichlet(np.ones(outputs), 2)
-    return q, prior, rng.uniform(0.05, 0.95, outputs)
-
-
 def descend(q, prior, likelihood, steps=3000):
     """Minimise D(Q || prior) - E_Q log likelihood over the logits of Q, and return Q."""
     layer, logits, log_likelihood = KLDivergence("sum"), np.log(q), np.log(likelihood)
@@ -45,23 +39,18 @@ def descend(q, prior, likelihood, steps=3000):
 
 @question("001.1", "The divergence of an approximate posterior, taken apart")
 def divergence(work):
-    """Show that D(Q ‖ posterior) = log P(context) − E_Q[log P(context | output)] + D(Q ‖ prior).
-
-    P(output) is the prior, P(context | output) the likelihood, and Q(output | context) approximates
-    the posterior P(output | context).
-    """
+    """Show: D(Q ‖ posterior) = log P(context) − E_Q log P(context | output) + D(Q ‖ prior)."""
     exact_evidence, exact_posterior = bayes(PRIOR, LIKELIHOOD)
-    q, prior, likelihood, posterior = (
-        row.astype(float) for row in (Q, PRIOR, LIKELIHOOD, exact_posterior))
+    q, prior, likelihood, posterior = case = [
+        row.astype(float) for row in (Q, PRIOR, LIKELIHOOD, exact_posterior)]
     evidence = math.log(exact_evidence)
     to_posterior, to_prior = np.log(q / posterior), np.log(q / prior)
     left, expected, rest = q * to_posterior, q * np.log(likelihood), q * to_prior
     right = evidence - expected.sum() + rest.sum()
-    joint = " + ".join(map(str, PRIOR * LIKELIHOOD))
     work.say("Three outputs o = a, b, d, and one context c.")
     work.step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
               "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
-              f"P(c) = {joint} = {exact_evidence}",
+              f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
               table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
                     list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
     work.step("Put it into the logarithm of the divergence, and take the quotient apart: a product "
@@ -81,59 +70,47 @@ def divergence(work):
     work.answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
                 "> 0, and Q = 0 where the posterior is 0.")
     rng = np.random.default_rng(0)
-    cases = [random_case(rng) for _ in range(200)]
-    error = max(abs(left - right) for left, right in (sides(*case) for case in cases))
-    work.check("npdl's kl_divergence gives the left side and D(Q ‖ prior)",
-               math.isclose(float(kl_divergence(q, posterior)), left.sum())
-               and math.isclose(float(kl_divergence(q, prior)), rest.sum()))
+    pairs = [sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5)) for _ in range(200)]
+    work.check("npdl's kl_divergence gives the left side and D(Q ‖ prior)", np.allclose(
+        (kl_divergence(q, posterior), kl_divergence(q, prior)), (left.sum(), rest.sum()), 0, 1e-12))
     work.check("both sides are equal here, and in 200 random cases",
-               math.isclose(left.sum(), right) and error < 1e-12)
+               np.ptp([(left.sum(), right), *pairs], 1).max() < 1e-12)
     work.claim(
         "", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
-        "to be shown, no proof given", "holds", judge(error < 1e-12 and np.array_equal(
-            Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
-        "200 random cases: error below 1e-12; in fractions q / posterior = P(context) q / "
-        "(likelihood prior) for each output; both sides are E_Q of its logarithm")
-    meaning_claims(work, *cases[0])
+        "to be shown, no proof given", "holds",
+        judge(np.array_equal(Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
+        "in fractions q / posterior = P(context) q / (likelihood prior) for each output; both "
+        "sides are E_Q of its logarithm")
+    meaning_claims(work, *case)
 
 
-def meaning_claims(work, q, prior, likelihood):
-    """Add the claims on the terms, on a random case of 5 outputs."""
-    evidence, posterior = bayes(prior, likelihood)
-    left, _ = sides(q, prior, likelihood)
-    y = np.random.default_rng(0).choice(len(q), 20_000, p=q)
-    sample = np.log(evidence) - np.log(likelihood[y]) + np.log(q[y] / prior[y])
-    mean, deviation = sample.mean(), sample.std(ddof=1) / len(sample) ** 0.5
-    infinite = [sides(q, np.array([0.0, *prior[1:]]) / prior[1:].sum(), likelihood),
-                sides(q, prior, np.array([0.0, *likelihood[1:]]))]
-    reverse = float(kl_divergence(posterior, q))
-    fitted = descend(q, prior, likelihood)
-    end = float(kl_divergence(fitted, posterior))
-    bound = float(fitted @ np.log(likelihood) - kl_divergence(fitted, prior))
-    work.claim(
-        "", "The terms on the right are expectations under Q.", "E_Q",
-        f"left {left:.4f}; right, sampled from Q: {mean:.4f} +- {deviation:.4f}",
-        judge(abs(mean - left) < 4 * deviation),
-        "an example, seed 0: Monte Carlo, 20,000 outputs drawn from Q")
-    work.claim(
-        "", "The identity needs no condition.", "none is stated",
-        "P(context) > 0, and Q = 0 wherever the posterior is 0; otherwise both sides are infinite",
-        judge(np.isposinf(infinite).all(), "under-specified"),
-        "an output of prior 0, and one of likelihood 0, with Q > 0: infinity on both sides")
-    work.claim(
-        "", "The divergence is defined with the true distribution first.",
-        "D(P || Q) in the definition, D(Q || P) in the identity",
-        f"D(Q || posterior) = {left:.4f}, D(posterior || Q) = {reverse:.4f}",
-        judge(abs(left - reverse) > 1e-3, "convention"), "an example, seed 0: "
-        "two numbers, one name: the expectation is under the distribution that stands first")
-    work.claim(
-        "", "P(context | output) is a likelihood.", "a likelihood",
-        f"over the outputs it sums to {likelihood.sum():.3f}",
-        judge(abs(likelihood.sum() - 1) > 1e-3),
-        "an example, seed 0: as a function of the output it is no distribution")
-    work.claim(
-        "", "Q can be used to estimate the posterior.", "an approximate distribution",
-        "lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
-        f"{left:.4f} to below 1e-6", judge(end < 1e-6),
-        "an example, seed 0: gradient descent with npdl's KLDivergence, which never saw the "
-        f"posterior; the bound reaches {bound:.4f}, log P(context) = {math.log(evidence):.4f}")
+def meaning_claims(work, q, prior, likelihood, posterior):
+    """Add the claims on the terms of the identity."""
+    evidence, left = prior @ likelihood, float(kl_divergence(q, posterior))
+    y = np.random.default_rng(0).choice(3, 20_000, p=q)
+    sample = np.log(evidence * q[y] / (likelihood[y] * prior[y]))
+    error = sample.std() / len(sample) ** 0.5
+    infinite = [sides(q, np.array([0, 0.5, 0.5]), likelihood),
+                sides(q, prior, likelihood * (0, 1, 1))]
+    reverse, fitted = float(kl_divergence(posterior, q)), descend(q, prior, likelihood)
+    end, bound = kl_divergence(fitted, posterior), fitted @ np.log(likelihood * prior / fitted)
+    work.claim("", "The terms on the right are expectations under Q.", "E_Q",
+               f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
+               judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")
+    work.claim("", "The identity needs no condition.", "none is stated",
+               "P(context) > 0, and Q = 0 wherever the posterior is 0; otherwise both sides are "
+               "infinite", judge(np.isposinf(infinite).all(), "under-specified"),
+               "an output of prior 0, and one of likelihood 0, with Q > 0: infinity on both sides")
+    work.claim("", "The divergence is defined with the true distribution first.",
+               "D(P || Q) in the definition, D(Q || P) in the identity",
+               f"D(Q || posterior) = {left:.5f}, D(posterior || Q) = {reverse:.5f}",
+               judge(abs(left - reverse) > 1e-5, "convention"), "two numbers, one name: the "
+               "expectation is under the distribution that stands first")
+    work.claim("", "P(context | output) is a likelihood.", "a likelihood",
+               f"over the outputs it sums to {likelihood.sum():g}",
+               judge(likelihood.sum() != 1), "as a function of the output it is no distribution")
+    work.claim("", "Q can be used to estimate the posterior.", "an approximate distribution",
+               "lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
+               f"{left:.4f} to below 1e-6", judge(end < 1e-6),
+               "gradient descent with npdl's KLDivergence, which never saw the posterior; the "
+               f"bound reaches {bound:.4f}, log P(context) = {math.log(evidence):.4f}")
