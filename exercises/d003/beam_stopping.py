@@ -80,10 +80,7 @@ def log(p):
 
 @question("003.4", "When beam search may stop")
 def stopping(work):
-    """Prove: once s¹ ≤ best_(≤t), no later step of beam search finds a better complete hypothesis.
-
-    s¹ is the score of the best hypothesis of B_t.
-    """
+    """Prove: once the best score s¹ of B_t is at most best_(≤t), nothing better can come."""
     steps = beams(TREE, 2)
     t = next(n for n, (_, kept, best) in enumerate(steps, 1) if kept[0][1] <= best)
     _, beam, best = steps[t - 1]

@@ -69,14 +69,11 @@ def with_a_sum(work):
                np.array_equal(square @ rounds[0], rounds[2]))
     work.check("writing in place within a round would give other sums",
                not np.array_equal(in_place(rounds[0], PATH), 2 * PATH @ rounds[0]))
-    rng = np.random.default_rng(3)
-    h, edges = rng.standard_normal((6, 3)), rng.random((6, 6)) < 0.5
-    loop = [sum((2 * h[j] for j in range(6) if edges[i, j]), np.zeros(3)) for i in range(6)]
     work.claim(
         "", "(16) with a sum for Agg", "none printed",
         "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
-        judge(abs(sums(h, edges) - loop).max() < 1e-12, "no answer given"),
-        "npdl's MessagePassing with 0/1 edges against the loop: error below 1e-12")
+        judge(np.array_equal(sums(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
+              "no answer given"), "npdl's MessagePassing gives the sums of round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
     at_once, in_turn = sums(h, ring)[:, 0], in_place(h, ring)[:, 0]
     work.claim(

@@ -75,11 +75,7 @@ def count_designs():
 
 @question("003.3", "An LSTM for the parity of bits")
 def parity(work):
-    """Give the weights and biases of an LSTM such that C_t is the parity of the bits read.
-
-    f, i, o = σ(W [hₜ₋₁, xₜ] + b), C̃ₜ = tanh(W_C [hₜ₋₁, xₜ] + b_C), Cₜ = f Cₜ₋₁ + i C̃ₜ and
-    hₜ = o tanh(Cₜ), where σ(z) is 1 for z > 0 and else 0, and tanh(z) is the sign of z.
-    """
+    """Give weights and biases of an LSTM such that its memory Cₜ is the parity of the bits read."""
     rows, h, C = [], 0, 0
     for t, x in enumerate((1, 0, 1, 1), 1):
         before, inside, (h, C) = (t, x, h, C), gates(DESIGN, h, x), step(DESIGN, h, C, x)

@@ -56,17 +56,20 @@ def exponent(sizes, losses):
 @question("003.points", "The points of the problem set")
 def points(work):
     """Do the points of the theory answers add up to 21.5 and 26.5, for two course numbers?"""
-    graded = (0.5, 1, 1, 5, 5, 5, 2, 2)                 # without Question 6
-    totals = {"4644": sum(graded), "7643": sum(graded) + 5}
-    course = next(name for name, total in totals.items() if total == sum(graded))
+    graded, extra = (0.5, 1, 1, 5, 5, 5, 2, 2), 5       # the extra points are for Question 6
+    total, printed = sum(graded), {"4644": 21.5, "7643": 26.5}
+    course = next((name for name, points in printed.items() if points == total), "none")
+    work.answer(f"{total} and {total + extra} points.")
+    work.check("one course is graded out of the sum without Question 6", course != "none")
     work.claim("", "the theory answers give 21.5 points, and 26.5 with Question 6",
-               "21.5 (CS 4644), 26.5 (CS 7643)", " and ".join(map(str, totals.values())),
-               judge(list(totals.values()) == [21.5, 26.5]), " + ".join(map(str, graded)) + "; + 5")
+               "21.5 (CS 4644), 26.5 (CS 7643)", f"{total} and {total + extra}",
+               judge([total, total + extra] == list(printed.values())),
+               " + ".join(map(str, graded)) + f"; + {extra}")
     work.claim("", "Question 6 is extra credit for course 4464", "4464",
                f"{course}: the course whose points leave out Question 6",
                judge(course == "4464", if_false="slip"),
-               f"{course} is graded out of {totals[course]}, the sum without Question 6; the same "
-               "digits in another order")
+               f"{course} is graded out of {total}, the sum without Question 6; the same digits in "
+               "another order")
 
 
 @question("003.7", "A review of a scaling law")

@@ -131,8 +131,7 @@ def xor(work):
     names = ["".join(map(str, point)) for point in points]
     total, zeros = np.add(*points[:2]), np.add(*points[2:])
     hits, size = grid_hits("XOR")
-    work.step("Suppose there were such w and b. Write what the two ones of the table demand, and "
-              "add the two lines.",
+    work.step("Suppose w and b did it. Write what the two ones demand, and add.",
               f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\n"
               "sum:        w₁ + w₂ + 2b ≥ 0")
     work.step("Write what the two zeros demand, and add.",

@@ -33,7 +33,7 @@ def normalise(x, eps=1e-5, correction=0):
 
 @question("004.2.1", "Layer normalisation")
 def norm(work):
-    """Normalise a row: (x − E[x]) / √(Var[x] + ε) · weight + bias. Which variance is it?"""
+    """Normalise a row, and say which of the two estimates of a variance divides it."""
     mean, var, unbiased = Fraction(sum(ROW), len(ROW)), variance(ROW), variance(ROW, 1)
     apart = [value - mean for value in ROW]
     row = np.array(ROW, float)
