@@ -121,18 +121,9 @@ def special_case_claims(work, right, other, same):
     work.claim(
         "premise", "Q, K, V hold vector representations of words", "after: weight matrices",
         "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
-        "are the products", judge(score_exists(1, 4)),
+        "are the products", judge((H[:1] @ H[0]).shape == (np.ones((4, 2)) @ H[0]).shape),
         "with 1 word in Q and 4 in K, one a row, Q h_i has 1 entry and K h_j has 4: their dot "
         "product in (18) does not exist")
-
-
-def score_exists(rows_of_Q, rows_of_K, width=3):
-    """Return whether Q hᵢ · K hⱼ is defined for matrices with these numbers of rows."""
-    try:
-        np.dot(np.ones((rows_of_Q, width)) @ np.ones(width), np.ones((rows_of_K, width)).sum(1))
-    except ValueError:
-        return False
-    return True
 
 
 def rounds_to_reach(n, window):

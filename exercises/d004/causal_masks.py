@@ -42,7 +42,7 @@ def mask(work):
     work.step("Where M is 0, write −∞ over the score. Writing 0, or multiplying by M, would be "
               "wrong: e⁰ = 1.", "s ← s where M = 1, −∞ where M = 0",
               f"row 1 with 0 in place of −∞ would give the future {leak:.2f} of the weight",
-              arrays({"masked s": np.where(M, scores, -np.inf)}))
+              arrays({"masked s": np.where(M, np.char.mod("%.3f", scores), "−∞")}))
     work.step("Softmax along each row: e^(−∞) = 0.", "A_tk = e^(s_tk) / Σ_l e^(s_tl)",
               f"row 2: {vec(row, 0)}/({row[0]:.0f} + {row[1]:.0f}) = {vec(A[1, :2], 2)}",
               arrays({"A": A, "without a mask": free}))

@@ -162,8 +162,8 @@ def whole(work):
     own, A = library(np.eye(2), W_O, b_O)
     right = np.allclose(own, y) and np.allclose(A, [A_1, A_2])
     work.check("npdl's MultiHeadAttention with these weights gives Y and both A", right)
-    whole = np.stack([head(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
-    off = abs(whole - y).max()
+    wide = np.stack([head(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
+    off = abs(wide - y).max()
     work.claim(
         "formula", "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
         "sqrt(d)) v_i.", "the formula", "npdl's layer and the heads one by one agree", judge(right),

@@ -5,44 +5,36 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from npdl.data import ModularArithmetic
 from npdl.functions import log_softmax, softmax
 from npdl.losses import SequenceLoss, answer_mask, loss_and_accuracy
 
 # e^logit for every place: sample 1 counts places 2 and 3, sample 2 counts place 3 alone
 POWERS = np.array([[[1, 1, 2], [4, 2, 2], [1, 6, 1]], [[3, 1, 4], [1, 1, 2], [2, 4, 10]]], float)
 TARGETS = np.array([[2, 0, 1], [0, 2, 1]])
-COUNTED = np.array([[False, True, True], [False, False, True]])
+EQUALS = np.array([0, 1])                       # the place of =, from 0
+LOGITS, MASK = np.log(POWERS), np.ones((2, 3), bool)
+COUNTED = answer_mask(TARGETS, EQUALS, MASK)
 
 
-def loss_by_sums(logits, targets, counted, first=0):
-    """Return the printed triple sum, (B,), over the components k from `first` on."""
-    losses = np.zeros(len(logits))
-    for i, j in np.argwhere(counted):
-        log_p = logits[i, j] - np.log(np.exp(logits[i, j]).sum())
-        for k in range(first, len(log_p)):
-            losses[i] -= (k == targets[i, j]) * log_p[k] / counted[i].sum()
+def loss_by_sums(first=0):
+    """Return the printed triple sum, a loss for each sample, over components k from `first` on."""
+    losses = np.zeros(2)
+    for i, j in np.argwhere(COUNTED):
+        log_p = LOGITS[i, j] - np.log(POWERS[i, j].sum())
+        for k in range(first, 3):
+            losses[i] -= (k == TARGETS[i, j]) * log_p[k] / COUNTED[i].sum()
     return losses
 
 
-def accuracy_by_products(logits, targets, counted):
-    """Return the printed product of indicators, (B,)."""
-    right = logits.argmax(-1) == targets
-    return np.array([math.prod(row[mask].tolist()) for row, mask in zip(right, counted,
-                                                                       strict=True)])
-
-
-def example(p=5):
-    """Return random logits, targets, positions of = and mask of all equations of 2 and 3 operands.
-
-    Half of the targets are raised.
-    """
-    sets = ModularArithmetic(p, orders=(2, 3))
-    equations, V = sets.equations, sets.vocabulary.size
-    logits = 2 * np.random.default_rng(0).standard_normal((*equations.targets.shape, V))
-    right = np.random.default_rng(1).random(equations.targets.shape) < 0.5
-    return (logits + 20 * np.eye(V)[equations.targets] * right[..., None], equations.targets,
-            equations.eq_positions, equations.mask)
+def averages(counted):
+    """Return npdl's loss over samples and over tokens, and how much their gradients differ."""
+    losses, gradients = [], []
+    for average in ("sample", "token"):
+        loss = SequenceLoss(average=average)
+        value, cache = loss.forward(LOGITS, TARGETS, counted)
+        losses.append(float(value))
+        gradients.append(loss.backward(1.0, cache))
+    return *losses, abs(gradients[0] - gradients[1]).max()
 
 
 @question("004.3.loss", "The loss and the accuracy")
@@ -77,102 +69,71 @@ def loss(work):
               "divides by B.", f"none {vec(each)},   sum {sum(each):.3f},   mean {mean:.3f}")
     work.answer(f"L = {mean:.3f} (sample by sample; {by_token:.3f} over tokens), A = {accuracy}.")
     work.say("In npdl: loss_and_accuracy in npdl/losses.py.")
-    logits = np.log(POWERS)
-    own, _ = SequenceLoss("none").forward(logits, TARGETS, COUNTED)
-    over_tokens, _ = SequenceLoss(average="token").forward(logits, TARGETS, COUNTED)
-    work.check("npdl's SequenceLoss gives the losses of both samples, and the mean over tokens",
-               np.allclose(own, each) and math.isclose(over_tokens, by_token))
-    work.check("the printed triple sum and product give the same",
-               np.allclose(loss_by_sums(logits, TARGETS, COUNTED), each)
-               and accuracy_by_products(logits, TARGETS, COUNTED).tolist() == right)
-    data = example()
-    formula_claims(work, data, answer_mask(*data[1:]))
-    average_claims(work, data, answer_mask(*data[1:]))
+    own, hits_own = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction="none")
+    work.check("npdl's losses and accuracies of both samples are the same",
+               np.allclose(own, each) and hits_own.tolist() == right)
+    work.check("npdl's means over samples and over tokens are the same",
+               np.allclose(averages(COUNTED)[:2], (mean, by_token)))
+    formula_claims(work, own, hits_own, sum(hits) / 3)
+    average_claims(work)
     softmax_claims(work)
 
 
-def formula_claims(work, data, counted):
-    """Add the claims on the formulas of loss and accuracy."""
-    logits, targets, _, _ = data
-    by_sums = loss_by_sums(logits, targets, counted)
-    literal = loss_by_sums(logits, targets, counted, first=1)
-    zero = ((targets == 0) & counted).any(1)
-    parts = {name: loss_and_accuracy(*data, reduction=name) for name in ("none", "sum", "mean")}
-    B, tokens = len(targets), (logits.argmax(-1) == targets)[counted].mean()
-    accuracies = parts["none"][1]
-    work.check("npdl's accuracy equals the products for all equations",
-               np.array_equal(accuracies, accuracy_by_products(logits, targets, counted)))
-    work.check("numbered from 1, all other equations keep their losses",
-               np.allclose(by_sums[~zero], literal[~zero]))
-    work.claim(
-        "loss", "The loss is the batch's mean of each sample's mean negative log-likelihood over "
-        "its right-hand side.", "the triple sum", "npdl's loss equals the sums: below 1e-9",
-        judge(abs(parts["mean"][0] - by_sums.mean()) < 1e-9),
-        f"{B} equations (p = 5, both orders), random logits; tokens and components numbered alike, "
-        "right-hand side by position")
-    work.claim(
-        "components", "The sum and the arg max over k from 1 to V reach every token, tokens being "
-        "0 to V - 1.", "k = 1 .. V, k in [V]", "k = 0 .. V - 1",
-        judge(np.allclose(by_sums, literal), if_false="slip"),
-        f"from 1 the {zero.sum()} of {B} equations with r = 0 lose that token's loss (all others "
-        "agree), and no arg max is ever token 0")
-    work.claim(
-        "accuracy", "An equation counts as right only if every token of its right-hand side is "
-        "right; the arg max of the logits decides.", "product of indicators",
-        f"npdl's accuracy equals the products for all {B} equations: {accuracies.mean():.3f} of "
-        f"equations, {tokens:.3f} of tokens", judge(accuracies.mean() < tokens),
-        "an example: logits of seed 0, half the targets (seed 1) raised; logits and probabilities "
-        "have the same arg max")
-    work.claim(
-        "reduction", "'none' gives loss and accuracy of each sample, (B,); 'sum' leaves out 1/B; "
-        "'mean' is the formula.", "two one-dimensional tensors of length B",
-        f"shapes {parts['none'][0].shape} and {accuracies.shape}; their sums and means agree",
-        judge(all(none.shape == (B,) and np.allclose((none.sum(), total / B), (total, mean))
-                  for none, total, mean in zip(*parts.values(), strict=True))),
-        f"B = {B}, npdl's loss_and_accuracy")
+def formula_claims(work, losses, accuracies, tokens):
+    """Add the claims on the formulas, given npdl's results and the accuracy of single tokens."""
+    sums = loss_by_sums()
+    total, mean = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
+                   for name in ("sum", "mean"))
+    work.claim("loss", "The loss is the batch's mean of each sample's mean negative log-likelihood "
+               "over its right-hand side.", "the triple sum", "npdl's loss equals the sums",
+               judge(np.isclose(mean[0], sums.mean(), 0, 1e-12)),
+               "tokens and components numbered alike, right-hand side by position")
+    work.claim("components", "The sum and the arg max over k from 1 to V reach every token, tokens "
+               "being 0 to V - 1.", "k = 1 .. V, k in [V]", "k = 0 .. V - 1",
+               judge(np.allclose(sums, loss_by_sums(first=1)), if_false="slip"),
+               f"from 1 sample 1 loses the loss of its token 0: {sums[0]:.3f} becomes "
+               f"{loss_by_sums(first=1)[0]:.3f}; and no arg max is ever token 0")
+    work.claim("accuracy", "An equation counts as right only if every token of its right-hand side "
+               "is right; the arg max of the logits decides.", "product of indicators",
+               f"npdl's accuracy equals the products: {accuracies.mean():g} of equations, "
+               f"{tokens:.3f} of tokens", judge(accuracies.mean() < tokens),
+               "logits and probabilities have the same arg max")
+    work.claim("reduction", "'none' gives loss and accuracy of each sample, (B,); 'sum' leaves out "
+               "1/B; 'mean' is the formula.", "two one-dimensional tensors of length B",
+               f"shapes {losses.shape} and {accuracies.shape}; their sums and means agree",
+               judge(losses.shape == accuracies.shape == (2,) and np.allclose(
+                   (losses.sum(), accuracies.sum()), total) and np.allclose(np.divide(total, 2),
+                                                                            mean)),
+               "B = 2, npdl's loss_and_accuracy")
 
 
-def average_claims(work, data, counted):
+def average_claims(work):
     """Add the claims on the average over samples and over tokens."""
-    logits, targets, _, mask = data
-    found = {}
-    for name, these in (("answers", counted), ("all", mask)):
-        losses = [SequenceLoss(average=average) for average in ("sample", "token")]
-        runs = [loss.forward(logits, targets, these) for loss in losses]
-        found[name] = [float(value) for value, _ in runs]
-        gradients = [loss.backward(1.0, cache) for loss, (_, cache) in zip(losses, runs,
-                                                                          strict=True)]
-        found[name].append(abs(gradients[0] - gradients[1]).max())
-    by_sample, by_token = (0.0 + 3.0) / 2, (1 * 0.0 + 9 * 3.0) / 10
-    work.claim(
-        "token average", "A mean over all valid tokens of the batch changes the normalisation when "
-        "samples have different numbers of them.", "differs with different numbers of valid tokens",
-        f"samples of 1 and 9 tokens: {by_sample:.2f} by samples, {by_token:.2f} by tokens; on all "
-        f"tokens of p = 5 {found['all'][0]:.3f} and {found['all'][1]:.3f}",
-        judge(abs(found["all"][0] - found["all"][1]) > 1e-6),
-        "npdl's SequenceLoss with both averages; losses 0 and 3 for 1 and 9 tokens, random logits "
-        "(an example, seeds 0 and 1) for p = 5")
-    work.check("on right-hand sides of 2 tokens each both losses and both gradients are equal",
-               math.isclose(*found["answers"][:2]) and found["answers"][2] < 1e-9)
-    work.claim(
-        "slightly", "Averaged over tokens, the loss is slightly different when samples have "
-        "different numbers of valid tokens.", "slightly different",
-        "on these right-hand sides, 2 tokens each, exactly equal (difference below 1e-9); where "
-        f"the numbers differ the gap need not be slight: {by_token / by_sample:.1f} times as large "
-        "above", judge(by_token / by_sample < 1.1, if_false="under-specified"),
-        "all equations of p = 5, both orders; the ratio is bounded only by the batch size B")
-    work.claim(
-        "ignore_index", "With an index to ignore, a library's mean takes in the valid tokens "
-        "alone, those of the right-hand side.", "ignore_index, valid tokens",
-        f"ignoring PAD leaves {mask.sum()} targets, {counted.sum()} of them on the right-hand "
-        f"side: means {found['all'][1]:.3f} and {found['answers'][1]:.3f}",
-        judge((mask == counted).all(), if_false="under-specified"),
-        "all equations of p = 5, both orders, the same logits; holds if every target up to = is "
-        "overwritten with the ignored index first")
+    by_sample, by_token, _ = averages(COUNTED)
+    alike = averages(MASK & [False, True, True])                # two tokens in each sample
+    equal = np.isclose(*alike[:2], 0, 1e-12) and alike[2] < 1e-12
+    ratio = ((0 + 9 * 3) / 10) / ((0 + 3) / 2)
+    work.check("with two tokens in each sample both losses and both gradients are equal", equal)
+    work.claim("token average", "A mean over all valid tokens of the batch changes the "
+               "normalisation when samples have different numbers of them.",
+               "differs with different numbers of valid tokens",
+               f"samples of 2 and 1 tokens: {by_sample:.3f} by samples, {by_token:.3f} by tokens",
+               judge(abs(by_sample - by_token) > 1e-6), "npdl's SequenceLoss with both averages")
+    work.claim("slightly", "Averaged over tokens, the loss is slightly different when samples have "
+               "different numbers of valid tokens.", "slightly different",
+               "with 2 tokens each, as in this data, exactly equal; where the numbers differ the "
+               f"gap need not be slight: losses 0 and 3 for 1 and 9 tokens, {ratio:.1f} times as "
+               "large", judge(ratio < 1.1, if_false="under-specified"),
+               "the ratio is bounded only by the batch size B")
+    work.claim("ignore_index", "With an index to ignore, a library's mean takes in the valid "
+               "tokens alone, those of the right-hand side.", "ignore_index, valid tokens",
+               f"ignoring PAD leaves {MASK.sum()} targets, {COUNTED.sum()} of them on the "
+               f"right-hand side: means {averages(MASK)[1]:.3f} and {by_token:.3f}",
+               judge(np.array_equal(MASK, COUNTED), if_false="under-specified"),
+               "holds if every target up to = is overwritten with the ignored index first")
     work.claim("either version", "Models trained with either average generalise.",
-               "both generalise", "on this data they are one and the same training: gradients "
-               "differ by less than 1e-9", "essay",
-               "gradients of both losses, all equations of p = 5, both orders")
+               "both generalise", "on this data, of 2 tokens each, they are one and the same "
+               "training", "essay", "the gradients of both losses are equal")
 
 
 def softmax_claims(work, V=6):

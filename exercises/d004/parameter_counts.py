@@ -217,10 +217,7 @@ def decoder_claims(work):
 
 @question("004.4.P", "The parameters that the scaling plots count")
 def sizes(work, V=36):
-    """Count P, the parameters without embeddings, of the models of Problem 4, for p = 31.
-
-    The vocabulary has 36 tokens: 31 numbers, +, =, BOS, EOS and PAD.
-    """
+    """Count P, the parameters without embeddings, of the models of Problem 4: 36 tokens."""
     models = {"LSTM": LSTMLM(V), "GPT": GPT(V)}
     P = {name: model.count_params(embeddings=False) for name, model in models.items()}
     grid = {name: [make(V, d, L).count_params(embeddings=False)

@@ -10,7 +10,7 @@ import numpy as np
 
 from exercises.course import judge, question, table, vec
 from exercises.d004.first_tables import seeds
-from exercises.d004.masked_loss import example
+from exercises.d004.masked_loss import EQUALS, LOGITS, MASK, TARGETS
 from npdl.data import ModularArithmetic
 from npdl.losses import loss_and_accuracy
 from npdl.models.gpt import GPT
@@ -30,7 +30,7 @@ def counted(data, order):
     return tuple(int((part.orders == order).sum()) for part in (data.train, data.validation))
 
 
-@question("004.4", "Equations, time, compute and points")
+@question("004.4.budget", "Equations, time, compute and points")
 def budget(work, p=31):
     """How many equations are there, how are they halved, and how long is a run?"""
     n, data = p**2, ModularArithmetic(p)
@@ -147,13 +147,13 @@ def measure_claims(work):
                                                       points.values()),
                judge(all(total == sum(parts) for total, parts in points.items())),
                "; ".join(" + ".join(map(str, parts)) for parts in points.values()))
-    losses, accuracies = loss_and_accuracy(*example(), "none")
+    losses, accuracies = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, "none")
     work.claim(
         "sign", "The loss is never negative and the accuracy lies in [0, 1].",
         "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
         f"from {accuracies.min():g} to {accuracies.max():g}",
         judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
-        "-log p >= 0 since p <= 1; indicators are 0 or 1; random logits, an example (seeds 0, 1)")
+        "-log p >= 0 since p <= 1; indicators are 0 or 1; the example of Problem 3")
     best, read = best_of(100, 481, 0.99), seeds("GPT")["L_val"]
     work.claim(
         "best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
