@@ -74,7 +74,7 @@ def aligned(work):
               "W_Q = P diag(λ) Pᵀ      W_K = P diag(μ) Pᵀ",
               f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}",
               arrays({"P": P, "W_Q": W_Q, "W_K": W_K}))
-    work.step("Multiply the scores out. Pᵀ P = 1 stands in the middle, so the eigenvalues meet in "
+    work.step("Multiply the scores out. Pᵀ P = 1 is in the middle, so the eigenvalues meet in "
               "pairs.", "Q Kᵀ = X W_Q W_Kᵀ Xᵀ = X P diag(λ μ) Pᵀ Xᵀ",
               f"λ μ = {vec(product, 0)}", arrays({"W_Q W_K": W_Q @ W_K}))
     work.step("Read one score: a sum over the common directions, each with the parts that query "

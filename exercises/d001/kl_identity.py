@@ -105,7 +105,7 @@ def meaning_claims(work, q, prior, likelihood, posterior):
                "D(P || Q) in the definition, D(Q || P) in the identity",
                f"D(Q || posterior) = {left:.5f}, D(posterior || Q) = {reverse:.5f}",
                judge(abs(left - reverse) > 1e-5, "convention"), "two numbers, one name: the "
-               "expectation is under the distribution that stands first")
+               "expectation is under the first distribution")
     work.claim("", "P(context | output) is a likelihood.", "a likelihood",
                f"over the outputs it sums to {likelihood.sum():g}",
                judge(likelihood.sum() != 1), "as a function of the output it is no distribution")

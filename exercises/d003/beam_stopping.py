@@ -14,7 +14,6 @@ from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search
 END = "</s>"
 TREE = {"a": (0.5, {END: 0.2, "c": (0.5, {END: 1.0}), "d": (0.3, {END: 1.0})}),
         "b": (0.4, {END: 0.9, "c": (0.1, {END: 1.0})}), END: 0.1}
-PRUNED = {"a": (0.6, {END: 0.55, "c": (0.45, {END: 1.0})}), "b": (0.4, {END: 1.0})}
 TWINS = [{"a": (1.0, {END: 0.4, "c": (0.6, {END: last, "d": (1 - last, {END: 1.0})})})}
          for last in (0.5, 0.9)]                # the same for two words
 SHOWN = "a 0.5 (then </s> 0.2, c 0.5, d 0.3), b 0.4 (then </s> 0.9, c 0.1), </s> 0.1"
@@ -87,7 +86,7 @@ def stopping(work):
     live, later = max(p for words, p in beam if words[-1] != END), max(p for _, p in steps[t][0])
     first, c = TREE["a"][0], TREE["a"][1]["c"][0]
     found, full = search(TREE), search(TREE, stop=False)
-    work.say("Scores are sums of log-probabilities; the table shows probabilities beside them.")
+    work.say("Scores are sums of log-probabilities; the table shows probabilities next to them.")
     work.step("One more word never raises a score: a probability is at most 1, its logarithm at "
               "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
               f"'a': {log(first)};   'a c': {log(first)} + ({log(c)}) = {log(first * c)}")
@@ -141,10 +140,7 @@ def stopping_claims(work):
         "", "then the best completed hypothesis is the overall most probable one", "to be proved",
         "of what this beam search can find, yes; not of all sequences, problem (10): the best may "
         "have been pruned before", judge(min(optimal) == len(TREES), if_false="under-specified"),
-        "width 1, branches a 0.6, b 0.4: it stops at "
-        f"{math.exp(search(PRUNED, 1).best.log_prob):.2f} while 'b </s>' has "
-        f"{math.exp(best_of_all(PRUNED).log_prob):.2f}; random trees with the true optimum at "
-        f"widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
+        f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
     worse, better = (search(tree, stop=False) for tree in TWINS)
     early = worse.steps[1].best.log_prob
     work.claim(
@@ -232,13 +228,10 @@ def definitions(work):
         judge(complete == 0, if_false="under-specified"),
         f"seeds 0 to 59: {len(TREES)} random trees, width 4: {complete} of {len(kept)} beams to be "
         "expanded held complete hypotheses")
-    # 2^(n-1) complete sequences of n tokens have the probability 0.3 · 0.35^(n-1)
-    reach = [sum(2 ** n for n in range(9) if 0.3 * 0.35**n >= least) for least in (0.1, 0.01)]
     work.claim(
         "(10)", "the most probable complete sequence exists", "argmax over all y",
         "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
         "supremum is attained; else there is nothing to choose from",
         judge(exhaustive_search(EndlessModel(), 6, eos=0).best is not None,
               if_false="under-specified"),
-        f"</s> of 0.3, endless sequences: {reach[0]} of at most 10 reach 0.1, {reach[1]} of at "
-        "most 100 reach 0.01; with </s> of probability 0 none is complete")
+        "with </s> of probability 0 none is complete")

@@ -165,8 +165,8 @@ def answer_claims(work):
         "rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed",
         "if the eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size k "
         "grows as t^(k - 1)", judge(abs(turning[-1] / turning[0] - 1) < 1e-9, "no answer given"),
-        "a turn by 90 degrees: length after 1000 steps changed by less than 1e-9; Jordan block of size "
-        f"3 at 1: exactly {', '.join(map(str, growing))}")
+        "a turn by 90 degrees: length after 1000 steps changed by less than 1e-9; Jordan block of "
+        f"size 3 at 1: exactly {', '.join(map(str, growing))}")
     work.claim(
         "diagonalising", "h_t = sum_k c_k lambda_k^t v_k explains it", "none printed",
         "only for a diagonalisable W; in general each lambda^t comes with a polynomial in t, and "

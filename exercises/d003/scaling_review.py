@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, question, table, vec
+from exercises.course import judge, question, table
 
 FITTED = (1.69, 406.4, 410.7, 0.34, 0.28)           # E, A, B, α, β: arXiv:2203.15556
 AGAIN = (1.8172, 482.01, 2085.43, 0.3478, 0.3658)   # the same law by arXiv:2404.10102
@@ -110,18 +110,14 @@ def review(work):
     coin = np.array([expected_loss(n) for n in sizes])
     right, plain = exponent(sizes, coin - FLOOR), exponent(sizes, coin)
     work.check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
-    shown = [f"{N / 1e9:.0f}e9 parameters and {ratio:.0f} tokens for each"
-             for N, ratio in zip(best, ratios, strict=True)]
     work.claim(
         "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
         "of arXiv:2203.15556: at equal compute a smaller model on more tokens is better, and its "
         f"law says so: {losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is "
-        f"the printed fit, which contradicts the {NEW[1] / NEW[0]:.0f} tokens a parameter that the "
-        "paper trains with", "essay",
-        f"best of {C:.2e} operations: {shown[0]}, and by the fit of arXiv:2404.10102 {shown[1]}, "
-        "by derivative and by search; a coin of bias 0.3, exact mean loss after n = "
-        f"{vec(sizes)} tosses: {vec(coin, 4)}, falls to its floor as n^-{right:.2f}, and a fit "
-        f"without the floor gives n^-{plain:.2f}")
+        "the printed fit", "essay",
+        f"best tokens for each parameter: {wanted:.0f} by the printed fit, {again:.0f} fitted "
+        f"again, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to its floor as "
+        f"n^-{right:.2f}, and a fit without the floor gives n^-{plain:.2f}")
 
 
 @question("003.8", "A review: the takeaway")

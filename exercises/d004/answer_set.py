@@ -58,7 +58,7 @@ def tokens(work):
               shown(printed))
     work.step("What is meant is a place: everything after the =, padding left out.",
               "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
-    work.step("Counted from 0, as a program does, = stands one place earlier.",
+    work.step("Counted from 0, as a program does, = is one place earlier.",
               f"place of = from 0: {place}, from 1: {place + 1}")
     work.answer(f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
                 f"{shown(printed)}.")
@@ -102,7 +102,7 @@ def set_claims(work, padded, padded_words):
         f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
         f"{kept}", judge(wrong == 0), "with ids 0 .. p - 1, +, =, BOS, EOS, PAD only EOS lies "
         f"between: wrong for {wrong} of {len(rows)} sums. No order of the ids can help ({right} of "
-        f"{total} for p = 2): in a + 0 = a the same token stands on both sides")
+        f"{total} for p = 2): in a + 0 = a the same token is on both sides")
     pad = padded_words.pad
     work.check("as npdl numbers them, the set for next-token training is right for every sum",
                all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
@@ -156,13 +156,11 @@ def position_claims(work):
         f"as [S] = {{1 .. S}} counts, one more; in the inputs, from 0, {found['inputs'][0]} and "
         f"{found['inputs'][1]}",
         judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
-        "data with p = 11; holds for targets counted from 0: then RHS is j > P, and with j from 1 "
-        "it is j > P + 1")
+        "data with p = 11; holds for targets counted from 0")
     lengths = {int(n) for orders in ((2,), (3,), (2, 3))
                for n in ModularArithmetic(5, orders=orders).equations.answer_mask.sum(1)}
     work.claim(
         "size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
         f"{vec(lengths)}: r and EOS, for two operands and for three",
         judge(len(lengths) == 1, "no answer given"),
-        "counted for every sum with p = 5, orders 2, 3 and both: |RHS| is the same for all samples "
-        "of this data")
+        "counted for every sum with p = 5, orders 2, 3 and both")

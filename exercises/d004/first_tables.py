@@ -108,8 +108,7 @@ def seed_claims(work):
         f"one interval for all of {vec(steps)} could only be {math.gcd(*steps)}",
         judge(not off, if_false="under-specified"),
         f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, {vec(off)} are not: it "
-        "holds after the first 100 steps, which were recorded one by one or nearly so; a delay is "
-        "known to 100 steps at best")
+        "holds after the first 100 steps; a delay is known to 100 steps at best")
     ways = {(size, divisor): [
         (round(size * (1 - b)), round(size * (1 - a))) for a, b in pairs(
             0.9979, 0.0021, [n / size for n in range(size + 1)], divisor)]
@@ -179,5 +178,4 @@ def meaning_claims(work):
         f"{vec((best[1], gpt + gpt_std), 4)}: means {gpt / lstm:.1f} to 1, better seeds "
         f"{best[1] / best[0]:.0f} to 1; one seed makes the difference",
         judge(gpt - lstm > gpt_std + lstm_std, if_false="under-specified"),
-        "four decimals leave L_train between 0.00005 and 0.00015, a factor of 3; to rank them "
-        "takes more digits and more than two seeds")
+        "four decimals leave L_train between 0.00005 and 0.00015, a factor of 3")

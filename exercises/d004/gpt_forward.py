@@ -27,7 +27,7 @@ def forward(work, B=2, S=3, V=5, d=4, L=2, heads=2):
                   ("attentions", "A₁, A₂ stacked on axis 1", shapes[2]))]))
     work.step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum is "
               "not one of them; with it there would be L + 1.", f"L = {L}: {shapes[1]}")
-    work.step("Where a LayerNorm stands decides what such an output is. After the sum (post) "
+    work.step("The place of a LayerNorm decides what such an output is. After the sum (post) "
               "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed on "
               "as it is, and one more norm is needed before the classifier.",
               "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",

@@ -18,21 +18,21 @@ IDS = (2, 0, 2)
 D = 128                                                 # width of the tables of the claims
 
 
-def speeds(d, exponent=1):
+def frequencies(d, exponent=1):
     """Return the angle per position of each pair of columns: 1 / 10000^(exponent k/d)."""
     return 10000.0 ** (-exponent * np.arange(d // 2) / d)
 
 
 def printed_table(length, d, exponent=1):
     """Return the table by the formula, (S, D)."""
-    angles = np.outer(np.arange(length), speeds(d, exponent))
+    angles = np.outer(np.arange(length), frequencies(d, exponent))
     return np.stack([np.sin(angles), np.cos(angles)], -1).reshape(length, d)
 
 
 def rotation(d, offset, exponent=1):
     """Return the (d, d) matrix with PE(pos + offset) = R PE(pos) for every pos."""
     R = np.zeros((d, d))
-    for k, turn in enumerate(offset * speeds(d, exponent)):
+    for k, turn in enumerate(offset * frequencies(d, exponent)):
         R[2 * k:2 * k + 2, 2 * k:2 * k + 2] = [[math.cos(turn), math.sin(turn)],
                                                [-math.sin(turn), math.cos(turn)]]
     return R
@@ -41,16 +41,17 @@ def rotation(d, offset, exponent=1):
 @question("004.2.7", "Sinusoidal positions")
 def positions(work, d=4):
     """Write the table of sinusoidal positions, and say what it is good for."""
-    PE, usual, R, speed = printed_table(4, d), printed_table(4, d, 2), rotation(d, 1), speeds(d)
-    longest = [2 * math.pi / speeds(d, exponent)[-1] for exponent in (1, 2)]
+    PE, usual, R = printed_table(4, d), printed_table(4, d, 2), rotation(d, 1)
+    omega = frequencies(d)
+    longest = [2 * math.pi / frequencies(d, exponent)[-1] for exponent in (1, 2)]
     work.say(f"d = {d}, positions 0 to 3, the exponent k/d of the question.")
-    work.step("Number the pairs of columns: k = i // 2. Each pair has one speed.",
+    work.step("Number the pairs of columns: k = i // 2. Each pair has one frequency.",
               "ω_k = 1/10000^(k/d),   wave length 2π/ω_k",
-              f"d = {d}:  ω = {vec(speed, 1)}, wave lengths {vec(2 * math.pi / speed, 1)} "
+              f"d = {d}:  ω = {vec(omega, 1)}, wave lengths {vec(2 * math.pi / omega, 1)} "
               "positions")
     work.step("Even columns take the sine, odd ones the cosine of the same angle.",
               "PE[pos, 2k] = sin(pos ω_k),   PE[pos, 2k+1] = cos(pos ω_k)",
-              f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in speed)}) = {vec(PE[1])}",
+              f"PE[1] = ({', '.join(f'sin {s:g}, cos {s:g}' for s in omega)}) = {vec(PE[1])}",
               arrays({"PE": PE}))
     work.step("The usual table has 2k/d in the exponent, which makes the slow waves much slower. "
               "Say which one is meant.", "10000^(k/d) = 100^(2k/d)",
@@ -74,7 +75,7 @@ def table_claims(work):
     """Add the claims on the table."""
     ours, usual = printed_table(512, D), printed_table(512, D, 2)
     apart = abs(ours - usual)[:64].max()
-    longest = [2 * math.pi / speeds(D, exponent)[-1] for exponent in (1, 2)]
+    longest = [2 * math.pi / frequencies(D, exponent)[-1] for exponent in (1, 2)]
     work.claim(
         "exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k and "
         "2k + 1.", "k / d",
@@ -119,9 +120,8 @@ def longer_claim(work, seen=8):
         f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position {4 * seen} "
         f"lies {outside:.2f} away",
         judge(outside < 0.1 * np.linalg.norm(table[0]), if_false="under-specified"),
-        f"d = {D}, every vector has length {np.linalg.norm(table[0]):.0f}; the formula is defined "
-        "at all positions, but weights trained on the first ones were never tried in the other "
-        "directions")
+        f"d = {D}, every vector has length {np.linalg.norm(table[0]):.0f}; trained weights were "
+        "never tried in the other directions")
 
 
 @question("004.2.8", "Tokens plus positions")
