@@ -41,7 +41,7 @@ def run(options):
         if options.figures and asked.picture:
             print(f"wrote {asked.draw(options.figures)}")
     failed = [f"{course.FAILED}: {asked.number}: {what}" for asked in questions
-              for what in asked.failures()]
+              for what in asked.failed]
     print(*failed, sep="\n", end="\n" * bool(failed), file=sys.stderr)
     return int(bool(failed))
 

@@ -67,7 +67,7 @@ class Question:
     def __init__(self, number, title, work, picture=None, size=None):
         self.number, self.title, self.work = number, title, work
         self.picture, self.size = picture, size
-        self.text, self.checks, self.claims, self.steps = [], [], [], 0
+        self.text, self.checks, self.claims, self.failed, self.steps = [], [], [], [], 0
 
     def say(self, text, *code, head=""):
         """Add a paragraph and below it lines of code: formulas, numbers, arrays, tables."""
@@ -99,14 +99,11 @@ class Question:
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.check(f"{type(error).__name__} in {place.name}: {error}", False)
-        if self.failures():
+        self.failed = [what for what, holds in self.checks if not holds] + [
+            claim.says for claim in self.claims if claim.verdict == FAILED]
+        if self.failed:
             self.claims = [replace(claim, verdict=FAILED) for claim in self.claims]
         return self
-
-    def failures(self):
-        """Return our failed checks, and the claims whose verdict is that our computation failed."""
-        return [what for what, holds in self.checks if not holds] + [
-            claim.says for claim in self.claims if claim.verdict == FAILED]
 
     def solution(self):
         """Return what is asked, the solution and its checks in Markdown."""

@@ -41,8 +41,8 @@ def _run(number):
     """Return the questions that a number means, worked out."""
     found = [asked.run() for asked in course.find(number)]
     for asked in found:
-        if failed := asked.failures():
-            raise InputError(f"question {asked.number}: our computation fails: {failed[0]}")
+        if asked.failed:
+            raise InputError(f"question {asked.number}: our computation failed: {asked.failed[0]}")
     if not found:
         raise InputError(f"no question has the number {number}")
     return found

@@ -26,6 +26,22 @@ def rnn_cell(W_h):
     return cell
 
 
+def forward(cell, xs, state=None):
+    """Return the last state and the caches of a cell that reads xs (T, B, D)."""
+    caches = []
+    for x in xs:
+        state, cache = cell.forward(x, state)
+        caches.append(cache)
+    return state, caches
+
+
+def back(cell, d, caches):
+    """Yield the gradient of the state step by step, going back from the gradient d of the last."""
+    for cache in reversed(caches):
+        _, d = cell.backward(d, cache)
+        yield d
+
+
 def gradient_norms(cell, steps=100, input_size=0.0):
     """Return (steps + 1,) lengths of dL/d(state) for a unit gradient of the last h, going back.
 
@@ -33,16 +49,10 @@ def gradient_norms(cell, steps=100, input_size=0.0):
     """
     rng = np.random.default_rng(2)
     state = tuple(1e-14 * rng.standard_normal((1, cell.d_hidden)) for _ in range(cell.parts))
-    caches = []
-    for x in input_size * rng.standard_normal((steps, 1, cell.W_x.shape[0])):
-        state, cache = cell.forward(x, state)
-        caches.append(cache)
+    xs = input_size * rng.standard_normal((steps, 1, cell.W_x.shape[0]))
+    _, caches = forward(cell, xs, state)
     d = np.full((1, cell.d_hidden), cell.d_hidden**-0.5)
-    norms = [1.0]
-    for cache in reversed(caches):
-        _, d = cell.backward(d, cache)
-        norms.append(float(np.linalg.norm(d)))
-    return np.array(norms)
+    return np.array([1.0, *(np.linalg.norm(g) for g in back(cell, d, caches))])
 
 
 def rate(norms):
@@ -64,33 +74,22 @@ def product_errors(steps=12):
     """
     rng = np.random.default_rng(3)
     cell = rnn_cell(recurrent_matrix(1.1, 6, 3))
-    h, product, caches = np.zeros((1, 6)), np.eye(6), []
-    for x in rng.standard_normal((steps, 1, 4)):
-        h, cache = cell.forward(x, h)
-        caches.append(cache)
-        product = product @ (cell.W_h.data * (1 - h * h))
-    d = upstream = rng.standard_normal((1, 6))
-    by_gradients = 1.0
+    _, caches = forward(cell, rng.standard_normal((steps, 1, 4)))
+    upstream = rng.standard_normal((1, 6))
+    *gradients, last = [upstream, *back(cell, upstream, caches)]
+    by_jacobians = upstream
     for cache in reversed(caches):
-        by_gradients = by_gradients * d
-        _, d = cell.backward(d, cache)
-    return [float(np.abs(other - d).max() / np.abs(d).max())
-            for other in (upstream @ product.T, by_gradients)]
+        by_jacobians = by_jacobians * (1 - cache.h**2) @ cell.W_h.data.T
+    return [float(np.abs(product - last).max() / np.abs(last).max())
+            for product in (by_jacobians, np.prod(gradients, axis=0))]
 
 
 def weight_gradients(steps=60):
     """Return what each use of W_h adds to dL/dW_h, the last use first: (steps, H, H)."""
     cell = rnn_cell(recurrent_matrix(0.5))
-    h, caches = np.zeros((1, cell.d_hidden)), []
-    for x in np.random.default_rng(4).standard_normal((steps, 1, 4)):
-        h, cache = cell.forward(x, h)
-        caches.append(cache)
-    d, found = np.full_like(h, h.size**-0.5), []
-    for cache in reversed(caches):
-        cell.zero_grad()
-        _, d = cell.backward(d, cache)
-        found.append(cell.W_h.grad.copy())
-    return np.array(found)
+    h, caches = forward(cell, np.random.default_rng(4).standard_normal((steps, 1, 4)))
+    sums = [cell.W_h.grad.copy() for _ in back(cell, np.full_like(h, h.size**-0.5), caches)]
+    return np.diff(sums, axis=0, prepend=0)
 
 
 W, GRADIENT = np.array([[0.85, 0.35], [0.35, 0.85]]), np.array([1.0, 0.0])

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table, vec
+from exercises.d002.gradients_through_time import back, forward
 from npdl.functions import sigmoid
 from npdl.layers.recurrent import LSTMCell
 
@@ -46,16 +47,9 @@ def error_lengths(cell, steps=20, size=1.0):
     """
     rng = np.random.default_rng(1)
     state = tuple(0.5 * size * rng.standard_normal((2, 1, cell.d_hidden)))
-    caches = []
-    for x in size * rng.standard_normal((steps, 1, cell.W_x.shape[0])):
-        state, cache = cell.forward(x, state)
-        caches.append(cache)
+    _, caches = forward(cell, size * rng.standard_normal((steps, 1, cell.W_x.shape[0])), state)
     d = (np.full_like(state[0], cell.d_hidden**-0.5), np.zeros_like(state[1]))
-    lengths = [1.0]
-    for cache in reversed(caches):
-        _, d = cell.backward(d, cache)
-        lengths.append(float(np.linalg.norm(d)))
-    return np.array(lengths)
+    return np.array([1.0, *(np.linalg.norm(g) for g in back(cell, d, caches))])
 
 
 def gate_values(samples=2000, width=6):

@@ -30,7 +30,7 @@ def questions():
 
 
 def test_all_questions_run_and_their_checks_hold(questions):
-    assert {q.number: q.failures() for q in questions if q.failures()} == {}
+    assert {q.number: q.failed for q in questions if q.failed} == {}
 
 
 def test_every_question_says_what_is_asked_its_answer_and_a_check(questions):
@@ -73,7 +73,7 @@ def test_a_false_computation_is_reported_and_judges_nothing(monkeypatch, number,
                                                             wrong):
     monkeypatch.setattr(module, name, wrong)
     question = question_of(number)
-    assert question.failures()
+    assert question.failed
     assert {claim.verdict for claim in question.claims} == {FAILED}
 
 
