@@ -156,7 +156,7 @@ def cost_claims(work, total, years, N=4, T=5):
                f"one more step costs {vec(growth, 4)} times as much at N = 10, T = 5 and 10",
                judge(np.allclose(growth, 10, 0, 0.1)), "quotients of exact counts tend to N")
     work.claim("", "Memory is a second reason: the method has to store all N^T sequences.",
-               "space, beside time, as a reason: storing N^T sequences is infeasible",
+               "space, next to time, as a reason: storing N^T sequences is infeasible",
                f"{scorer.most_alive} model states alive at most for {count} sequences (N = {N}, "
                f"T = {T}): one path and the best sequence so far",
                judge(scorer.most_alive >= count),

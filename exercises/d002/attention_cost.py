@@ -99,29 +99,25 @@ def encoder_claims(work, M=24, k=16):
     all_25 = formula(25, 25, 512)
     share = all_25 - 2 * 25 * 25 * 512
     wide = power(lambda n: formula(64, 64, n), 4096)
-    work.claim(
-        "a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
-        f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {k}; the output projection, left out, adds "
-        f"M k^2 = {output}",
-        judge(inputs == 3 * M * k * k and output == M * k * k),
-        "counted in npdl's layer, exactly")
+    work.claim("a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
+               f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {k}; the output projection, left "
+               f"out, adds M k^2 = {output}",
+               judge(inputs == 3 * M * k * k and output == M * k * k),
+               "counted in npdl's layer, exactly")
     work.claim(
         "a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
         f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
         judge(products == 2 * M * M * k), f"counted: {products} = 2 * {M}^2 * {k}")
-    work.claim(
-        "a", "O(M^2 k + M k^2) = O(M^2 k)", "the total",
-        "only where k grows no faster than M; in two free variables both terms stay",
-        judge(abs(wide - 1) < 0.1, if_false="under-specified"),
-        f"M = 64 fixed: the count grows as k^{wide:.2f}, not as k")
-    work.claim(
-        "a", "typically M > k", "M^2 k dominates because typically M > k",
-        "not in translation, which this is: M^2 k dominates only where M > 2 k; with sentences of "
-        f"25 tokens and k = 512 the projections are {100 * share / all_25:.0f} % of the "
-        "multiplications",
-        judge(share < all_25 / 2),
-        f"{share:,} of {all_25:,}; 2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for long "
-        "texts, not for single sentences")
+    work.claim("a", "O(M^2 k + M k^2) = O(M^2 k)", "the total",
+               "only where k grows no faster than M; in two free variables both terms stay",
+               judge(abs(wide - 1) < 0.1, if_false="under-specified"),
+               f"M = 64 fixed: the count grows as k^{wide:.2f}, not as k")
+    work.claim("a", "typically M > k", "M^2 k dominates because typically M > k",
+               "not in translation, which this is: M^2 k dominates only where M > 2 k; with "
+               "sentences of 25 tokens and k = 512 the projections are "
+               f"{100 * share / all_25:.0f} % of the multiplications", judge(share < all_25 / 2),
+               f"{share:,} of {all_25:,}; 2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for "
+               "long texts, not for single sentences")
 
 
 def cross_claims(work, M=24, N=10, k=16):
@@ -129,21 +125,19 @@ def cross_claims(work, M=24, N=10, k=16):
     inputs, _, products = counted(N, M, k)
     long = power(lambda m: formula(1, m, 512) / (m * 512), 4096)
     ratio = formula(1, 10**6, 512) / (10**6 * 512)
-    work.claim(
-        "b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
-        "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
-        judge(inputs == N * k * k + 2 * M * k * k), f"counted at M = {M}, N = {N}, k = {k}")
+    work.claim("b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
+               "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
+               judge(inputs == N * k * k + 2 * M * k * k), f"counted at M = {M}, N = {N}, k = {k}")
     work.claim(
         "b", "the dot products of N queries with M keys", "the formula is missing in the print",
         f"O(M N k): 2 M N k = {products} with the weighted sum",
         judge(products == 2 * M * N * k, "no answer given"),
         f"counted at M = {M}, N = {N}, k = {k}: {products}")
-    work.claim(
-        "b", "O(N k^2 + M k^2 + M N k) = O(M N k), M and N being larger than k", "O(M N k)",
-        "both are needed: k = O(M) for the queries' term and k = O(N) for the keys'; a long source "
-        "is not enough",
-        judge(ratio < 10 and abs(long) < 0.1, if_false="under-specified"),
-        f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
+    work.claim("b", "O(N k^2 + M k^2 + M N k) = O(M N k), M and N being larger than k", "O(M N k)",
+               "both are needed: k = O(M) for the queries' term and k = O(N) for the keys'; a "
+               "long source is not enough",
+               judge(ratio < 10 and abs(long) < 0.1, if_false="under-specified"),
+               f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
 
 
 def generating(N, k, cached):
@@ -163,18 +157,15 @@ def decoder_claims(work, N=12, k=8):
         "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted sum",
         judge(inputs == 3 * N * k * k and products == 2 * N * N * k),
         f"counted at N = {N}, k = {k}, mask on")
-    work.claim(
-        "c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)",
-        "for fixed k, or N at least of the order of k",
-        judge(short < 10, if_false="under-specified"),
-        f"N = 20, k = 512: the count is {short:.0f} times N^2 k")
-    work.claim(
-        "c", "the cost counts N tokens decoded at once", "not said",
-        "as in training, or generating with a cache of keys and values; without a cache it costs "
-        "O(N^3 k + N^2 k^2)",
-        judge(again > 2.8 > kept, "under-specified"),
-        f"k = 16, N from 1024 to 2048: the count grows as N^{kept:.2f} with the cache, "
-        f"N^{again:.2f} without")
+    work.claim("c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)",
+               "for fixed k, or N at least of the order of k",
+               judge(short < 10, if_false="under-specified"),
+               f"N = 20, k = 512: the count is {short:.0f} times N^2 k")
+    work.claim("c", "the cost counts N tokens decoded at once", "not said",
+               "as in training, or generating with a cache of keys and values; without a cache it "
+               "costs O(N^3 k + N^2 k^2)", judge(again > 2.8 > kept, "under-specified"),
+               f"k = 16, N from 1024 to 2048: the count grows as N^{kept:.2f} with the cache, "
+               f"N^{again:.2f} without")
 
 
 @question("002.7.4", "A second target language")
@@ -205,20 +196,18 @@ def another_language(work):
     work.check("counted in npdl's layers: the same numbers",
                (sum(counted(M, M, K)), sum(counted(N, N, K, causal=True)), sum(counted(N, M, K)))
                == (encoder, own, cross))
-    work.claim(
-        "", "the encoder's activations do not depend on the decoder's", "they do not",
-        "they do not: another target leaves every encoder activation as it is",
-        judge(inside == 0 and outside > 1e-3),
-        f"an example, seed 0: npdl's Seq2Seq, two targets: encoder changes by {inside:g}, logits "
-        f"by {outside:.1f}")
+    work.claim("", "the encoder's activations do not depend on the decoder's", "they do not",
+               "they do not: another target leaves every encoder activation as it is",
+               judge(inside == 0 and outside > 1e-3),
+               f"an example, seed 0: npdl's Seq2Seq, two targets: encoder changes by {inside:g}, "
+               f"logits by {outside:.1f}")
     first, decoder = formula(30, 30, 64), 2 * formula(30, 30, 64)
     kept = 4 * 30 * 30 * 64
     fixed = [2 * formula(n, n, 4) / (2 * n * n) for n in (64, 256)]
-    work.claim(
-        "", "another target language costs O(M N + N^2) more", "O(M N + N^2)",
-        "in M and N with k fixed, yes: N + M more from the projections changes nothing",
-        judge(fixed[1] / fixed[0] < 1.1),
-        f"k = 4, M = N: multiplications over M N + N^2: {vec(fixed, 1)} at 64, 256")
+    work.claim("", "another target language costs O(M N + N^2) more", "O(M N + N^2)",
+               "in M and N with k fixed, yes: N + M more from the projections changes nothing",
+               judge(fixed[1] / fixed[0] < 1.1),
+               f"k = 4, M = N: multiplications over M N + N^2: {vec(fixed, 1)} at 64, 256")
     work.claim(
         "", "it is O(N^2 k) + O(M N k) before k is dropped", "decoder self plus cross-attention",
         "the projections N k^2 and M k^2 (new keys and values of the old encoder output) are "

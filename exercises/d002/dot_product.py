@@ -46,24 +46,21 @@ def mean_of_dot_product(work):
     work.check("the means of 200,000 drawn products lie within 4 standard errors, of one mean, of "
                "two and of k = q",
                max(off, standard_errors(apart, MU @ NU), standard_errors(square, own)) < 4)
-    work.claim(
-        "", "E[q.k] = mu.mu", "mu^T mu", f"{mean} for mu = {vec(MU)}, sigma = {SIGMA}",
-        judge(off < 4), f"200,000 draws of seed 0: {sample.mean():.2f}")
-    work.claim(
-        "premise", "q and k are two random vectors; nothing is said of their dependence",
-        "the solution takes them as independent",
-        "independence is needed: with k = q the mean is mu.mu + d sigma^2, and the variance "
-        "4 sigma^2 mu.mu + 2 d sigma^4, twice that of (b)",
-        judge(own != mean, "under-specified"),
-        f"k = q: mean {own}, {square.mean():.2f} by drawing; variance {square.var():.1f} by "
-        f"drawing, against {sample.var():.1f}")
-    work.claim(
-        "premise", "q and k have one and the same mean mu", "both N(mu, sigma^2 I)",
-        "queries and keys are made by two matrices and have two means mu and nu: then the mean is "
-        "mu.nu, and the variance sigma^2 (mu.mu + nu.nu) + d sigma^4",
-        judge(MU @ NU != mean, "convention"),
-        f"nu = {vec(NU)}: mean {MU @ NU}, {apart.mean():.2f} by drawing; the question's own case "
-        "is nu = mu")
+    work.claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mean} for mu = {vec(MU)}, sigma = {SIGMA}",
+               judge(off < 4), f"200,000 draws of seed 0: {sample.mean():.2f}")
+    work.claim("premise", "q and k are two random vectors; nothing is said of their dependence",
+               "the solution takes them as independent",
+               "independence is needed: with k = q the mean is mu.mu + d sigma^2, and the "
+               "variance 4 sigma^2 mu.mu + 2 d sigma^4, twice that of (b)",
+               judge(own != mean, "under-specified"),
+               f"k = q: mean {own}, {square.mean():.2f} by drawing; variance {square.var():.1f} "
+               f"by drawing, against {sample.var():.1f}")
+    work.claim("premise", "q and k have one and the same mean mu", "both N(mu, sigma^2 I)",
+               "queries and keys are made by two matrices and have two means mu and nu: then the "
+               "mean is mu.nu, and the variance sigma^2 (mu.mu + nu.nu) + d sigma^4",
+               judge(MU @ NU != mean, "convention"),
+               f"nu = {vec(NU)}: mean {MU @ NU}, {apart.mean():.2f} by drawing; the question's "
+               "own case is nu = mu")
 
 
 @question("002.6b", "The variance of a dot product")
@@ -118,16 +115,13 @@ def variance_of_dot_product(work):
         judge(np.array_equal(q.T @ q, len(q) * (4 * np.outer(MU, MU) + 9 * np.eye(D)))
               and all(np.trace(np.outer(a, a) @ np.outer(b, b)) == (a @ b) ** 2
                       for a in q for b in q)),
-        f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 alike probable: only "
+        f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 equally probable: only "
         "means, variances and independence enter")
-    work.claim(
-        "", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
-        "that line of the derivation", "equal", judge(trace == mean**2 + closed),
-        f"in integers: {trace - mean**2} from the trace, {sum(parts)} from the moments")
-    work.claim(
-        "", "Var(q.k) = 2 d sigma^2 mu.mu + d sigma^4", "2 d sigma^2 mu^T mu + d sigma^4",
-        f"2 sigma^2 mu.mu + d sigma^4, as the line above it: {closed} for mu = {vec(MU)}, sigma = "
-        f"{SIGMA}; the printed result gives {printed}",
-        judge(printed == closed),
-        f"200,000 draws of seed 0: {sample.var():.1f}; the two agree only for d = 1 or mu = 0",
-        weight="answer")
+    work.claim("", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
+               "that line of the derivation", "equal", judge(trace == mean**2 + closed),
+               f"in integers: {trace - mean**2} from the trace, {sum(parts)} from the moments")
+    work.claim("", "Var(q.k) = 2 d sigma^2 mu.mu + d sigma^4", "2 d sigma^2 mu^T mu + d sigma^4",
+               f"2 sigma^2 mu.mu + d sigma^4, as the line above it: {closed} for mu = {vec(MU)}, "
+               f"sigma = {SIGMA}; the printed result gives {printed}", judge(printed == closed),
+               f"200,000 draws of seed 0: {sample.var():.1f}; the two agree only for d = 1 or mu "
+               "= 0", weight="answer")

@@ -59,26 +59,22 @@ def scaling(work):
     work.check("the variance of q·k/√d is the same at every d for μ = 0", len(set(spreads)) == 1)
     plain, root = (growth([d * m * m / s(d) for d in (64, 256)]) for s in (lambda d: 1, math.sqrt))
     centred = np.zeros(64) @ np.zeros(64)
-    work.claim(
-        "", "s = sqrt(d) makes E[q.k / s] grow linearly with d", "s = sqrt(d)",
-        "no: it grows as sqrt(d) when every mu_i is the same, and is 0 for mu = 0; linear growth "
-        "needs s = mu.mu / (c d), a constant such as s = 1 in that case",
-        judge(abs(root - 1) < 1e-9),
-        f"mu_i = 2, d = 64 and 256: power of d {root:.1f} with sqrt(d), {plain:.1f} with s = 1",
-        weight="answer")
-    work.claim(
-        "", "the case mu = 0 answers the question", "consider mu = 0",
-        "for mu = 0 the mean is 0 under every s, and no s makes it grow", judge(centred != 0),
-        f"E[q.k] = {centred:.0f} at d = 64")
+    work.claim("", "s = sqrt(d) makes E[q.k / s] grow linearly with d", "s = sqrt(d)",
+               "no: it grows as sqrt(d) when every mu_i is the same, and is 0 for mu = 0; linear "
+               "growth needs s = mu.mu / (c d), a constant such as s = 1 in that case",
+               judge(abs(root - 1) < 1e-9),
+               f"mu_i = 2, d = 64 and 256: power of d {root:.1f} with sqrt(d), {plain:.1f} with s "
+               "= 1", weight="answer")
+    work.claim("", "the case mu = 0 answers the question", "consider mu = 0",
+               "for mu = 0 the mean is 0 under every s, and no s makes it grow",
+               judge(centred != 0), f"E[q.k] = {centred:.0f} at d = 64")
     wide, shifted = variance(0, 64, 2) / 64, variance(1, 64) / 64
-    work.claim(
-        "", "s = sqrt(d) keeps the dot product at a consistent scale across d",
-        "s = sqrt(d), as in transformers",
-        "of the standard deviation, and to 1 only for mu = 0 and sigma = 1; in general s = "
-        "sqrt(2 sigma^2 mu.mu + d sigma^4)",
-        judge(wide == 1, if_false="under-specified"),
-        f"variance of q.k / sqrt(d): {wide:g} at mu = 0, sigma = 2; {shifted:g} at mu_i = 1, "
-        "sigma = 1, for every d")
+    work.claim("", "s = sqrt(d) keeps the dot product at a consistent scale across d",
+               "s = sqrt(d), as in transformers",
+               "of the standard deviation, and to 1 only for mu = 0 and sigma = 1; in general s = "
+               "sqrt(2 sigma^2 mu.mu + d sigma^4)", judge(wide == 1, if_false="under-specified"),
+               f"variance of q.k / sqrt(d): {wide:g} at mu = 0, sigma = 2; {shifted:g} at mu_i = "
+               "1, sigma = 1, for every d")
 
 
 def saturation(layer, d, keys=16, count=500):
@@ -134,30 +130,26 @@ def saturation_claims(work):
     printed = growth([2 * d * d * 100**2 + d for d in (64, 256)])
     raw, scaled = (np.array([saturation(layer, d) for d in widths]).T
                    for layer in (DotAttention(), ScaledDotAttention()))
-    work.claim(
-        "", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
-        "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
-        judge(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),
-        f"power of d between 64 and 256: {zero:.2f} at mu = 0, {same:.2f} at mu_i = 1; the printed "
-        f"formula of (b) would give {printed:.2f} at mu_i = 100")
+    work.claim("", "with s = 1 the variance grows linearly with d", "linearly, shown for mu = 0",
+               "yes: d sigma^4 for mu = 0; for other mu too, if mu.mu grows at most linearly",
+               judge(abs(zero - 1) < 1e-9 and abs(same - 1) < 1e-9),
+               f"power of d between 64 and 256: {zero:.2f} at mu = 0, {same:.2f} at mu_i = 1; the "
+               f"printed formula of (b) would give {printed:.2f} at mu_i = 100")
     work.claim(
         "", "without the scale one or few entries dominate the softmax", "highly skewed outputs",
         f"the largest of 16 weights is {vec(raw[0], 2)} on average at d = {vec(widths)}",
         judge(raw[0, -1] > 0.9 > scaled[0, -1]),
         f"with s = sqrt(d): {vec(scaled[0], 2)}; 500 normal q and k, seed 1")
-    work.claim(
-        "", "without the scale gradients explode in backpropagation", "gradient explosion",
-        "they vanish: a saturated softmax is flat; the typical (median) gradient of q goes to 0, "
-        "and the mean stays bounded",
-        judge(raw[1, -1] > 10 * raw[1, 0]),
-        f"500 draws, seed 1: median length of dq at d = {vec(widths)}: {vec(raw[2], '.1g')}; mean "
-        f"{vec(raw[1], 2)}; with sqrt(d), median {vec(scaled[2], 2)}")
-    work.claim(
-        "", "scaling by sqrt(d) keeps the softmax from saturating, and so training stable",
-        "normalises the variance, training stable",
-        f"at every d the largest weight stays near {scaled[0, 0]:.2f} and the gradient near "
-        f"{scaled[2, 0]:.2f}",
-        "essay",
-        "500 draws, seed 1: from d = 16 to 1024 the median gradient changes "
-        f"{scaled[2, -1] / scaled[2, 0]:.2f} times with the scale, {raw[2, -1] / raw[2, 0]:.0e} "
-        "times without")
+    work.claim("", "without the scale gradients explode in backpropagation", "gradient explosion",
+               "they vanish: a saturated softmax is flat; the typical (median) gradient of q goes "
+               "to 0, and the mean stays bounded", judge(raw[1, -1] > 10 * raw[1, 0]),
+               f"500 draws, seed 1: median length of dq at d = {vec(widths)}: "
+               f"{vec(raw[2], '.1g')}; mean {vec(raw[1], 2)}; with sqrt(d), median "
+               f"{vec(scaled[2], 2)}")
+    work.claim("", "scaling by sqrt(d) keeps the softmax from saturating, and so training stable",
+               "normalises the variance, training stable",
+               f"at every d the largest weight stays near {scaled[0, 0]:.2f} and the gradient "
+               f"near {scaled[2, 0]:.2f}", "essay",
+               "500 draws, seed 1: from d = 16 to 1024 the median gradient changes "
+               f"{scaled[2, -1] / scaled[2, 0]:.2f} times with the scale, "
+               f"{raw[2, -1] / raw[2, 0]:.0e} times without")

@@ -160,28 +160,24 @@ def cell_claims(work):
     xavier, he = initial_radius(1.0), initial_radius(2.0)
     plain, normed = ([batch_norm_rate(scale, way) for scale in (0.25, 4.0)]
                      for way in (False, True))
-    work.claim(
-        "gates", "LSTM and GRU cells regulate the flow of gradients",
-        "gating regulates it",
-        "with a forget gate near 1; at the usual start near 1/2 an LSTM vanishes too: length after "
-        f"50 steps {vec(ends, '.1e')} for forget biases {vec(biases)}",
-        judge(ends[0] < 1e-6 and ends[-1] > 0.01, "under-specified"),
-        "an example (seeds 0 and 2); "
-        f"the forget gate alone gives f^50: {0.5**50:.1e} at f = 0.5, {0.9933**50:.2f} at 0.9933")
-    work.claim(
-        "initialisation", "Xavier or He initialisation stabilises an RNN",
-        "helps stabilise training",
-        f"spectral radius of W_h: {xavier:.2f} with Xavier's variance 1/H, {he:.2f} with He's 2/H; "
-        "the second explodes until tanh saturates",
-        judge(abs(xavier - 1) < 0.1 and he > 1.3, "under-specified"),
-        "an example (seeds 0, 1, 2, 7); "
-        f"He's, near the origin: length {radius_norms(he)[-1]:.1e} after 100 steps; both variances "
-        "were derived for layers with their own weights, used once")
-    work.claim(
-        "normalisation", "batch normalisation between steps prevents extreme gradients",
-        "helps prevent them",
-        f"it moves the factor per step towards 1, not to it: {plain[0]:.2f} to {normed[0]:.2f} "
-        f"with small weights, {plain[1]:.2f} to {normed[1]:.2f} with large ones",
-        judge(normed[0] < 0.9 and normed[1] < plain[1], "under-specified"),
-        f"an example, seed 8; 50 steps: {normed[0]**50:.1e} in place of {plain[0]**50:.1e}, and "
-        f"{normed[1]**50:.1e} in place of {plain[1]**50:.1e}")
+    work.claim("gates", "LSTM and GRU cells regulate the flow of gradients", "gating regulates it",
+               "with a forget gate near 1; at the usual start near 1/2 an LSTM vanishes too: "
+               f"length after 50 steps {vec(ends, '.1e')} for forget biases {vec(biases)}",
+               judge(ends[0] < 1e-6 and ends[-1] > 0.01, "under-specified"),
+               f"an example (seeds 0 and 2); the forget gate alone gives f^50: {0.5**50:.1e} at f "
+               f"= 0.5, {0.9933**50:.2f} at 0.9933")
+    work.claim("initialisation", "Xavier or He initialisation stabilises an RNN",
+               "helps stabilise training",
+               f"spectral radius of W_h: {xavier:.2f} with Xavier's variance 1/H, {he:.2f} with "
+               "He's 2/H; the second explodes until tanh saturates",
+               judge(abs(xavier - 1) < 0.1 and he > 1.3, "under-specified"),
+               "an example (seeds 0, 1, 2, 7); He's, near the origin: length "
+               f"{radius_norms(he)[-1]:.1e} after 100 steps; both variances were derived for "
+               "layers with their own weights, used once")
+    work.claim("normalisation", "batch normalisation between steps prevents extreme gradients",
+               "helps prevent them",
+               f"it moves the factor per step towards 1, not to it: {plain[0]:.2f} to "
+               f"{normed[0]:.2f} with small weights, {plain[1]:.2f} to {normed[1]:.2f} with large "
+               "ones", judge(normed[0] < 0.9 and normed[1] < plain[1], "under-specified"),
+               f"an example, seed 8; 50 steps: {normed[0]**50:.1e} in place of "
+               f"{plain[0]**50:.1e}, and {normed[1]**50:.1e} in place of {plain[1]**50:.1e}")

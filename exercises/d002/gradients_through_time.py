@@ -165,22 +165,20 @@ def effects(work):
     uses = weight_gradients()
     total = np.linalg.norm(uses.sum(0))
     far, near = (np.linalg.norm(part, axis=(1, 2)).max() / total for part in (uses[20:], uses[:3]))
-    work.claim(
-        "vanishing, exploding", "over many steps back a gradient shrinks or grows exponentially",
-        "decreases or increases rapidly",
-        f"factor per step {vec(rates)} at spectral radius {vec(radii, 2)}",
-        judge(np.abs(np.subtract(rates, radii)).max() < 0.01),
-        "an example (seeds 0, 1, 2): "
-        f"near h = 0; length after 100 steps: {norms[0][-1]:.1e} at radius 0.8, "
-        f"{norms[-1][-1]:.1e} at 1.25, from 1")
-    work.claim(
-        "vanishing", "vanishing gradients make the weight updates negligible",
-        "negligible updates, stalled training",
-        f"only the part from far back is: the steps 20 and more before the loss add at most "
-        f"{far:.1e} of the length of dL/dW, the last three steps up to {near:.2f}",
-        judge(far < 1e-3 < 0.1 < near, "under-specified"),
-        "an example (seeds 0, 1 and 4): "
-        f"radius 0.5, 60 steps: dL/dW is a sum over uses of W, and its total length is {total:.2f}")
+    work.claim("vanishing, exploding",
+               "over many steps back a gradient shrinks or grows exponentially",
+               "decreases or increases rapidly",
+               f"factor per step {vec(rates)} at spectral radius {vec(radii, 2)}",
+               judge(np.abs(np.subtract(rates, radii)).max() < 0.01),
+               "an example (seeds 0, 1, 2): near h = 0; length after 100 steps: "
+               f"{norms[0][-1]:.1e} at radius 0.8, {norms[-1][-1]:.1e} at 1.25, from 1")
+    work.claim("vanishing", "vanishing gradients make the weight updates negligible",
+               "negligible updates, stalled training",
+               "only the part from far back is: the steps 20 and more before the loss add at most "
+               f"{far:.1e} of the length of dL/dW, the last three steps up to {near:.2f}",
+               judge(far < 1e-3 < 0.1 < near, "under-specified"),
+               "an example (seeds 0, 1 and 4): radius 0.5, 60 steps: dL/dW is a sum over uses of "
+               f"W, and its total length is {total:.2f}")
 
 
 def causes(work):
@@ -193,32 +191,27 @@ def causes(work):
     open_rate, flat_rate = (rate(radius_norms(1.0, size)) for size in (0.0, 3.0))
     work.check("the product of the steps' Jacobians is the gradient that backward computes",
                by_jacobians < 1e-9)
-    work.claim(
-        "cause", "gradients are multiplied by one another on the way back",
-        "repeated multiplication of gradients",
-        "what is multiplied are the Jacobians dh_t/dh_(t-1) of the steps; one gradient of the loss "
-        "runs through them",
-        judge(by_gradients < 1e-9, if_false="under-specified"),
-        "holds if a gradient is any derivative of a step: over 12 steps the product of Jacobians "
-        "is off by below 1e-09, the product of the loss's gradients by "
-        f"{by_gradients:.1f} times the largest entry")
-    work.claim(
-        "cause", "the flat parts of the sigmoid and of tanh make gradients vanish",
-        "activations with steep or flat gradients (sigmoid, tanh)",
-        f"a step multiplies the gradient by {flat_rate:.2f} where inputs push tanh to its ends, "
-        f"by {open_rate:.2f} where it is the identity",
-        judge(flat_rate < 0.9 * open_rate),
-        "an example (seeds 0, 1, 2): "
-        "spectral radius 1.00, 100 steps, npdl's RNN cell, inputs of standard deviation 3 and 0")
-    work.claim(
-        "cause", "steep activation functions such as the sigmoid and tanh are behind explosion",
-        "activations with steep or flat gradients (sigmoid, tanh)",
-        f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only shrink a "
-        "gradient, and growth comes from W_h",
-        judge(max(sigmoid, tanh) > 1),
-        "an example (seeds 0, 1, 2): "
-        f"radius 1.25, 100 steps: length {linear:.1e} where tanh is the identity, {bent:.1e} "
-        "where inputs bend it")
+    work.claim("cause", "gradients are multiplied by one another on the way back",
+               "repeated multiplication of gradients",
+               "what is multiplied are the Jacobians dh_t/dh_(t-1) of the steps; one gradient of "
+               "the loss runs through them", judge(by_gradients < 1e-9, if_false="under-specified"),
+               "holds if a gradient is any derivative of a step: over 12 steps the product of "
+               "Jacobians is off by below 1e-09, the product of the loss's gradients by "
+               f"{by_gradients:.1f} times the largest entry")
+    work.claim("cause", "the flat parts of the sigmoid and of tanh make gradients vanish",
+               "activations with steep or flat gradients (sigmoid, tanh)",
+               f"a step multiplies the gradient by {flat_rate:.2f} where inputs push tanh to its "
+               f"ends, by {open_rate:.2f} where it is the identity",
+               judge(flat_rate < 0.9 * open_rate),
+               "an example (seeds 0, 1, 2): spectral radius 1.00, 100 steps, npdl's RNN cell, "
+               "inputs of standard deviation 3 and 0")
+    work.claim("cause",
+               "steep activation functions such as the sigmoid and tanh are behind explosion",
+               "activations with steep or flat gradients (sigmoid, tanh)",
+               f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only "
+               "shrink a gradient, and growth comes from W_h", judge(max(sigmoid, tanh) > 1),
+               f"an example (seeds 0, 1, 2): radius 1.25, 100 steps: length {linear:.1e} where "
+               f"tanh is the identity, {bent:.1e} where inputs bend it")
 
 
 def descent(w, h, target, steps, lr, updates, squash=False):

@@ -76,21 +76,19 @@ def symmetry(work):
     lines = [proof_lines(Fraction(n, d)) for n in range(1, 30) for d in range(1, 30)]
     x = np.linspace(-50, 50, 10001)
     work.check("npdl's sigmoid on [−50, 50]", np.allclose(sigmoid(-x), 1 - sigmoid(x), 0, 1e-12))
-    work.claim(
-        "", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
-        "shown by four equal fractions", "all four lines are equal as exact fractions",
-        judge(all(len(set(line)) == 1 for line in lines)),
-        f"{len(lines)} rational values of exp(-x), no difference; npdl's sigmoid on [-50, 50]: "
-        "error below 1e-12")
+    work.claim("", "sigmoid(-x) = 1 - sigmoid(x), and every line of the proof",
+               "shown by four equal fractions", "all four lines are equal as exact fractions",
+               judge(all(len(set(line)) == 1 for line in lines)),
+               f"{len(lines)} rational values of exp(-x), no difference; npdl's sigmoid on [-50, "
+               "50]: error below 1e-12")
     x = np.arange(-3.0, 4.0)
     printed = np.abs(sigmoid(-x) - 1 * sigmoid(x))
-    work.claim(
-        "question", "what is to be shown is sigmoid(-x) = 1 sigmoid(x), without a minus",
-        "so in the question; the solution has 1 - sigmoid(x)",
-        "the minus is lost: as printed it holds at x = 0 alone",
-        judge(printed.max() < 1e-12, if_false="slip"),
-        f"x = {vec(x, 0)}: equal at {(printed < 1e-12).sum()} of {len(x)}, off by up to "
-        f"{printed.max():.2f}")
+    work.claim("question", "what is to be shown is sigmoid(-x) = 1 sigmoid(x), without a minus",
+               "so in the question; the solution has 1 - sigmoid(x)",
+               "the minus is lost: as printed it holds at x = 0 alone",
+               judge(printed.max() < 1e-12, if_false="slip"),
+               f"x = {vec(x, 0)}: equal at {(printed < 1e-12).sum()} of {len(x)}, off by up to "
+               f"{printed.max():.2f}")
 
 
 @question("002.2b", "A GRU with its update gate near 0")
@@ -129,26 +127,23 @@ def update_claims(work, gates):
     left = [100 * (1 - z) ** 50 for z in gates]
     low, high = largest_update(0.01)[0], largest_update(0.99)[0]
     work.check("npdl's cell: |h' − h| = z |ĥ − h|", max(excess) < 1e-12)
-    work.claim(
-        "", "with z near 0 the state hardly changes", "True",
-        "true: |h' - h| = z |h^ - h|, at most 2 z while |h| <= 1",
-        judge(all(move <= 2 * z for move, z in zip(largest, gates, strict=True))),
-        "an example (seeds 0 and 1): largest change of 200 random states: "
-        f"{vec(largest, 4)} at z = {vec(gates, 'g')}")
-    work.claim(
-        "", "with z near 0 the state is carried over long spans",
-        "preserves long-term dependencies",
-        "near 0 has to mean well below 1/T for T steps: (1 - z)^T is left",
-        judge(left[0] < 1 < 90 < left[-1], "under-specified"),
-        f"after 50 steps {left[0]:.2f} % at z = 0.1, {left[1]:.0f} % at 0.01, {left[2]:.0f} % at "
-        "0.001")
-    work.claim(
-        "", "it is the update gate near 0, not near 1, that keeps the state",
-        "h' = (1 - z) h + z h^",
-        "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near 1 keeps",
-        judge(low < high, "convention"),
-        f"an example (seeds 0 and 1): npdl's cell, the document's: largest change {low:.2f} at "
-        f"z = 0.01, {high:.2f} at 0.99; there the two change places")
+    work.claim("", "with z near 0 the state hardly changes", "True",
+               "true: |h' - h| = z |h^ - h|, at most 2 z while |h| <= 1",
+               judge(all(move <= 2 * z for move, z in zip(largest, gates, strict=True))),
+               "an example (seeds 0 and 1): largest change of 200 random states: "
+               f"{vec(largest, 4)} at z = {vec(gates, 'g')}")
+    work.claim("", "with z near 0 the state is carried over long spans",
+               "preserves long-term dependencies",
+               "near 0 has to mean well below 1/T for T steps: (1 - z)^T is left",
+               judge(left[0] < 1 < 90 < left[-1], "under-specified"),
+               f"after 50 steps {left[0]:.2f} % at z = 0.1, {left[1]:.0f} % at 0.01, "
+               f"{left[2]:.0f} % at 0.001")
+    work.claim("", "it is the update gate near 0, not near 1, that keeps the state",
+               "h' = (1 - z) h + z h^",
+               "as printed, z near 0 keeps; many libraries compute z h + (1 - z) h^, where z near "
+               "1 keeps", judge(low < high, "convention"),
+               "an example (seeds 0 and 1): npdl's cell, the document's: largest change "
+               f"{low:.2f} at z = 0.01, {high:.2f} at 0.99; there the two change places")
 
 
 @question("002.2c", "A GRU with its update gate near 1 and its reset gate near 0")
@@ -199,11 +194,10 @@ def reset_claims(work):
     full, diagonal = (np.abs(r * (h @ M) - (r * h) @ M).max() for M in (U, np.diag(np.diag(U))))
     work.check("at z = 1, r = 0 npdl's cell computes tanh(x W)", error < 1e-12)
     work.check("with a diagonal U both places of the reset gate give the same", diagonal < 1e-12)
-    work.claim(
-        "", "with z near 1 and r near 0 the past state is remembered very well", "False",
-        "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
-        judge(shut < 1e-12),
-        "h' against tanh(x W): error below 1e-12; dh'/dh has length below 1e-12")
+    work.claim("", "with z near 1 and r near 0 the past state is remembered very well", "False",
+               "false: at z = 1, r = 0 the new state is tanh(x W), with no h in it",
+               judge(shut < 1e-12),
+               "h' against tanh(x W): error below 1e-12; dh'/dh has length below 1e-12")
     work.claim(
         "", "the GRU then behaves much like a feed-forward network", "like a feedforward network",
         "at z = 1, r = 0 each output is a function of its own input alone; near it, of the last "
@@ -211,10 +205,8 @@ def reset_claims(work):
         judge(near < 1),
         "an example (seeds 0 and 2): one-layer tanh(x W) and the cell agree: below 1e-12; "
         f"estimated by {near:.3f}^5, from the length of dh'/dh at one state")
-    work.claim(
-        "", "where the reset gate stands: tanh(W x + r * U h)", "r * U h",
-        "read as r * (U h), as npdl does; U (r * h) is the other usual form, and the print does "
-        "not say which comes first",
-        judge(full > 1e-3, "convention"),
-        f"an example, seed 3: a random U of 8 x 8: they differ by up to {full:.2f}; with a "
-        "diagonal U by below 1e-12; part (c) holds for both")
+    work.claim("", "the place of the reset gate: tanh(W x + r * U h)", "r * U h",
+               "read as r * (U h), as npdl does; U (r * h) is the other usual form, and the print "
+               "does not say which comes first", judge(full > 1e-3, "convention"),
+               f"an example, seed 3: a random U of 8 x 8: they differ by up to {full:.2f}; with a "
+               "diagonal U by below 1e-12; part (c) holds for both")

@@ -127,8 +127,7 @@ def gradient(work):
     work.answer("∂J/∂W_g = Σₜ ∂J/∂hₜ [∂hₜ/∂Cₜ (i ∂C̃ₜ/∂W_g + f ∂Cₜ₋₁/∂W_g) + ∂hₜ/∂hₜ₋₁ "
                 "∂hₜ₋₁/∂W_g], where ∂C̃ₜ/∂W_g holds the past fixed, ∂hₜ/∂hₜ₋₁ holds Cₜ₋₁ fixed, and "
                 f"the other two hold nothing; {dh2:.4f} here.")
-    work.check("against a difference of J at W_g ± 0.000001",
-               abs((up - down) / 2e-6 - dh2) < 1e-8)
+    work.check("against a difference of J at W_g ± 0.000001", abs((up - down) / 2e-6 - dh2) < 1e-8)
     work.check("the merged formula gives the same", abs(merged - dh2) < 1e-12)
     formula_claims(work)
 
@@ -142,39 +141,36 @@ def formula_claims(work):
     example = f"one unit, x = {xs}, J = Σ h_t: "
     work.check("the formula, with the readings of the answer, is npdl's backward",
                abs(formula(steps) / right - 1) < 1e-9)
-    work.check("with one step all readings are alike",
+    work.check("with one step all readings agree",
                all(abs(formula(steps[:1], **meant) / by_backward(xs[:1]) - 1) < 1e-9
                    for meant in READINGS.values()))
     wrong = [off for off in error.values() if off > 1e-9]
+    work.claim("", "the formula for dJ/dW_g, merged from all steps",
+               "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + dh_t/dh_(t-1) "
+               "dh_(t-1)/dW_g]",
+               f"right under {len(error) + 1 - len(wrong)} of {len(error) + 1} readings: direct "
+               "dC~, dh/dh at fixed C_(t-1), the rest total",
+               judge(not wrong, if_false="under-specified"),
+               f"{example}against npdl's backward: off by below 1e-9; under the others "
+               f"{100 * min(wrong):.0f} % to {100 * max(wrong):.0f} %")
+    work.claim("", "dC_t/dW_g = i dC~_t/dW_g", "i_t dC~_t/dW_g, from the tanh",
+               "as the direct effect only; as total derivatives it misses i, f and C_(t-1), and "
+               "the formula would count the past twice",
+               judge(error["dC~/dW_g total"] < 1e-9, if_false="under-specified"),
+               f"{example}error of dJ/dW_g with dC~ total: {percent['dC~/dW_g total']}; with dC_t "
+               f"total: {percent['dC_t/dW_g total']}")
     work.claim(
-        "", "the formula for dJ/dW_g, merged from all steps",
-        "sum dJ/dh_t [o (1 - tanh^2 C_t) (i dC~/dW_g + f dC_(t-1)/dW_g) + "
-        "dh_t/dh_(t-1) dh_(t-1)/dW_g]",
-        f"right under {len(error) + 1 - len(wrong)} of {len(error) + 1} readings: direct dC~, "
-        "dh/dh at fixed C_(t-1), the rest total",
-        judge(not wrong, if_false="under-specified"),
-        f"{example}against npdl's backward: off by below 1e-9; under the others "
-        f"{100 * min(wrong):.0f} % to {100 * max(wrong):.0f} %")
-    work.claim(
-        "", "dC_t/dW_g = i dC~_t/dW_g", "i_t dC~_t/dW_g, from the tanh",
-        "as the direct effect only; as total derivatives it misses i, f and C_(t-1), and the "
-        "formula would count the past twice",
-        judge(error["dC~/dW_g total"] < 1e-9, if_false="under-specified"),
-        f"{example}error of dJ/dW_g with dC~ total: {percent['dC~/dW_g total']}; with dC_t total: "
-        f"{percent['dC_t/dW_g total']}")
-    work.claim(
-        "", "dh_t/dh_(t-1) stands for how h_t depends on the previous hidden states",
+        "", "dh_t/dh_(t-1) means how h_t depends on the previous hidden states",
         "dependency on previous hidden states",
         "at fixed C_(t-1), through all four gates; following C_(t-1) too counts its road twice",
         judge(error["dh/dh total, through C_(t-1) too"] < 1e-9, if_false="under-specified"),
         f"{example}error with C_(t-1) followed too: {percent['dh/dh total, through C_(t-1) too']}")
     bracket = "the bracket reused as dC_(t-1)/dW_g of the next step"
-    work.claim(
-        "", "the formula is a recursion: its bracket gives dC_(t-1)/dW_g of the next step",
-        "dC_t/dW_g + dC_t/dC_(t-1) dC_(t-1)/dW_g expands it",
-        "it gives no dC_t/dW_g to go on with: dC_t/dh_(t-1) dh_(t-1)/dW_g has to be added",
-        judge(error[bracket] < 1e-9, if_false="under-specified"),
-        f"{example}error when unrolled as printed: {percent[bracket]}")
+    work.claim("", "the formula is a recursion: its bracket gives dC_(t-1)/dW_g of the next step",
+               "dC_t/dW_g + dC_t/dC_(t-1) dC_(t-1)/dW_g expands it",
+               "it gives no dC_t/dW_g to go on with: dC_t/dh_(t-1) dh_(t-1)/dW_g has to be added",
+               judge(error[bracket] < 1e-9, if_false="under-specified"),
+               f"{example}error when unrolled as printed: {percent[bracket]}")
     work.claim(
         "", "dJ/dW_g = sum_t dJ/dh_t dh_t/dW_g", "sum over t of dJ/dh_t dh_t/dW_g",
         "with dJ/dh_t direct and dh_t/dW_g total; with both total every later step counts again",
@@ -190,26 +186,22 @@ def factor_claims(work, example, by_gate_alone):
     zero, whole = (float(sigmoid(W_o)) * (1 - math.tanh(C) ** 2) * direct for W_o in (0.0, 1.0))
     c, o = 0.5, 0.75
     slope = o * (math.tanh(c + 1e-5) - math.tanh(c - 1e-5)) / 2e-5
-    work.claim(
-        "", "the eight listed derivatives are enough", "a combination of them",
-        "they are not: dh_t/dC_t, which the answer needs and uses, is not among them",
-        judge(abs(zero - whole) < 1e-9),
-        f"one unit, one step, W_o = 0 or 1: none of the eight depends on W_o, dJ/dW_g is "
-        f"{zero:.4f} or {whole:.4f}")
-    work.claim(
-        "", "dh_t/do_t belongs to the answer", "listed, but unused in the solution",
-        "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
-        judge(by_gate_alone < 1e-9, if_false="under-specified"),
-        f"{example}with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error is "
-        f"{100 * by_gate_alone:.0f} %; do_t/dh_(t-1) is not listed either")
-    work.claim(
-        "", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
-        "as printed, the diagonal of a matrix",
-        judge(abs(o * (1 - math.tanh(c) ** 2) - slope) < 1e-7),
-        "central differences: error below 1e-07")
+    work.claim("", "the eight listed derivatives are enough", "a combination of them",
+               "they are not: dh_t/dC_t, which the answer needs and uses, is not among them",
+               judge(abs(zero - whole) < 1e-9),
+               "one unit, one step, W_o = 0 or 1: none of the eight depends on W_o, dJ/dW_g is "
+               f"{zero:.4f} or {whole:.4f}")
+    work.claim("", "dh_t/do_t belongs to the answer", "listed, but unused in the solution",
+               "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
+               judge(by_gate_alone < 1e-9, if_false="under-specified"),
+               f"{example}with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error "
+               f"is {100 * by_gate_alone:.0f} %; do_t/dh_(t-1) is not listed either")
+    work.claim("", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
+               "as printed, the diagonal of a matrix",
+               judge(abs(o * (1 - math.tanh(c) ** 2) - slope) < 1e-7),
+               "central differences: error below 1e-07")
     lost = abs(o * math.tanh(c) ** 2 - slope)
-    work.claim(
-        "", "in the list of factors it stands as o (1 tanh^2 C_t), without a minus",
-        "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",
-        judge(lost < 1e-7, if_false="slip"),
-        f"C = {c}, o = {o}: as printed it is off by {lost:.2f}")
+    work.claim("", "in the list of factors it is printed as o (1 tanh^2 C_t), without a minus",
+               "o_t (1 tanh^2(C_t)); the merged formula has 1 - tanh^2", "the minus is lost",
+               judge(lost < 1e-7, if_false="slip"),
+               f"C = {c}, o = {o}: as printed it is off by {lost:.2f}")

@@ -64,22 +64,19 @@ def memory_claims(work, gates):
     direct, f, total = memory_jacobians(lstm_cell(recurrent=2.0))
     beyond = np.linalg.norm(total - f) / np.linalg.norm(f)
     left = [f**100 for f in gates]
-    work.claim(
-        "", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
-        "dC_t/dC_(t-1) = f_t", "f on the diagonal of a matrix, with h_(t-1) held fixed",
-        judge(np.allclose(direct, f, 0, 1e-12)),
-        "npdl's backward against diag(f): error below 1e-12")
-    work.claim(
-        "", "dC_t/dC_(t-1) is f as a total derivative too", "not said which",
-        "no: C_(t-1) also makes h_(t-1), which feeds the gates of step t",
-        judge(beyond < 1e-3, if_false="under-specified"),
-        f"an example (seeds 0 and 1): random cell, U of spectral radius near 2: the rest is "
-        f"{100 * beyond:.0f} % of f (Frobenius)")
-    work.claim(
-        "", "with f near 1 gradients flow unhindered through time", "unhindered",
-        "what is left is the product of the f: near 1 has to mean 1 - f well below 1/T",
-        judge(left[2] > 0.9, if_false="under-specified"),
-        f"after 100 steps {vec(left, '.2g')} at f = {vec(gates, 'g')}")
+    work.claim("", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
+               "dC_t/dC_(t-1) = f_t", "f on the diagonal of a matrix, with h_(t-1) held fixed",
+               judge(np.allclose(direct, f, 0, 1e-12)),
+               "npdl's backward against diag(f): error below 1e-12")
+    work.claim("", "dC_t/dC_(t-1) is f as a total derivative too", "not said which",
+               "no: C_(t-1) also makes h_(t-1), which feeds the gates of step t",
+               judge(beyond < 1e-3, if_false="under-specified"),
+               "an example (seeds 0 and 1): random cell, U of spectral radius near 2: the rest is "
+               f"{100 * beyond:.0f} % of f (Frobenius)")
+    work.claim("", "with f near 1 gradients flow unhindered through time", "unhindered",
+               "what is left is the product of the f: near 1 has to mean 1 - f well below 1/T",
+               judge(left[2] > 0.9, if_false="under-specified"),
+               f"after 100 steps {vec(left, '.2g')} at f = {vec(gates, 'g')}")
 
 
 def comparisons(work):
@@ -105,8 +102,7 @@ def comparisons(work):
         f"an example (seeds 0 and 1): f = 1/2, U large, states near 0: the gradient's length goes "
         f"from 1 to {burst:.1e} in 60 steps; holds for the part of the gradient that runs through "
         "C alone")
-    work.claim(
-        "", "the memory resembles the skip connections of residual networks",
-        "similar to skip connections",
-        "C' = C + i C~ at f = 1 has the form of a residual block; below 1 it is one with a decay",
-        "essay", "f = 1: dC_t/dC_(t-1) at fixed h is the identity")
+    work.claim("", "the memory resembles the skip connections of residual networks",
+               "similar to skip connections",
+               "C' = C + i C~ at f = 1 has the form of a residual block; below 1 it is one with a "
+               "decay", "essay", "f = 1: dC_t/dC_(t-1) at fixed h is the identity")

@@ -61,7 +61,7 @@ def gate_values(samples=2000, width=6):
 
 
 def one_unit(h, c, U=1.0, f=None):
-    """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; all gates are alike."""
+    """Return (gate, c̃, c', h') of one unit with W = 1 and x = 0; all gates have one value."""
     gate, g = sigmoid(U * h), math.tanh(U * h)
     new = (gate if f is None else f) * c + gate * g
     return gate, g, new, gate * math.tanh(new)
@@ -94,11 +94,10 @@ def zero_input(work):
     h, c = np.random.default_rng(3).uniform(-1, 1, (2, 500, 6))
     (new, _), _ = lstm_cell().forward(np.zeros((500, 3)), (h, c))
     moved = np.abs(new - h).max(-1)
-    work.claim(
-        "", "x = 0 makes h' = h", "False",
-        f"false: h moves by {moved.min():.2f} to {moved.max():.2f} (its largest entry)",
-        judge(moved.min() > 1e-3),
-        f"an example (seeds 0 and 3): {len(h)} random states of 6 units, x = 0")
+    work.claim("", "x = 0 makes h' = h", "False",
+               f"false: h moves by {moved.min():.2f} to {moved.max():.2f} (its largest entry)",
+               judge(moved.min() > 1e-3),
+               f"an example (seeds 0 and 3): {len(h)} random states of 6 units, x = 0")
 
 
 def through_gates(h, U=1.0):
@@ -140,27 +139,24 @@ def forgetting(work):
     output = error_lengths(lstm_cell(forget=0, keep=("o",)))
     large = error_lengths(lstm_cell(forget=0, recurrent=8.0), 60, size=1e-40)
     work.check("with f = 0 and U = 0 no error goes back two steps", cut[2] == 0)
-    work.claim(
-        "", "f = 0 keeps the error from earlier steps", "False",
-        "false: f = 0 closes the road through c only; h still feeds the gates",
-        judge(closed[5] > 0),
-        "an example (seeds 0 and 1): f = 0 exactly: length of the error 1, 2, 5 steps back "
-        f"{vec(closed[[1, 2, 5]], '.1e')}; with U = 0 too, {vec(cut[[1, 2, 5]], 'g')}")
-    work.claim(
-        "", "the error flows through the input gate and the candidate",
-        "because i and c~ depend on h",
-        "these, and the output gate as well, which the reason leaves out: o depends on h too",
-        judge(output[3] == 0, if_false="under-specified"),
-        f"an example (seeds 0 and 1): f = 0 and U = 0 but for the output gate: 1, 2, 3 steps back "
-        f"{vec(output[1:4], '.1e')}")
-    work.claim(
-        "summary", "the reason for the answer is that a small f makes gradients vanish",
-        "False - small f leads to vanishing gradients",
-        "that would speak for True, and contradicts the solution above it; nor does it hold: with "
-        "a large U the error grows at f = 0",
-        judge(large[-1] < 1),
-        "an example (seeds 0 and 1): f = 0, U eight times larger, states near 0: the error's "
-        f"length is {large[20]:.1e} after 20 steps and {large[60]:.1e} after 60, from 1")
+    work.claim("", "f = 0 keeps the error from earlier steps", "False",
+               "false: f = 0 closes the road through c only; h still feeds the gates",
+               judge(closed[5] > 0),
+               "an example (seeds 0 and 1): f = 0 exactly: length of the error 1, 2, 5 steps back "
+               f"{vec(closed[[1, 2, 5]], '.1e')}; with U = 0 too, {vec(cut[[1, 2, 5]], 'g')}")
+    work.claim("", "the error flows through the input gate and the candidate",
+               "because i and c~ depend on h",
+               "these, and the output gate as well, which the reason leaves out: o depends on h "
+               "too", judge(output[3] == 0, if_false="under-specified"),
+               "an example (seeds 0 and 1): f = 0 and U = 0 but for the output gate: 1, 2, 3 "
+               f"steps back {vec(output[1:4], '.1e')}")
+    work.claim("summary", "the reason for the answer is that a small f makes gradients vanish",
+               "False - small f leads to vanishing gradients",
+               "that would speak for True, and contradicts the solution above it; nor does it "
+               "hold: with a large U the error grows at f = 0", judge(large[-1] < 1),
+               "an example (seeds 0 and 1): f = 0, U eight times larger, states near 0: the "
+               f"error's length is {large[20]:.1e} after 20 steps and {large[60]:.1e} after 60, "
+               "from 1")
 
 
 @question("002.3c", "The signs of an LSTM's gates")
@@ -190,19 +186,17 @@ def signs(work):
     flips = int((np.sign(cache.f * c) != np.sign(c)).sum())
     negative = int((new < 0).all(-1).sum())
     work.check("f c has the signs of c", flips == 0)
-    work.claim(
-        "", "the entries of f, i, o are not negative", "True",
-        "true: the sigmoid's values are", judge(found.min() >= 0 and extremes.min() >= 0),
-        "an example (seeds 0 and 2): "
-        f"{found.size} gate values between {found.min():.4f} and {found.max():.4f}")
-    work.claim(
-        "", "a forget gate that is not negative keeps the memory from being all negative",
-        "never makes the memory completely negative",
-        "the memory can be all negative; what holds is that f * c has the signs of c, so that it "
-        "is not f that makes it so",
-        judge(negative == 0, if_false="under-specified"),
-        f"an example (seeds 0 and 4): {negative} of 2000 random steps end with all 6 entries of c "
-        f"below 0; f changed the sign of {flips} of 12000 entries")
+    work.claim("", "the entries of f, i, o are not negative", "True",
+               "true: the sigmoid's values are", judge(found.min() >= 0 and extremes.min() >= 0),
+               f"an example (seeds 0 and 2): {found.size} gate values between {found.min():.4f} "
+               f"and {found.max():.4f}")
+    work.claim("", "a forget gate that is not negative keeps the memory from being all negative",
+               "never makes the memory completely negative",
+               "the memory can be all negative; what holds is that f * c has the signs of c, so "
+               "that it is not f that makes it so",
+               judge(negative == 0, if_false="under-specified"),
+               f"an example (seeds 0 and 4): {negative} of 2000 random steps end with all 6 "
+               f"entries of c below 0; f changed the sign of {flips} of 12000 entries")
 
 
 @question("002.3d", "Gates as probability distributions")
@@ -224,10 +218,9 @@ def distributions(work):
     work.check("the softmax of the same numbers does sum to 1", abs(soft.sum() - 1) < 1e-12)
     work.check("the gates' sum is not 1", abs(gates.sum() - 1) > 0.1)
     sums = gate_values().sum(-1)
-    work.claim(
-        "", "f, i, o can be seen as probability distributions", "False",
-        f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
-        judge(sums.min() < 0.99 or sums.max() > 1.01),
-        f"an example (seeds 0 and 2): {sums.size} gates; {(np.abs(sums - 1) < 1e-9).sum()} sum to "
-        f"1. They can: two units at 0 sum to {half.sum():g}, so not necessarily is right and never "
-        "would not be")
+    work.claim("", "f, i, o can be seen as probability distributions", "False",
+               f"false: the sums of 6 entries run from {sums.min():.2f} to {sums.max():.2f}",
+               judge(sums.min() < 0.99 or sums.max() > 1.01),
+               f"an example (seeds 0 and 2): {sums.size} gates; {(np.abs(sums - 1) < 1e-9).sum()} "
+               f"sum to 1. They can: two units at 0 sum to {half.sum():g}, so not necessarily is "
+               "right and never would not be")

@@ -93,20 +93,17 @@ def positions(work):
     work.check("npdl's attention layer does the same with 6 tokens", unchanged < 1e-9 < changed)
     work.check("the turned row is the row two positions on", np.allclose(moved, rows[3]))
     causal, encoded = permutation_errors(causal_mask(6))[1], permutation_errors(positions=True)[1]
-    work.claim(
-        "", "self-attention is permutation-invariant", "permutation-invariant",
-        "equivariant: permuted tokens give permuted outputs; a sum over the outputs would be "
-        "invariant",
-        judge(changed < 1e-9),
-        f"an example (seeds 0 and 1): 6 random tokens: f(Px) differs from f(x) by {changed:.2f}, "
-        "from P f(x) by below 1e-09")
-    work.claim(
-        "", "transformers have no sense of order without positional encoding",
-        "no built-in sense of order",
-        "without a mask; a causal mask alone tells the order, since token t sees t tokens",
-        judge(causal < 1e-9, if_false="under-specified"),
-        "an example (seeds 0 and 1): f(Px) against P f(x): below 1e-09 without a mask, "
-        f"{causal:.2f} with the causal one, {encoded:.2f} with positions")
+    work.claim("", "self-attention is permutation-invariant", "permutation-invariant",
+               "equivariant: permuted tokens give permuted outputs; a sum over the outputs would "
+               "be invariant", judge(changed < 1e-9),
+               "an example (seeds 0 and 1): 6 random tokens: f(Px) differs from f(x) by "
+               f"{changed:.2f}, from P f(x) by below 1e-09")
+    work.claim("", "transformers have no sense of order without positional encoding",
+               "no built-in sense of order",
+               "without a mask; a causal mask alone tells the order, since token t sees t tokens",
+               judge(causal < 1e-9, if_false="under-specified"),
+               "an example (seeds 0 and 1): f(Px) against P f(x): below 1e-09 without a mask, "
+               f"{causal:.2f} with the causal one, {encoded:.2f} with positions")
     sine_claims(work)
 
 
@@ -126,14 +123,12 @@ def sine_claims(work):
         "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
         judge(beyond == 0, if_false="slip"),
         f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the vector")
-    work.claim(
-        "", "positions let the model learn dependencies on (relative) position",
-        "learning dependencies based on positions",
-        "one fixed matrix turns the encoding of pos into that of pos + c, so a head can look at "
-        "the token before or after",
-        "essay",
-        f"32 positions, d = 64: the head looks hardest at the one before for {before:.0f} % of "
-        f"them, at the one after for {after:.0f} %")
+    work.claim("", "positions let the model learn dependencies on (relative) position",
+               "learning dependencies based on positions",
+               "one fixed matrix turns the encoding of pos into that of pos + c, so a head can "
+               "look at the token before or after", "essay",
+               f"32 positions, d = 64: the head looks hardest at the one before for {before:.0f} "
+               f"% of them, at the one after for {after:.0f} %")
 
 
 def twin_heads(updates=20):
@@ -187,22 +182,20 @@ def heads(work):
     apart, moved = twin_heads()
     before = 100 * relative_head(-1)
     work.check("a head built by hand finds the token before", before == 100)
-    work.claim(
-        "", "several heads attend to different parts of the sequence at once",
-        "different parts simultaneously", "yes: one head returns one mixture, two can return both",
-        judge(two < 1e-6 < one),
-        f"values 1 and -1 to be handed over unmixed: error at best {one:.2f} with one head, below "
-        "1e-06 with two")
+    work.claim("", "several heads attend to different parts of the sequence at once",
+               "different parts simultaneously",
+               "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < one),
+               f"values 1 and -1 to be handed over unmixed: error at best {one:.2f} with one "
+               "head, below 1e-06 with two")
     work.claim(
         "", "each head learns a different kind of dependency", "each head learns different types",
         "nothing makes them differ but their random starts: heads that start alike stay alike",
         judge(apart > 1e-6, if_false="under-specified"),
         f"an example, seed 2: 20 updates move W_Q by {moved:.2f} and the two heads apart by below "
         "1e-06")
-    work.claim(
-        "", "heads find syntax, coreference, word senses and alignments",
-        "agreement, coreference, meanings, alignments",
-        "an empirical statement about trained models; what can be computed is that such patterns "
-        "are within a head's reach",
-        "essay",
-        f"a head built by hand looks at the token before for {before:.0f} % of the positions")
+    work.claim("", "heads find syntax, coreference, word senses and alignments",
+               "agreement, coreference, meanings, alignments",
+               "an empirical statement about trained models; what can be computed is that such "
+               "patterns are within a head's reach", "essay",
+               f"a head built by hand looks at the token before for {before:.0f} % of the "
+               "positions")
