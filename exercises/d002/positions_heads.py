@@ -10,25 +10,6 @@ from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.embedding import sinusoidal
 
 
-def permutation_errors(mask=None, positions=False):
-    """Return the largest |f(Px) - f(x)| and |f(Px) - P f(x)| of self-attention f of six tokens.
-
-    P is a permutation. With `positions`, f first adds the sinusoidal encoding to its input.
-    """
-    layer, rng = MultiHeadAttention(8, 2, rng=0, dtype="float64"), np.random.default_rng(0)
-    for _, param in layer.params():
-        param.data[...] = rng.standard_normal(param.shape) / np.sqrt(8)
-    x = np.random.default_rng(1).standard_normal((1, 6, 8))
-    order = np.roll(np.arange(6), 1)
-
-    def f(x):
-        tokens = x + (sinusoidal(6, 8, "2k/d", "float64") if positions else 0)
-        return layer.forward(tokens, tokens, tokens, mask)[0]
-
-    y, permuted = f(x), f(x[:, order])
-    return np.abs(permuted - y).max(), np.abs(permuted - y[:, order]).max()
-
-
 def encoding(length, d):
     """Return the document's formula (length, d), i numbering the pairs 0 .. d/2 - 1."""
     found = np.empty((length, d))
@@ -46,17 +27,6 @@ def turn(d, offset):
     W[even, even] = W[even + 1, even + 1] = np.cos(angle)
     W[even + 1, even], W[even, even + 1] = np.sin(angle), -np.sin(angle)
     return W
-
-
-def relative_head(offset, length=32, d=64):
-    """Return the share of positions at which a head gives `offset` from itself most weight.
-
-    Its W_Q turns the encoding. Positions without such a neighbour are left out.
-    """
-    rows = encoding(length, d)
-    _, cache = attend(50.0 * rows @ turn(d, offset), rows, rows)
-    inside = np.arange(max(0, -offset), length - max(0, offset))
-    return (cache.A[inside].argmax(-1) == inside + offset).mean()
 
 
 @question("002.7.1", "Positional encoding")
@@ -88,47 +58,41 @@ def positions(work):
     work.answer("Attention alone is blind to order (equivariant); a vector for each position, "
                 "mostly sines and cosines of falling frequency, is added to each token's "
                 "embedding.")
-    changed, unchanged = permutation_errors()
+    layer, six = MultiHeadAttention(8, 2, rng=0, dtype="float64"), encoding(6, 8)
+    plain, permuted = (layer.forward(*[tokens[None]] * 3)[0][0] for tokens in (six, six[::-1]))
     work.check("exchanging the tokens exchanges the outputs", np.allclose(swapped, y[::-1]))
-    work.check("npdl's attention layer does the same with 6 tokens", unchanged < 1e-9 < changed)
+    work.check("npdl's attention layer does the same with 6 tokens",
+               np.allclose(permuted, plain[::-1]) and not np.allclose(permuted, plain))
     work.check("the turned row is the row two positions on", np.allclose(moved, rows[3]))
-    causal, encoded = permutation_errors(causal_mask(6))[1], permutation_errors(positions=True)[1]
+    causal = [attend(tokens, tokens, tokens, causal_mask(2))[0] for tokens in (x, x[::-1])]
     work.claim("", "self-attention is permutation-invariant", "permutation-invariant",
                "equivariant: permuted tokens give permuted outputs; a sum over the outputs would "
-               "be invariant", judge(changed < 1e-9),
-               "an example (seeds 0 and 1): 6 random tokens: f(Px) differs from f(x) by "
-               f"{changed:.2f}, from P f(x) by below 1e-09")
+               "be invariant", judge(np.allclose(swapped, y)),
+               f"the example above: y = {vec(y[0])}, {vec(y[1])}; exchanged, {vec(swapped[0])}, "
+               f"{vec(swapped[1])}")
     work.claim("", "transformers have no sense of order without positional encoding",
                "no built-in sense of order",
                "without a mask; a causal mask alone tells the order, since token t sees t tokens",
-               judge(causal < 1e-9, if_false="under-specified"),
-               "an example (seeds 0 and 1): f(Px) against P f(x): below 1e-09 without a mask, "
-               f"{causal:.2f} with the causal one, {encoded:.2f} with positions")
-    sine_claims(work)
-
-
-def sine_claims(work):
-    """Add the claims on the sinusoidal encoding."""
+               judge(np.allclose(causal[1], causal[0][::-1]), if_false="under-specified"),
+               f"the example above with the causal mask: {vec(causal[0][0])}, "
+               f"{vec(causal[0][1])}; exchanged, {vec(causal[1][0])}, {vec(causal[1][1])}")
     d = 64
-    same = np.allclose(encoding(50, d), sinusoidal(50, d, "2k/d", "float64"), 0, 1e-9)
     beyond = sum(2 * i + 1 >= d for i in range(d))
-    before, after = (100 * relative_head(offset) for offset in (-1, 1))
-    work.check("a head finds the token before and after", before == after == 100)
-    work.claim(
-        "", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
-        "the usual sinusoids", "npdl's table with exponent 2k/d, entry by entry; d has to be even",
-        judge(same), "50 positions, d = 64: largest difference below 1e-09")
-    work.claim(
-        "", "i is the index of the dimension", "i is the dimension index",
-        "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
-        judge(beyond == 0, if_false="slip"),
-        f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the vector")
+    work.claim("", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
+               "the usual sinusoids",
+               "npdl's table with exponent 2k/d, entry by entry; d has to be even",
+               judge(np.allclose(encoding(50, d), sinusoidal(50, d, "2k/d", "float64"), 0, 1e-9)),
+               "50 positions, d = 64: largest difference below 1e-09")
+    work.claim("", "i is the index of the dimension", "i is the dimension index",
+               "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
+               judge(beyond == 0, if_false="slip"),
+               f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the "
+               "vector")
     work.claim("", "positions let the model learn dependencies on (relative) position",
                "learning dependencies based on positions",
                "one fixed matrix turns the encoding of pos into that of pos + c, so a head can "
                "look at the token before or after", "essay",
-               f"32 positions, d = 64: the head looks hardest at the one before for {before:.0f} "
-               f"% of them, at the one after for {after:.0f} %")
+               "row 1 turned by 2 steps is row 3, in the example above")
 
 
 def twin_heads(updates=20):
@@ -180,8 +144,9 @@ def heads(work):
     work.check("the best error of one head over 1001 mixtures is 1, of two heads under 0.001",
                abs(one - 1) < 1e-9 and two < 1e-3)
     apart, moved = twin_heads()
-    before = 100 * relative_head(-1)
-    work.check("a head built by hand finds the token before", before == 100)
+    rows = encoding(32, 64)
+    before = (rows @ turn(64, -1) @ rows.T).argmax(1)[1:] == np.arange(31)
+    work.check("a head whose W_Q turns positions by −1 finds the token before", before.all())
     work.claim("", "several heads attend to different parts of the sequence at once",
                "different parts simultaneously",
                "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < one),
@@ -197,5 +162,5 @@ def heads(work):
                "agreement, coreference, meanings, alignments",
                "an empirical statement about trained models; what can be computed is that such "
                "patterns are within a head's reach", "essay",
-               f"a head built by hand looks at the token before for {before:.0f} % of the "
-               "positions")
+               f"the head that turns positions by -1 looks at the token before at "
+               f"{before.sum()} of {len(before)} positions")

@@ -93,10 +93,10 @@ def test_an_exception_in_npdl_is_one_line_and_status_1(monkeypatch, capsys):
         raise RuntimeError("broken")
 
     monkeypatch.setattr(GRUCell, "forward", broken)
-    assert main(["002.2b"]) == 1
+    assert main(["002.2c"]) == 1
     captured = capsys.readouterr()
     assert "OUR COMPUTATION FAILED: RuntimeError in broken: broken" in captured.out
-    assert f"{FAILED}: 002.2b: RuntimeError in broken: broken\n" in captured.err
+    assert f"{FAILED}: 002.2c: RuntimeError in broken: broken\n" in captured.err
 
 
 def test_list_has_a_line_for_each_question(capsys):
