@@ -110,7 +110,7 @@ class Question:
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
         return wrapped("\n\n".join([f"# {self.number} {self.title}", inspect.getdoc(self.work),
-                                    *self.text, "\n".join(checks)]))
+                                    *self.text, "\n".join(checks)])).rstrip()
 
     def judged(self):
         """Return the claims with their verdicts in Markdown."""

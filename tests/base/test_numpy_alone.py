@@ -60,7 +60,11 @@ def test_what_needs_more_says_so_in_a_line(folder, command):
     assert not (folder / "new").exists()
 
 
-@pytest.mark.parametrize("module", ["exercises", "experiments.study"])
-def test_what_is_not_of_npdl_says_so_too(tmp_path, module):
-    status, out, err = alone(tmp_path, "--list", module=module)
+def test_the_exercises_need_numpy_alone(tmp_path):
+    status, out, err = alone(tmp_path, "002.6a", module="exercises")
+    assert status == 0 and "Answer: " in out and not err, err
+
+
+def test_what_is_not_of_npdl_says_so_too(tmp_path):
+    status, out, err = alone(tmp_path, "--list", module="experiments.study")
     assert (status, out) == (2, "") and err.count("\n") == 1 and f"'pip install {ALL}'" in err, err
