@@ -122,7 +122,7 @@ def statement_claims(work):
     """Add the claims on the statements before the questions."""
     matrix, logits, relu = np.array([[5, 0], [-3, 7]]), W_3 @ p + b_3, ReLU()
     value, _ = CrossEntropy().forward(logits[None], np.array([0]))
-    right, left = (relu.forward(np.array([s]))[0][0] / s for s in (1e-6, -1e-6))
+    right, left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
     ours = relu.backward(np.ones(1), relu.forward(np.zeros(1))[1])[0]
     work.claim("", "W_1 x = W_11 x_1 + W_12 x_2.", "as claimed", "as claimed",
                judge(np.allclose(W_1[:, :2] @ X[:2] + W_1[:, 2:] @ X[2:], W_1 @ X, 0, 1e-12)),

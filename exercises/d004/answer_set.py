@@ -136,7 +136,7 @@ def padding_claims(work):
         f"{both[3][0]} for three", judge(two == three == [0, 0] != both[2]),
         "targets counted for every sum with p = 5")
     work.claim(
-        "padded sequence", "Beside a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
+        "padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
         "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs (which begin "
         "with BOS and stop one token earlier)", judge(both[2][0] == 2),
         "targets and inputs counted for every sum with p = 5")
