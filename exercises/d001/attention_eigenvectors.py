@@ -12,6 +12,7 @@ from npdl.layers.attention import ScaledDotAttention
 P = np.array([[0.6, -0.8], [0.8, 0.6]])
 LAMBDA, MU = np.array([4.0, 1.0]), np.array([2.0, 1.0])
 X = np.array([[0.6, 0.8], [-0.8, 0.6], [1.4, 0.2]])
+HADAMARD = np.array([[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]) / 2
 
 
 def symmetric(P, values):
@@ -23,14 +24,6 @@ def orthogonal(d, rng):
     """Return a random orthogonal matrix (d, d)."""
     Q, R = np.linalg.qr(rng.standard_normal((d, d)))
     return Q * np.sign(np.diag(R))
-
-
-def hadamard(d):
-    """Return an orthogonal matrix of entries ±1/√d, for a power of 2."""
-    H = np.ones((1, 1))
-    while len(H) < d:
-        H = np.block([[H, H], [H, -H]])
-    return H / np.sqrt(d)
 
 
 def attention_weights(X, W_Q, W_K):
@@ -159,13 +152,12 @@ def orthogonal_eigenvectors(work, d=4, n=3):
 
 def orthogonal_claims(work, inputs, bound, lowest, uniform):
     """Add the claims on orthogonal eigenvectors; `lowest`: the least overlap of 50 random bases."""
-    d, half = 4, hadamard(4)
-    basis, values = orthogonal(d, np.random.default_rng(0)), np.arange(1.0, d + 1)
+    basis, values = orthogonal(4, np.random.default_rng(0)), np.arange(1.0, 5)
     W, rolled, signed = symmetric(basis, values), np.roll(basis, 1, 1), np.array([-2.0, 3, 3, -4])
-    large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(half, v)))
+    large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v)))
                     for v in (signed, signed / 10))
     shifted = entropy(attention_weights(inputs, W, symmetric(rolled, values)))
-    least, off = overlap(np.eye(d), half), off_line(W, basis[0])
+    least, off = overlap(np.eye(4), HADAMARD), off_line(W, basis[0])
     work.check("the least overlap is that of a Hadamard matrix, 1/√d", np.isclose(least, bound))
     work.check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
     work.claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",

@@ -180,7 +180,7 @@ class EndlessModel(Scorer):
         return np.tile(self.row, (len(tokens), 1)), None
 
 
-@question("003.4.definitions", "Greedy, beam and exhaustive search by their definitions")
+@question("003.4.tree", "Greedy, beam and exhaustive search by their definitions")
 def definitions(work):
     """Search a tree by the definitions (10) to (13). Do they say what is meant?"""
     steps, greedy = beams(TREE, 2), beams(TREE, 1)

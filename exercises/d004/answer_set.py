@@ -39,7 +39,7 @@ def shown(braces):
     return "{" + ", ".join(map(str, sorted(braces))) + "}"
 
 
-@question("004.3.tokens", "Which tokens the loss counts")
+@question("004.3.rhs", "Which tokens the loss counts")
 def tokens(work):
     """The loss counts the tokens after = that are not PAD. Find them in 4 + 3 modulo 5."""
     targets, words = sums(5, (2, 3))

@@ -29,7 +29,7 @@ def counted(data, order):
     return tuple(int((part.orders == order).sum()) for part in (data.train, data.validation))
 
 
-@question("004.4.budget", "Equations, time, compute and points")
+@question("004.4.data", "Equations, time, compute and points")
 def budget(work, p=31):
     """How many equations are there, how are they halved, and how long is a run?"""
     n, data = p**2, ModularArithmetic(p)
