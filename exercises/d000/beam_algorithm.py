@@ -198,7 +198,7 @@ def cost_claims(work, N=40):
     work.claim("", "The time is O(T B N).", "O(T B N)",
                f"comparisons for each score: as written B ({counts['comparisons']:,} for "
                f"{counts['scores']:,} scores at B = 8), so O(T B^2 N); with quickselect "
-               f"{fast:.2f} of 8,000 at B = 8, 30 draws",
+               f"{fast:.2f} for each of 8,000 scores, the mean of 30 draws",
                judge(scanned and fast < 5, "under-specified"),
                "holds when the B largest are selected in linear time and sequences are kept by "
                "back pointers (copying them costs B T a step), and only with O(1) for each log p, "
