@@ -1,7 +1,5 @@
-"""The study of document 004, Problem 4: eight questions on an LSTM and a GPT that learn sums.
+"""The study of Assignment 4, Problem 4: eight questions on an LSTM and a GPT that learn sums.
 
-A run is made by `launch` (the command `python -m experiments.study`) and kept by `records`; each
-question has a module: its runs, numbers, figure and the document's claims as rows. `judge` says
-what becomes of a claim, `questions` asks it for all; `report` (`python experiments/report.py`)
-fills the pages from them.
+`runs` holds the kept runs, `verdict` the statistical rule, q1_q2 .. q8 a question each, `report`
+writes experiments/REPORT.md, and `python -m experiments.study` makes the runs that are missing.
 """

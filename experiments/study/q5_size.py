@@ -1,181 +1,332 @@
-"""Question 5: layers and width. The claims on it are in q5_claims."""
+"""Question 5: layers and width.
+
+Arrays have the axes (L, d, seeds). Where the document's captions speak of batch sizes, they can
+only mean the width d: the batch size is 512 throughout.
+"""
 
 import math
 
-from experiments.study.measures import A_VAL, L_VAL, mean, middle, slope, span, student
-from experiments.study.pages import Table
-from experiments.study.panels import best_table, eight, family, figure
-from experiments.study.records import NAMES, SEEDS, parameters, variant
+import numpy as np
 
+from experiments.study.figures import (
+    STEPS_LABEL,
+    Figure,
+    best_and_first,
+    curves_over_steps,
+    grid_of,
+)
+from experiments.study.runs import (
+    A_TRAIN,
+    A_VAL,
+    GENERAL,
+    L_TRAIN,
+    L_VAL,
+    MEMORISED,
+    NAMES,
+    parameters,
+)
+from experiments.study.text import best_table, estimate, table
+from experiments.study.verdict import (
+    SAME_ACCURACY,
+    SAME_FACTOR,
+    Claim,
+    rank_correlation,
+    rising,
+    slope,
+)
+
+TITLE = "Question 5: layers and width"
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
-CONFIGS = {model: {(L, d): variant(model, layers=L, width=d) for L in LAYERS for d in WIDTHS}
-           for model in NAMES}
-RUNS = [variant(m, layers=L, width=d, seed=seed) for seed in SEEDS for L in LAYERS
-        for d in WIDTHS for m in NAMES]
-NARROW, WIDE = [(L, 64) for L in LAYERS], [(L, 256) for L in LAYERS]
-SHALLOW, DEEP = [(1, d) for d in WIDTHS], [(3, d) for d in WIDTHS]
+RUNS = {"layers": LAYERS, "width": WIDTHS}
+FAST = 0.1                  # "fast", "quickly": within this fraction of all steps
+SMOOTH = 0.1                # a loss is smooth up to this mean roughness (log10)
+ALL_RIGHT = 0.9995          # an accuracy of 100 % (rounds to 1.000)
 
 
-def by_size(runs):
-    """The runs {(L, d): Run} in the order of their parameters, and those."""
-    ordered = sorted(runs.values(), key=lambda run: parameters(run.config))
-    return ordered, [parameters(run.config) for run in ordered]
+class Sizes:
+    """The measures of one model that the claims compare, each (3, 3, n): layers, widths, seeds."""
+
+    def __init__(self, model, runs):
+        self.runs, self.last = runs, runs.step[-1]
+        self.l_train, self.l_val = (np.log10(runs.best(m)) for m in (L_TRAIN, L_VAL))
+        self.a_val, self.a_train = runs.best(A_VAL), runs.best(A_TRAIN)
+        self.shortfall = runs.shortfall()
+        self.general, self.memorised = (np.log10(np.minimum(steps, self.last)) for steps in (
+            runs.general(), runs.memorised()))
+        self.P = np.array([[parameters(model, L, d) for d in WIDTHS] for L in LAYERS]).ravel()
+        self.by_size = np.argsort(self.P)
+
+    def in_order(self, values):
+        """Return values (9, n) in the order of P."""
+        return values.reshape(9, -1)[self.by_size]
+
+    def with_size(self, values):
+        """Return the rank correlation of values with P, for each seed."""
+        return rank_correlation(self.P[self.by_size], self.in_order(values))
+
+    def size_slope(self, values):
+        """Return the slope of values over log10 P, for each seed."""
+        return slope(np.log10(self.P[self.by_size]), self.in_order(values))
+
+    def fast(self, layer):
+        """Return for each width: it memorises within a tenth of the steps (log10 steps)."""
+        return list(math.log10(FAST * self.last) - self.memorised[layer])
 
 
-def gain(runs, few, many):
-    """Decades by which L_val falls between settings paired with each other, mean."""
-    return mean(math.log10(runs[a].best(L_VAL) / runs[b].best(L_VAL))
-                for a, b in zip(few, many, strict=True))
+def wider(values):
+    """Return by how much values rise from d = 64 to 256, mean over L."""
+    return (values[:, 2] - values[:, 0]).mean(0)
 
 
-def rise(runs, few, many):
-    """By how much A_val rises between settings paired with each other, mean."""
-    return mean(runs[b].best(A_VAL) - runs[a].best(A_VAL) for a, b in zip(few, many, strict=True))
+def deeper(values):
+    """Return by how much values rise from L = 1 to 3, mean over d."""
+    return (values[2] - values[0]).mean(0)
 
 
-def change(few, many):
-    """{metric: by how much it gets better(runs)} from one setting to another."""
-    return {L_VAL: lambda runs: gain(runs, [few], [many]),
-            A_VAL: lambda runs: rise(runs, [few], [many])}
+def claims(study, lstm_recipe):
+    lstm, gpt = (Sizes(model, runs) for model, runs in zip(
+        NAMES, study.both(lstm_recipe, **RUNS), strict=True))
+    return [*captions_by_depth(lstm, gpt), *captions_of_lstm_size(lstm),
+            *captions_of_gpt_size(gpt), *answers_on_width(lstm, gpt),
+            *answers_on_depth(lstm, gpt), *answers_on_parameters(lstm, gpt)]
 
 
-def logarithms(runs):
-    """(log10 of P, log10 of L_val), in the order of P."""
-    ordered, sizes = by_size(runs)
-    return [math.log10(P) for P in sizes], [math.log10(run.best(L_VAL)) for run in ordered]
+def captions_by_depth(lstm, gpt):
+    """Return the claims of Figures 12 to 17."""
+    trends = [values[:, 2] - values[:, 0] for values in (gpt.l_val, gpt.a_val, gpt.shortfall)]
+    noise = lstm.shortfall.mean(1)
+    return [
+        Claim("Figure 12", "GPT, L = 1: it converges fastest for small d",
+              "rapid convergence for small d", list(gpt.general[0, 1:] - gpt.general[0, 0]),
+              "log10 steps"),
+        Claim("Figure 12", "GPT, L = 1: A_val is least steady for d = 256",
+              "unstable for d = 256", list(gpt.shortfall[0, 2] - gpt.shortfall[0, :2]),
+              "shortfall of A_val"),
+        Claim("Figure 13", "GPT, L = 2: steady for all d, with high accuracy",
+              "stable convergence across all d; accuracy remains high",
+              [*(SAME_ACCURACY - gpt.shortfall[1]), *(gpt.a_val[1] - GENERAL)], "accuracy"),
+        Claim("Figure 13", "GPT, L = 2: L_val falls smoothly", "drops smoothly",
+              list(SMOOTH - gpt.runs.roughness(L_VAL)[1]), "log10 L_val"),
+        Claim("Figure 14", "GPT, L = 3: width changes L_val, A_val and its steadiness in the same "
+              "direction as with L = 2", "similar trends as layer 2",
+              [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
+              "geometric mean of both changes"),
+        Claim("Figure 14", "GPT, L = 3: A_val saturates for all d", "reliably for all batch sizes",
+              list(gpt.a_val[2] - MEMORISED), "A_val"),
+        Claim("Figure 15", "LSTM, L = 1: the loss drops fast", "drops quickly", lstm.fast(0),
+              "log10 steps"),
+        Claim("Figure 15", "LSTM, L = 1: A_val improves with d", "improves slowly with d",
+              rising(lstm.a_val[0]), "A_val"),
+        Claim("Figure 16", "LSTM, L = 2: it converges fast", "fast convergence", lstm.fast(1),
+              "log10 steps"),
+        Claim("Figure 16", "LSTM: L_val is lower with two layers than with one, for all d",
+              "improved validation performance across all d", list(lstm.l_val[0] - lstm.l_val[1]),
+              "log10 L_val"),
+        Claim("Figure 17", "LSTM: three layers are noisier than fewer", "more noise in metrics",
+              list(noise[2] - noise[:2]), "shortfall of A_val"),
+        Claim("Figure 17", "LSTM, L = 3: high accuracy for all d", "across batch sizes",
+              list(lstm.a_val[2] - GENERAL), "A_val"),
+    ]
 
 
-# --- figures, tables, numbers ---------------------------------------------------------------------
-BAR = "width d (log2 scale)"
+def captions_of_lstm_size(lstm):
+    """Return the claims of Figures 18 and 19."""
+    first = np.log10(lstm.runs.first(A_VAL))
+    speed, memory = lstm.with_size(first), lstm.with_size(lstm.runs.first(A_TRAIN))
+    steadiness = lstm.shortfall.std(1)
+    return [
+        Claim("Figure 18", "LSTM: both losses fall with P", "decrease with model size",
+              [-lstm.with_size(lstm.l_train), -lstm.with_size(lstm.l_val)], "rank correlation"),
+        Claim("Figure 18", "LSTM: accuracy is high in all nine settings",
+              "remains consistently high", list(lstm.a_val.reshape(9, -1) - GENERAL), "A_val"),
+        Claim("Figure 18", "LSTM: larger ones reach their best A_val sooner",
+              "larger models converge faster", [-speed], "rank correlation"),
+        Claim("Figure 18", "LSTM: size speeds up A_val more than A_train",
+              "especially for validation metrics", [-speed, memory - speed], "rank correlation"),
+        Claim("Figure 18", "LSTM: but not every larger one is sooner",
+              "some variance remains across configurations", rising(lstm.in_order(first)),
+              "log10 steps", any_of=True),
+        Claim("Figure 19", "LSTM: deeper ones have lower loss and no less accuracy, for all d",
+              "deeper models significantly reduce loss and boost accuracy",
+              [*(lstm.l_val[0] - lstm.l_val[2]),
+               *(lstm.a_val[2] - lstm.a_val[0] + SAME_ACCURACY)], "log10 L_val, A_val"),
+        Claim("Figure 19", "LSTM: training gains from larger d",
+              "more efficient with higher batch sizes",
+              rising(-lstm.memorised.mean(0)), "log10 steps"),
+        Claim("Figure 19", "LSTM: how steady A_val is varies more for fewer layers",
+              "validation stability varies more at lower layer counts",
+              [steadiness[0] - steadiness[2]], "std of the shortfall"),
+    ]
 
 
-def figures(store):
-    made = []
-    for model, first in (("gpt", 12), ("lstm", 15)):
-        for L in LAYERS:
-            made.append(figure(
-                f"fig{first + L - 1}-model-{model}-layers{L}", str(first + L - 1),
-                f"{NAMES[model]}, {L} layer{'s' * (L > 1)}: loss and accuracy over the training "
-                "steps, the width d by colour and mark.",
-                family(store, {"": {d: CONFIGS[model][L, d] for d in WIDTHS}}, BAR), (10, 6.2)))
-    for model, label in (("lstm", 18), ("gpt", 20)):
-        found = CONFIGS[model]
-        by_P = [(f"L = {L}", {parameters(found[L, d]): found[L, d] for d in WIDTHS})
-                for L in LAYERS]
-        by_L = [(d, {L: found[L, d] for L in LAYERS}) for d in WIDTHS]
-        what = f"{NAMES[model]}: best losses and accuracies, and their first steps t_f, against "
-        made += [figure(f"fig{label}-model-{model}-parameters", str(label),
-                        f"{what}the number of parameters without embeddings.", eight(
-                            store, by_P, {"label": "parameters P (log scale)", "scale": "log"}),
-                        (10, 10)),
-                 figure(f"fig{label + 1}-model-{model}-layers", str(label + 1),
-                        f"{what}the number of layers, the width d by colour and mark.", eight(
-                            store, by_L, {"label": "layers L", "scale": "whole"}, BAR), (10, 10))]
-    return made
+def captions_of_gpt_size(gpt):
+    """Return the claims of Figures 20 and 21."""
+    def spread(values):
+        return values.reshape(9, -1).std(0)
+
+    return [
+        Claim("Figure 20", "GPT: both losses fall with P", "larger models achieve lower loss",
+              [-gpt.with_size(gpt.l_train), -gpt.with_size(gpt.l_val)], "rank correlation"),
+        Claim("Figures 20, 21", "GPT: larger ones reach their best A_val sooner",
+              "faster convergence, particularly in validation",
+              [-gpt.with_size(gpt.runs.first(A_VAL))], "rank correlation"),
+        Claim("Figure 20", "GPT: A_val rises with P", "accuracy improves with parameter count",
+              [gpt.with_size(gpt.a_val)], "rank correlation"),
+        Claim("Figure 20", "GPT: validation metrics vary more over the settings than training's",
+              "higher variance", [spread(gpt.a_val) - spread(gpt.a_train),
+                                  spread(gpt.l_val) - spread(gpt.l_train)],
+              "std of accuracy, of log10 loss"),
+        Claim("Figure 21", "GPT: both losses fall with L", "improve with the number of layers",
+              [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))], "log10 loss"),
+        Claim("Figure 21", "GPT: accuracy is 100 % in all nine settings",
+              "100 % across configurations", list(gpt.a_val.reshape(9, -1) - ALL_RIGHT), "A_val"),
+        Claim("Figure 21", "GPT: training gains from larger d",
+              "higher batch sizes: more stable and faster", rising(-gpt.memorised.mean(0)),
+              "log10 steps"),
+    ]
 
 
-def table(store):
-    return best_table(store, ("model", "L", "d", "P"), [
-        (NAMES[m], str(L), str(d), f"{parameters(config):,}", config)
-        for m in CONFIGS for (L, d), config in CONFIGS[m].items()])
+def answers_on_width(lstm, gpt):
+    doublings = [(np.diff(s.l_val, axis=1) < 0).sum((0, 1)) for s in (lstm, gpt)]
+    return [
+        Claim("5 (c), d", "in A_val the GPT scales better with d", "GPT, especially A_val",
+              [wider(gpt.a_val) - wider(lstm.a_val)], "A_val"),
+        Claim("5 (c), d", "in L_val the GPT scales better with d", "GPT more reliable",
+              [wider(lstm.l_val) - wider(gpt.l_val)], "log10 L_val"),
+        Claim("5 (c), d", "larger d makes the GPT's generalisation steadier",
+              "smoother and more stable", [-wider(gpt.shortfall)], "shortfall of A_val"),
+        Claim("5 (c), d", "the LSTM improves less consistently with d",
+              "less consistent improvement", [doublings[1] - doublings[0]],
+              "of 6 doublings of d lower L_val", unit_step=1),
+        Claim("5 (c), d", "the LSTM becomes unsteady, or overfits, as d grows",
+              "can overfit or become unstable", [wider(lstm.shortfall), -wider(lstm.a_val)],
+              "shortfall of A_val, A_val", any_of=True),
+    ]
 
 
-def seeds_of(store):
-    """{(model, recipe): [{(L, d): Run} of each seed]} of what the page speaks of."""
-    return {(model, recipe): list(store.by_seed(CONFIGS[model], {model: recipe}).values())
-            for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
+def answers_on_depth(lstm, gpt):
+    return [
+        Claim("5 (c), L", "deeper GPTs have higher A_val", "benefits significantly",
+              [deeper(gpt.a_val)], "A_val"),
+        Claim("5 (c), L", "deeper GPTs have lower L_val, for all d",
+              "leverages additional layers effectively", list(gpt.l_val[0] - gpt.l_val[2]),
+              "log10 L_val"),
+        Claim("5 (c), L", "with depth the LSTM becomes less steady", "training less stable",
+              [deeper(lstm.shortfall)], "shortfall of A_val"),
+        Claim("5 (c), L", "with depth the LSTM's validation performance stays or worsens",
+              "plateaus or worsens", [math.log10(SAME_FACTOR) + deeper(lstm.l_val),
+                                      SAME_ACCURACY - deeper(lstm.a_val)], "log10 L_val, A_val"),
+        Claim("5 (c), L", "in L_val the GPT scales better with L", "GPT",
+              [deeper(lstm.l_val) - deeper(gpt.l_val)], "log10 L_val"),
+        Claim("5 (c), L", "in A_val the GPT scales better with L",
+              "GPT: deeper layers improve A_val; the LSTM plateaus",
+              [deeper(gpt.a_val) - deeper(lstm.a_val)], "A_val"),
+    ]
 
 
-def by_parameters(runs, metric):
-    """(slope, half of Student's 95 % interval) over log10 P of log10 L_val or of A_val."""
-    ordered, sizes = by_size(runs)
-    xs = [math.log10(P) for P in sizes]
-    ys = [math.log10(run.best(metric)) if metric == L_VAL else run.best(metric)
-          for run in ordered]
-    steep, free, middle = slope(xs, ys), len(xs) - 2, mean(xs)
-    start = mean(ys) - steep * middle
-    variance = math.fsum((y - start - steep * x) ** 2 for x, y in zip(xs, ys, strict=True)) / free
-    width = math.sqrt(variance / math.fsum((x - middle) ** 2 for x in xs))
-    return steep, student(free, 0.025) * width
+def answers_on_parameters(lstm, gpt):
+    logs = lstm.in_order(lstm.l_val)
+    smallest = [1 + s.in_order(s.l_val).argmin(0) for s in (lstm, gpt)]
+    scatter = []
+    for sizes in (lstm, gpt):
+        log_P = np.log10(sizes.P[sizes.by_size])[:, None]
+        scatter.append((sizes.in_order(sizes.l_val)
+                        - sizes.size_slope(sizes.l_val) * log_P).std(0))
+    return [
+        Claim("5 (c), P", "in L_val the GPT's gains with P are the smoother ones",
+              "smoother gains", [lstm.with_size(lstm.l_val) - gpt.with_size(gpt.l_val)],
+              "rank correlation"),
+        Claim("5 (c), P", "in A_val the GPT's gains with P are the smoother ones",
+              "smoother gains", [gpt.with_size(gpt.a_val) - lstm.with_size(lstm.a_val)],
+              "rank correlation"),
+        Claim("5 (c), P", "the LSTM gains from a larger P at first: L_val falls from the three "
+              "smallest sizes to the next three", "gains from larger P initially",
+              [logs[:3].mean(0) - logs[3:6].mean(0)], "log10 L_val"),
+        Claim("5 (c), P", "the LSTM saturates at a smaller P than the GPT", "saturates earlier",
+              [smallest[1] - smallest[0]], "rank of the lowest L_val among nine sizes",
+              unit_step=1),
+        Claim("5 (c), P", "the LSTM's L_val depends more on how P is made of L and d",
+              "more sensitive to architecture", [scatter[0] - scatter[1]],
+              "std around a power of P, log10"),
+        Claim("5 (c), P", "the GPT's L_val falls faster with P", "scales more efficiently overall",
+              [lstm.size_slope(lstm.l_val) - gpt.size_slope(gpt.l_val)],
+              "log10 L_val per factor of ten in P"),
+    ]
 
 
-# {what is changed: {metric: gain(runs)}}: more is better
-WIDTH = {L: f"d from 64 to 256, L = {L}" for L in LAYERS}
-DEPTH = {d: f"L from 1 to 3, d = {d}" for d in WIDTHS}
-GAINS = {
-    **{name: change((L, 64), (L, 256)) for L, name in WIDTH.items()},
-    **{name: change((1, d), (3, d)) for d, name in DEPTH.items()},
-    "P tenfold": {L_VAL: lambda runs: -by_parameters(runs, L_VAL)[0],
-                              A_VAL: lambda runs: by_parameters(runs, A_VAL)[0]},
-}
+# --- figures, tables, answer ----------------------------------------------------------------------
+def figures(study):
+    found = []
+    for model, name, first in (("gpt", "GPT", 12), ("lstm", "LSTM", 15)):
+        runs = study.runs(model, **RUNS)
+        panels = [panel for i, L in enumerate(LAYERS) for panel in curves_over_steps(
+            dict(zip(WIDTHS, runs[i], strict=True)), prefix=f"L = {L}: ")]
+        found.append(Figure(f"fig{first}-{first + 2}-size-{model}", f"{first} to {first + 2}",
+                            f"{name}: loss and accuracy over the training steps; a row for each "
+                            "number of layers L, the width d by colour and marker.",
+                            grid_of(panels, 4, STEPS_LABEL, "d"), (16, 9)))
+    for model, name, label in (("lstm", "LSTM", 18), ("gpt", "GPT", 20)):
+        runs = study.runs(model, **RUNS)
+        by_P = {f"L = {L}": ([parameters(model, L, d) for d in WIDTHS], runs[i])
+                for i, L in enumerate(LAYERS)}
+        by_L = {d: runs[:, j] for j, d in enumerate(WIDTHS)}
+        what = f"{name}: best losses and accuracies, and their first steps t_f, against "
+        found += [
+            Figure(f"fig{label}-size-{model}-parameters", str(label), f"{what}the number of "
+                   "parameters P without embeddings.",
+                   grid_of(best_and_first(None, by_P), 2, "P (log scale)", scale="log"), (10, 10)),
+            Figure(f"fig{label + 1}-size-{model}-layers", str(label + 1), f"{what}the number of "
+                   "layers L, the width d by colour and marker.",
+                   grid_of(best_and_first(LAYERS, by_L), 2, "L", "d", "whole"), (10, 10))]
+    return found
 
 
-def gains_table(store):
-    """What width, depth and parameters bring: the answer to 5 (c)."""
-    found, rows = seeds_of(store), []
-    for what, of in GAINS.items():
-        for metric, name, form in ((L_VAL, "decades that L_val falls", "{:+.2f}"),
-                                   (A_VAL, "rise of A_val", "{:+.3f}")):
-            rows.append((what, name, *(middle(map(of[metric], seeds), form)
-                                       for seeds in found.values())))
-    return Table(("more of", "brings", *(f"{NAMES[m]}, {recipe}" for m, recipe in found)), rows,
-                 left=2)
+def gains(model, runs):
+    """Return {what grows: (factors of ten by which L_val falls, rise of A_val)}, (n,) each."""
+    sizes = Sizes(model, runs)
+    found = {f"d from 64 to 256, L = {L}": [
+        (values[i, 2] - values[i, 0]) for values in (-sizes.l_val, sizes.a_val)]
+        for i, L in enumerate(LAYERS)}
+    found |= {f"L from 1 to 3, d = {d}": [
+        (values[2, j] - values[0, j]) for values in (-sizes.l_val, sizes.a_val)]
+        for j, d in enumerate(WIDTHS)}
+    return found | {"P by a factor of ten": [sizes.size_slope(values)
+                                             for values in (-sizes.l_val, sizes.a_val)]}
 
 
-def more(store, what, metric):
-    """{recipe of the LSTM: which model gains more with every seed, or ""}."""
-    found, of = seeds_of(store), GAINS[what][metric]
-    gpt = [of(runs) for runs in found["gpt", "default"]]
-    made = {}
-    for recipe in ("default", "release"):
-        pairs = [b > a for a, b in zip(map(of, found["lstm", recipe]), gpt, strict=True)]
-        made[recipe] = "GPT" if all(pairs) else "" if any(pairs) else "LSTM"
-    return made
+def tables(study):
+    columns = {(model, recipe): gains(model, study.runs(model, recipe, **RUNS))
+               for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
+    rows = [(what, name, *(estimate(found[what][i], form) for found in columns.values()))
+            for what in columns["gpt", "default"]
+            for i, (name, form) in enumerate((("log10 fall of L_val", "{:+.2f}"),
+                                              ("rise of A_val", "{:+.3f}")))]
+    return [("What larger models gain: mean over seeds (90 % interval).",
+             table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)), rows, 2)),
+            ("Best values and first steps, mean ± standard deviation over seeds.",
+             best_table(("model", "L", "d", "P"), [
+                 ((NAMES[model], L, d, f"{parameters(model, L, d):,}"),
+                  study.runs(model, layers=L, width=d))
+                 for model in NAMES for L in LAYERS for d in WIDTHS]))]
 
 
-def values(store):
-    found = seeds_of(store)
-    halves = {key: [by_parameters(runs, A_VAL) for runs in seeds] for key, seeds in found.items()}
-    told = {name: [steep > half for (m, _), these in halves.items() if m == name
-                   for steep, half in these] for name in NAMES}
-    third = [runs[3, d].best(L_VAL) / runs[2, d].best(L_VAL)
-             for recipe in ("default", "release") for runs in found["lstm", recipe] for d in WIDTHS]
-    wider = [GAINS[WIDTH[2]][L_VAL](runs) for recipe in ("default", "release")
-             for runs in found["lstm", recipe]]
-    at_64 = {recipe: mean(runs[L, 64].best(A_VAL) for runs in found["lstm", recipe]
-                          for L in LAYERS) for recipe in ("default", "release")}
-    return {"5 table": gains_table(store),
-            **{f"5 {m} told": f"{sum(these)} of {len(these)}" for m, these in told.items()},
-            "5 third layer": f"{sum(times > 1 for times in third)} of {len(third)}",
-            "5 wider rises": f"{sum(fall < 0 for fall in wider)} of {len(wider)}",
-            **{f"5 {recipe} at 64": f"{at:.2f}" for recipe, at in at_64.items()},
-            "5 gpt at 64": span((mean(runs[L, 64].best(A_VAL) for L in LAYERS)
-                                 for runs in found["gpt", "default"]), "{:.2f}")}
-
-
-def facts(store):
-    def gains(what, metric):
-        return {key: [GAINS[what][metric](runs) for runs in seeds]
-                for key, seeds in seeds_of(store).items()}
-
-    both = {"default": "GPT", "release": "GPT"}
-    falls = {L: gains(name, L_VAL) for L, name in WIDTH.items()}
-    return {
-        "with d L_val falls in every run, but for LSTMs of two layers": all(
-            fall > 0 for L, found in falls.items() for (model, _), these in found.items()
-            for fall in these if (model, L) != ("lstm", 2)) and min(
-                falls[2]["lstm", "default"] + falls[2]["lstm", "release"]) < 0,
-        "on average the GPT's L_val falls more with d, L and P, by either start": all(
-            mean(b for name in names for b in gains(name, L_VAL)["gpt", "default"])
-            > mean(a for name in names for a in gains(name, L_VAL)["lstm", recipe])
-            for names in (WIDTH.values(), DEPTH.values(), ["P tenfold"]) for recipe in both),
-        "with P the GPT's L_val falls more with every run": more(store, "P tenfold", L_VAL) == both,
-        "with d, at every L, more than the release LSTM's, and not than the default's": all(
-            more(store, name, L_VAL) == {"default": "", "release": "GPT"}
-            for name in WIDTH.values()),
-        "with d A_val rises more for the default LSTM at L = 1, for the GPT at L = 2": [
-            more(store, name, A_VAL)["default"] for name in WIDTH.values()] == ["LSTM", "GPT", ""],
-        "with L neither model gains more in every run, in L_val or in A_val": all(
-            len({more(store, name, metric)[recipe] for name in DEPTH.values()
-                 for recipe in ("default", "release")}) > 1 for metric in (L_VAL, A_VAL)),
-    }
+def answer(study):
+    lstm, gpt = (Sizes(model, runs) for model, runs in zip(
+        NAMES, study.both("default", **RUNS), strict=True))
+    third = np.concatenate([(study.runs("lstm", recipe, **RUNS).best(L_VAL)[2]
+                             > study.runs("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
+                            for recipe in ("default", "release")])
+    width, depth = ([estimate(-change(sizes.l_val), "{:.1f}") for sizes in (gpt, lstm)]
+                    for change in (wider, deeper))
+    size = [estimate(-sizes.size_slope(sizes.l_val), "{:.1f}") for sizes in (gpt, lstm)]
+    more = np.sum(gpt.size_slope(gpt.l_val) < lstm.size_slope(lstm.l_val))
+    narrow = [f"{sizes.a_val[:, 0].mean():.2f}" for sizes in (gpt, lstm)]
+    return f"""
+(c) On average, the GPT's L_val gains more from every kind of growth. From d = 64 to 256 it falls
+by {width[0]} factors of ten (LSTM: {width[1]}), from one to three layers by {depth[0]} (LSTM:
+{depth[1]}), and for ten times the parameters by {size[0]} (LSTM: {size[1]}). The last difference
+has the same sign for {more} of {len(gpt.runs.seeds)} seeds. In A_val the picture is less clear,
+because most models are near 1 and cannot gain: at d = 64 mean A_val is {narrow[0]} for the GPT and
+{narrow[1]} for the LSTM, so that the LSTM has more to gain from width. Depth does not help the
+LSTM reliably: a third layer raises its L_val in {third.sum()} of {third.size} comparisons. The
+study does not cover more than nine sizes or another learning rate."""

@@ -1,168 +1,286 @@
-"""Question 6: batch sizes, and fractions of a training. The claims on it are in q6_claims."""
+"""Question 6: batch sizes and training budgets.
+
+A budget is a fraction α of all T steps; "low" budgets are the mean over α = 0.1, 0.2 and 0.3.
+Arrays have the axes (B, seeds).
+"""
 
 import math
-import statistics
 
-from experiments.study.measures import A_VAL, L_VAL, middle, span
-from experiments.study.pages import Table
-from experiments.study.panels import (
-    LABELS,
-    family,
-    figure,
-    panel,
-    plus_minus,
-    steps_panel,
-    summary_line,
+import numpy as np
+
+from experiments.study.figures import (
+    STEPS_LABEL,
+    Figure,
+    Panel,
+    curves_over_steps,
+    grid_of,
+    metric_panel,
 )
-from experiments.study.records import BASE, GRID, NAMES, SEEDS, parameters, variant
-from npdl_train.runs.metrics import METRICS
+from experiments.study.runs import (
+    A_TRAIN,
+    A_VAL,
+    GENERAL,
+    GRID,
+    L_TRAIN,
+    L_VAL,
+    LABELS,
+    METRICS,
+    NAMES,
+    parameters,
+)
+from experiments.study.text import estimate, mean_std, median_span, span, table
+from experiments.study.verdict import SAME_ACCURACY, Claim, lower, rank_correlation, within
 
+TITLE = "Question 6: batch size and training budget"
 BATCHES = (32, 64, 128, 256, 512)
 ALPHAS = tuple(round(0.1 * i, 1) for i in range(1, 11))
+LOW = ALPHAS[:3]
 T = 20001
-CONFIGS = {m: {B: variant(m, batch=B, steps=T) for B in BATCHES} for m in NAMES}
-RUNS = [variant(m, batch=B, steps=T, seed=seed) for seed in SEEDS for B in BATCHES for m in NAMES]
-TRAINED = int(BASE.r_train * BASE.p**2)     # equations in the training set
-LAST = 10                   # evaluations before a moment, whose median stands for it
+RUNS = {"steps": T, "batch": BATCHES}
+SMALL, LARGE = slice(0, 2), slice(2, None)      # batch sizes below 100, and the others
+MUCH = 1.5                  # a loss is "significantly" higher from this factor on
+TWICE = 2.0                 # steps "hardly change" within this factor
+ALL_RIGHT = 0.9995          # an accuracy of 100 % (rounds to 1.000)
 
 
 def until(alpha):
-    """alpha T, at the nearest evaluation."""
+    """Return α T, at the nearest evaluation."""
     return GRID * round(alpha * T / GRID) + (alpha == 1)
 
 
-def after(run, metric, alpha):
-    """Where a run stands after alpha T steps: a best value over more steps cannot get worse."""
-    return statistics.median([v for t, v in run.points(metric) if t <= until(alpha)][-LAST:])
+def log_best(runs, metric, alpha=1.0):
+    return np.log10(runs.best(metric, until(alpha)))
 
 
-# --- figures, tables, numbers ---------------------------------------------------------------------
-BAR = "batch size B (log2 scale)"
-# metric, t_f: the document's Figures 24 to 31, two to a row; its caption of 27 repeats that of 26,
-# and that of 32 the one of 31
-FRACTIONS = (("train_accuracy", True), ("train_loss", True),
-             ("validation_loss", True), ("validation_accuracy", True),
-             ("train_accuracy", False), ("train_loss", False),
-             ("validation_accuracy", False), ("validation_loss", False))
-SPOKEN = (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
+def low(measure):
+    """Return the mean of measure(α) over the low budgets."""
+    return np.mean([measure(alpha) for alpha in LOW], 0)
 
 
-def figures(store):
-    columns = {NAMES[m]: found for m, found in CONFIGS.items()}
-    made = [figure(f"fig{label}-compute-{part}", label, f"{name} loss and accuracy over the "
-                   "training steps for batch sizes from 32 to 512, by colour and mark.",
-                   family(store, columns, BAR, (f"{part}_loss", f"{part}_accuracy")), (10, 6.2))
-            for label, part, name in (("22", "train", "Training"),
-                                      ("23", "validation", "Validation"))]
-    return [*made, fractions(store), budget(store)]
+def after(runs, metric, alpha):
+    """Return the median of the last ten evaluations up to α T: how good a run is at that step."""
+    return np.median(runs.values[metric][..., runs.step <= until(alpha)][..., -10:], -1)
 
 
-def fractions(store):
-    """Figures 24 to 31 on one page: a row for each metric, the LSTM beside the GPT."""
+def log_general(runs):
+    return np.log10(np.minimum(runs.general(), T))
+
+
+def loss_rise(runs, metric, alpha):
+    """Return by how much a loss rises from the smallest to the largest batch (log10)."""
+    found = log_best(runs, metric, alpha)
+    return found[-1] - found[0]
+
+
+def accuracy_fall(runs, alpha):
+    """Return by how much A_val falls from the smallest to the largest batch."""
+    found = runs.best(A_VAL, until(alpha))
+    return found[0] - found[-1]
+
+
+def variation(runs, metric, alphas):
+    """Return the standard deviation of t_f / (α T) over the batch sizes, mean over alphas."""
+    return np.mean([(runs.first(metric, until(a)) / until(a)).std(0) for a in alphas], 0)
+
+
+def claims(study, lstm_recipe):
+    lstm, gpt = study.both(lstm_recipe, **RUNS)
+    return [*captions_on_steps(lstm, gpt), *captions_on_values(lstm, gpt), *answers(lstm, gpt)]
+
+
+def captions_on_steps(lstm, gpt):
+    """Return the claims of Figures 22 to 26."""
+    first = np.log10(lstm.first(A_TRAIN))
+    small = np.log10(gpt.first(A_TRAIN))[SMALL]
+    predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.first(L_VAL, until(a))))
+                            for a in ALPHAS], 0) for runs in (lstm, gpt)]
+    less_steady = (gpt.shortfall() > lstm.shortfall()).sum(0)
+    return [
+        Claim("Figure 22", "LSTMs train more smoothly than GPTs",
+              "converge quickly and stably; GPTs fluctuate more",
+              [gpt.roughness().mean(0) - lstm.roughness().mean(0)], "log10 L_train"),
+        Claim("Figure 22", "the GPT fluctuates more with larger batches", "with larger batch sizes",
+              [rank_correlation(BATCHES, gpt.roughness())], "rank correlation"),
+        Claim("Figure 23", "LSTMs generalise in fewer steps than GPTs",
+              "generalise well early, GPTs require more steps",
+              [(log_general(gpt) - log_general(lstm)).mean(0)], "log10 steps"),
+        Claim("Figure 23", "GPTs are the less steady in A_val, for most B",
+              "GPTs require more steps for stability", [less_steady - len(BATCHES) / 2],
+              "of five B, above half", unit_step=1),
+        Claim("Figure 23", "the GPT generalises later with larger batches",
+              "especially at larger batch sizes", [rank_correlation(BATCHES, log_general(gpt))],
+              "rank correlation"),
+        Claim("Figure 24", "the LSTM needs more steps to its best A_train as B grows",
+              "significantly more steps", [rank_correlation(BATCHES, first), first[-1] - first[0]],
+              "rank correlation, log10 steps"),
+        Claim("Figure 24", "the GPT's steps to its best A_train hardly change for small B",
+              "relatively stable for smaller batches",
+              within(small[1] - small[0], math.log10(TWICE)), "log10 steps within a factor of 2"),
+        Claim("Figure 25", "with a low budget small B bring the LSTM a lower L_train",
+              "benefit from smaller batches under low budgets",
+              [low(lambda a: loss_rise(lstm, L_TRAIN, a))], "log10 L_train"),
+        Claim("Figure 25", "t_f(L_train) varies more with B for GPTs", "more variance",
+              [variation(gpt, L_TRAIN, ALPHAS) - variation(lstm, L_TRAIN, ALPHAS)],
+              "std of t_f / (α T)"),
+        Claim("Figure 26", "t_f(L_val) follows B more closely for LSTMs", "more predictable",
+              [predictable[0] - predictable[1]], "rank correlation, mean size over α"),
+        Claim("Figure 26", "with low budgets t_f(L_val) varies more for GPTs",
+              "varies more under lower fractions",
+              [variation(gpt, L_VAL, LOW) - variation(lstm, L_VAL, LOW)], "std of t_f / (α T)"),
+    ]
+
+
+def captions_on_values(lstm, gpt):
+    """Return the claims of Figures 28 to 31."""
+    perfect = [np.min([runs.best(A_TRAIN, until(a)).min(0) for a in ALPHAS], 0)
+               for runs in (lstm, gpt)]
+    steeper = low(lambda a: np.abs(loss_rise(lstm, L_TRAIN, a)) - np.abs(
+        loss_rise(gpt, L_TRAIN, a)))
+    accuracy = [low(lambda a, r=r: r.best(A_VAL, until(a)).mean(0)) for r in (lstm, gpt)]
+    return [
+        Claim("Figure 28", "both reach perfect A_train for every B and α", "consistently",
+              [values - ALL_RIGHT for values in perfect], "lowest A_train"),
+        Claim("Figure 29", "with a low budget the LSTM's L_train grows with B", "increased loss",
+              [low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
+              "rank correlation"),
+        Claim("Figure 29", "with a low budget L_train depends less on B for GPTs",
+              "greater resilience", [steeper], "log10 L_train"),
+        Claim("Figure 30", "with a low budget the LSTM's A_val falls with B", "drops",
+              [low(lambda a: accuracy_fall(lstm, a)), low(lambda a: -rank_correlation(
+                  BATCHES, lstm.best(A_VAL, until(a))))], "A_val, rank correlation"),
+        Claim("Figure 30", "with a low budget the GPT's A_val is the higher one",
+              "maintains higher accuracy across a wider range", [accuracy[1] - accuracy[0]],
+              "A_val"),
+        Claim("Figure 31", "with a low budget L_val grows more steeply with B for LSTMs",
+              "more steeply; GPT less sensitive",
+              [low(lambda a: loss_rise(lstm, L_VAL, a)),
+               low(lambda a: loss_rise(lstm, L_VAL, a) - loss_rise(gpt, L_VAL, a))],
+              "log10 L_val"),
+    ]
+
+
+def answers(lstm, gpt):
+    """Return the claims of answer 6 (c)."""
+    loss, accuracy, lowest, much, with_alpha, rise = [], [], [], [], [], []
+    for runs in (lstm, gpt):
+        few, whole = low(lambda a, r=runs: loss_rise(r, L_VAL, a)), loss_rise(runs, L_VAL, 1.0)
+        loss += [few, few - whole, whole]
+        much.append(few - math.log10(MUCH))
+        few, whole = low(lambda a, r=runs: accuracy_fall(r, a)), accuracy_fall(runs, 1.0)
+        accuracy += [few, few - whole, whole + SAME_ACCURACY]
+        best = np.stack([log_best(runs, L_VAL, a) for a in ALPHAS])     # (α, B, n)
+        small = best[7:, SMALL].min((0, 1))
+        lowest += [best[:, LARGE].min((0, 1)) - small, best[:7, SMALL].min((0, 1)) - small]
+        with_alpha += list(lower(after(runs, L_VAL, 1.0), after(runs, L_VAL, ALPHAS[0])))
+        rise += list(after(runs, A_VAL, 1.0) - after(runs, A_VAL, ALPHAS[0]))
+    falls = [low(lambda a, r=runs: accuracy_fall(r, a)) for runs in (lstm, gpt)]
+    return [
+        Claim("6 (c), B", "L_val rises with B, and more for small α than for α = 1",
+              "higher validation loss, especially when α is small", loss, "log10 L_val"),
+        Claim("6 (c), B", "A_val falls with B, and more for small α than for α = 1",
+              "lower validation accuracy, especially when α is small", accuracy, "A_val"),
+        Claim("6 (c), α", "L_val after the whole training is below that after a tenth of it, for "
+              "every B", "improves across all batch sizes", with_alpha, "log10 L_val"),
+        Claim("6 (c), α", "A_val after the whole training is no lower than after a tenth of it, "
+              "and higher for some B", "improves across all batch sizes",
+              [*(value + SAME_ACCURACY for value in rise), np.max(rise, 0)], "A_val"),
+        Claim("6 (c), L_val", "L_val is lowest with small B and large α",
+              "small batch sizes and large α", lowest, "log10 L_val"),
+        Claim("6 (c), L_val", "with a low budget large B mean significantly higher L_val, for "
+              "both", "significantly higher for both", much, "log10 L_val above a factor of 1.5"),
+        Claim("6 (c), A_val", "with large α A_val is high for every B", "remains high",
+              [v - GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
+              "A_val"),
+        Claim("6 (c), A_val", "with a low budget A_val falls with B for the GPT, too",
+              "drops sharply", [falls[1]], "A_val"),
+        Claim("6 (c), A_val", "with a low budget A_val falls more for the LSTM than for the GPT",
+              "LSTM models more affected", [falls[0], falls[0] - falls[1]], "A_val"),
+    ]
+
+
+# --- figures, tables, answer ----------------------------------------------------------------------
+# The document's Figures 24 to 31: (metric, True for its first step t_f).
+FRACTIONS = ((A_TRAIN, True), (L_TRAIN, True), (L_VAL, True), (A_VAL, True),
+             (A_TRAIN, False), (L_TRAIN, False), (A_VAL, False), (L_VAL, False))
+
+
+def figures(study):
+    models = {name: study.runs(model, **RUNS) for model, name in NAMES.items()}
+    found = []
+    for label, part, what in (("22", "train", "Training"), ("23", "validation", "Validation")):
+        panels = [panel for metric in (f"{part}_loss", f"{part}_accuracy")
+                  for name, runs in models.items() for panel in curves_over_steps(
+                      dict(zip(BATCHES, runs, strict=True)), (metric,), f"{name}: ")]
+        found.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
+                            "the training steps, the batch size B by colour and marker.",
+                            grid_of(panels, 2, STEPS_LABEL, "B"), (10, 6.2)))
+    return [*found, fractions(models), budget(models)]
+
+
+def fractions(models):
     panels = []
     for label, (metric, first) in enumerate(FRACTIONS, 24):
-        for model, configs in CONFIGS.items():
-            lines = [{"value": alpha, **summary_line(store, configs, metric, first, alpha * T)}
-                     for alpha in ALPHAS]
-            one = steps_panel(metric, lines) if first else panel(LABELS[metric], metric, lines)
-            panels.append({**one, "title": f"{label} {NAMES[model]}: {one['title']}",
-                           "scale": "linear" if first else one["scale"], "y": one["y"]})
-    data = {"shape": [8, 2], "x": {"label": BAR, "scale": "log2", "values": list(BATCHES)},
-            "bar": {"label": "fraction α of the steps", "values": list(ALPHAS)}, "panels": panels}
-    return figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size, each of the "
-                  "ten α by colour and mark: the first steps that reach the best values within the "
-                  "first α T steps (24 to 27), and those values (28 to 31).", data, (10, 18))
+        for name, runs in models.items():
+            lines = [(a, BATCHES, (runs.first if first else runs.best)(metric, until(a)).T)
+                     for a in ALPHAS]
+            symbol = f"t_f({LABELS[metric]})" if first else LABELS[metric]
+            title = f"{label} {name}: {symbol}"
+            panels.append(Panel(title, "training step", "linear", lines) if first
+                          else metric_panel(title, metric, lines))
+    return Figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size B, each α by "
+                  "colour and marker: the first steps that reach the best values within the first "
+                  "α T steps (24 to 27), and those values (28 to 31).",
+                  grid_of(panels, 4, "B (log2 scale)", "α", "log2"), (16, 10))
 
 
-def budget(store):
-    """L_val and A_val against C = P B alpha T, a line for each batch size."""
+def budget(models):
     panels = []
     for metric in (L_VAL, A_VAL):
-        for model, configs in CONFIGS.items():
-            lines = [{"value": B, "x": [parameters(config) * B * a * T for a in ALPHAS],
-                      "seeds": [[run.best(metric, a * T) for a in ALPHAS]
-                                for run in store.runs(config).values()]}
-                     for B, config in configs.items()]
-            panels.append(panel(NAMES[model], metric, lines))
-    ends = [parameters(CONFIGS[m][B]) * B * a * T for m in CONFIGS
-            for B, a in ((BATCHES[0], ALPHAS[0]), (BATCHES[-1], ALPHAS[-1]))]
-    data = {"shape": [2, 2], "x": {"label": "compute C = P B α T (log scale)", "scale": "log",
-                                   "values": [min(ends), max(ends)]},
-            "bar": {"label": BAR, "values": list(BATCHES)}, "panels": panels}
-    return figure("fig32-compute-budget", "32", "L_val and A_val against the compute, the batch "
-                  "size by colour and mark, each of the ten fractions α marked.", data, (10, 6.2))
+        for model, name in NAMES.items():
+            size = parameters(model, 2, 128)
+            lines = [(B, [size * B * a * T for a in ALPHAS],
+                      np.stack([models[name][i].best(metric, until(a)) for a in ALPHAS], 1))
+                     for i, B in enumerate(BATCHES)]
+            panels.append(metric_panel(f"{name}: {LABELS[metric]}", metric, lines))
+    return Figure("fig32-compute-budget", "32", "L_val and A_val against the compute C, the batch "
+                  "size B by colour and marker; each of the ten α is marked.",
+                  grid_of(panels, 2, "compute C = P B α T (log scale)", "B", "log"), (10, 6.2))
 
 
-def table(store):
-    """Best validation values within the first α T steps."""
-    shown, rows = (0.1, 0.5, 1.0), []
-    for model, configs in CONFIGS.items():
-        for B, config in configs.items():
-            runs = store.runs(config).values()
-            rows.append([NAMES[model], str(B), *(
-                plus_minus(m, [run.best(m, a * T) for run in runs])
-                for m in METRICS[1::2] for a in shown)])
-    return Table(("model", "B", *(f"{LABELS[m]}, α = {a:g}" for m in METRICS[1::2]
-                                  for a in shown)), rows, left=2)
+def tables(study):
+    shown = [(m, a) for m in METRICS[1::2] for a in (0.1, 0.5, 1.0)]
+    rows = [(name, B, *(mean_std(m, study.runs(model, steps=T, batch=B).best(m, until(a)))
+                        for m, a in shown)) for model, name in NAMES.items() for B in BATCHES]
+    ends = [(L_VAL, 0.1), (L_VAL, 0.3), (L_VAL, 1.0), (A_VAL, 0.1), (A_VAL, 0.3)]
+    extremes = [(NAMES[model], recipe, B, *(median_span(
+        study.runs(model, recipe, steps=T, batch=B).best(m, until(a)),
+        "{:.2g}" if m == L_VAL else "{:.3f}") for m, a in ends))
+        for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))
+        for B in (BATCHES[0], BATCHES[-1])]
+
+    def heading(columns):
+        return [f"{LABELS[m]}, α = {a:g}" for m, a in columns]
+
+    return [("The smallest and the largest batch: median (least to largest) over seeds.",
+             table(("model", "recipe", "B", *heading(ends)), extremes, 2)),
+            ("Best values within the first α T steps, mean ± standard deviation over seeds.",
+             table(("model", "B", *heading(shown)), rows, 2))]
 
 
-ENDS = ((L_VAL, 0.1), (L_VAL, 0.3), (L_VAL, 1.0), (A_VAL, 0.1), (A_VAL, 0.3))
-
-
-def ends_table(store):
-    """The smallest and the largest batch, after few steps and after all: the answer to 6 (c)."""
-    rows = []
-    for model, recipe in SPOKEN:
-        for B in (BATCHES[0], BATCHES[-1]):
-            runs = store.runs(CONFIGS[model][B], recipe).values()
-            rows.append((NAMES[model], recipe, str(B), *(
-                middle((run.best(m, a * T) for run in runs), "{:.2g}" if m == L_VAL else "{:.3f}")
-                for m, a in ENDS)))
-    return Table(("model", "recipe", "B", *(f"{LABELS[m]}, α = {a:g}" for m, a in ENDS)), rows,
-                 left=2)
-
-
-def changes(store, alpha):
-    """{(model, recipe): [log10 of L_val with B = 512 over that with 32, after alpha T steps]}."""
-    made = {}
-    for model, recipe in SPOKEN:
-        few, many = (store.runs(CONFIGS[model][B], recipe) for B in (BATCHES[0], BATCHES[-1]))
-        made[model, recipe] = [math.log10(many[seed].best(L_VAL, alpha * T)
-                                          / few[seed].best(L_VAL, alpha * T)) for seed in few]
-    return made
-
-
-def gains(store):
-    """By what factor L_val, as the median of the last evaluations, falls from a tenth of the steps
-    to all of them: of every run."""
-    return [after(run, L_VAL, 0.1) / after(run, L_VAL, 1.0) for model, recipe in SPOKEN
-            for config in CONFIGS[model].values() for run in store.runs(config, recipe).values()]
-
-
-def values(store):
-    few = {model: [run.best(A_VAL, T / 10) for recipe in ("default", "release")
-                   for run in store.runs(CONFIGS[model][512], recipe).values()]
-           for model in CONFIGS}
-    few_changes = [change > 0 for found in changes(store, 0.1).values() for change in found]
-    whole = [run.best(A_VAL) for model, recipe in SPOKEN
-             for run in store.runs(CONFIGS[model][32], recipe).values()]
-    least = min(run.best(A_VAL) for model, recipe in SPOKEN
-                for config in CONFIGS[model].values()
-                for run in store.runs(config, recipe).values())
-    return {"6 table": ends_table(store),
-            "6 gains": span((float(f"{gain:.2g}") for gain in gains(store)), "{:,.0f}"),
-            "6 least": f"{least:.3f}", "6 higher": f"{sum(few_changes)} of {len(few_changes)}",
-            "6 times": str(TRAINED // BATCHES[0]),
-            **{f"6 {m} few": span(few[m], "{:.2f}") for m in few},
-            "6 whole": span(whole, "{:.2f}")}
-
-
-def facts(store):
-    whole = changes(store, 1.0)
-    return {"more steps help at every batch size": min(gains(store)) > 1,
-            "after a tenth of the steps the larger batch lowers L_val by a tenth at most": all(
-                10 ** min(found) >= 0.9 for found in changes(store, 0.1).values()),
-            "after all of them the lower one for the GPT and the default LSTM": max(
-                max(whole["gpt", "default"]), max(whole["lstm", "default"])) < 0,
-            "and by seed the higher or the lower one for the release LSTM": len(
-                {change > 0 for change in whole["lstm", "release"]}) == 2}
+def answer(study):
+    lstm, gpt = study.both("default", **RUNS)
+    gain = [after(runs, L_VAL, 0.1) / after(runs, L_VAL, 1.0) for runs in (lstm, gpt)]
+    least = min(runs.best(A_VAL).min() for runs in (lstm, gpt))
+    few, whole = ([estimate(10 ** loss_rise(runs, L_VAL, a), "{:.2g}", True)
+                   for runs in (lstm, gpt)] for a in (0.1, 1.0))
+    large = [span(runs.best(A_VAL, until(0.1))[-1]) for runs in (lstm, gpt)]
+    return f"""
+(c) More steps help at every batch size: from a tenth of the training to all of it, L_val falls by
+a factor of {span(np.concatenate(gain), "{:,.0f}")}, and at the end A_val is at least {least:.3f}.
+The effect of the batch size depends on the budget. After a tenth of the steps, L_val with B = 512
+is {few[0]} times that with B = 32 for the LSTM and {few[1]} times for the GPT; after all steps it
+is only {whole[0]} times (LSTM) and {whole[1]} times (GPT). Equal steps are not equal compute.
+B = 512 after a tenth of the steps has used 1.5 times the compute of B = 32 after all of them (a
+batch of 512 is the whole training set of 480), but its A_val is then only {large[0]} (LSTM) and
+{large[1]} (GPT). So for a fixed compute, small batches and many steps were better here. One
+learning rate was used for all batch sizes."""

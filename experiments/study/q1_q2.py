@@ -1,0 +1,118 @@
+"""Questions 1 and 2: training by default, and the numbers that the document prints."""
+
+import math
+
+import numpy as np
+
+from experiments.study.figures import STEPS_LABEL, Figure, grid_of, loss_and_accuracy
+from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
+from experiments.study.text import estimate, mean_std, number, table
+from experiments.study.verdict import SAME_FACTOR, Claim, lower
+
+TITLE = "Questions 1 and 2: training with the default settings"
+RUNS = {}
+# What the document prints: (mean, standard deviation) of its two runs.
+DOCUMENT = {
+    "lstm": {"L_train": (0.0001, 0.0), "L_val": (0.0008, 0.0004), "A_train": (1.0, 0.0),
+             "A_val": (1.0, 0.0), "t_f(L_train)": (10001, 0), "t_f(L_val)": (10001, 0),
+             "t_f(A_train)": (300, 0), "t_f(A_val)": (7850, 350), "Δt(L)": (0,),
+             "Δt(A)": (7550,)},
+    "gpt": {"L_train": (0.0001, 0.0), "L_val": (0.0035, 0.0031), "A_train": (1.0, 0.0),
+            "A_val": (0.9979, 0.0021), "t_f(L_train)": (9750, 150), "t_f(L_val)": (9100, 500),
+            "t_f(A_train)": (82.5, 5.5), "t_f(A_val)": (8400, 200), "Δt(L)": (-650,),
+            "Δt(A)": (8318,)},
+}
+ROUNDING = 0.00005          # of the printed losses and accuracies
+MARGIN_ACCURACY = 0.05      # an accuracy agrees within one equation in twenty
+MARGIN_LOSS = 2.0           # a loss agrees within this factor
+COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt", "default"),
+           ("gpt", "stated"))
+
+
+def measures(runs):
+    """Return {row of the document's table: values (n seeds,)}."""
+    found = {LABELS[m]: runs.best(m) for m in METRICS}
+    found |= {f"t_f({LABELS[m]})": runs.first(m) for m in METRICS}
+    return found | {"Δt(L)": runs.first(L_VAL) - runs.first(L_TRAIN),
+                    "Δt(A)": runs.first(A_VAL) - runs.first(A_TRAIN)}
+
+
+def agreement(row, printed, ours):
+    """Return two effects: our numbers are not below, and not above, the document's range.
+
+    The range is mean - std to mean + std, widened by a margin (an equivalence test).
+    """
+    mean, std = printed
+    low, high = mean - std, mean + std
+    if row.startswith("A"):
+        margin = ROUNDING + MARGIN_ACCURACY
+        return [ours - (low - margin), (high + margin) - ours]
+    if row.startswith("L"):
+        low, high = (low - ROUNDING) / MARGIN_LOSS, (high + ROUNDING) * MARGIN_LOSS
+    else:                       # at least one and a half evaluations on either side
+        step = 1.5 * (GRID if mean > GRID else 1)
+        low, high = min(low / SAME_FACTOR, low - step), max(high * SAME_FACTOR, high + step)
+    return [lower(low, ours), lower(ours, high)]
+
+
+def claims(study, lstm):
+    found = []
+    for model, printed in DOCUMENT.items():
+        ours = measures(study.runs(model, lstm if model == "lstm" else "default"))
+        for row, value in printed.items():
+            if row.startswith("Δ"):
+                continue
+            text = " ± ".join(f"{v:g}" if row.startswith("t_f") else f"{v:.4f}" for v in value)
+            found.append(Claim(f"2, {NAMES[model]}", row, text, agreement(row, value, ours[row]),
+                               "accuracy" if row.startswith("A") else "log10"))
+    return found
+
+
+def figures(study):
+    panels = [panel for model, name in NAMES.items()
+              for panel in loss_and_accuracy(study.runs(model), name)]
+    return [Figure("fig01-02-default", "1 and 2", "Loss L and accuracy A of the LSTM and the GPT "
+                   "over the training steps, on the training and the validation set.",
+                   grid_of(panels, 2, STEPS_LABEL), (10, 7))]
+
+
+def tables(study):
+    heading, columns = [""], []
+    best = {model: {row: values.mean() for row, values in measures(study.runs(model)).items()}
+            for model in NAMES}
+    for model, recipe in COLUMNS:
+        runs = study.runs(model, recipe)
+        heading.append(f"{NAMES[model]}, {recipe} ({len(runs.seeds)} seeds)")
+        other = best["gpt" if model == "lstm" else "lstm"]
+        column = []
+        for row, values in measures(runs).items():
+            text, mine = mean_std(row, values), best[model][row]
+            better = mine > other[row] if row.startswith("A") else mine < other[row]
+            bold = recipe == "default" and not row.startswith("Δ") and better
+            column.append(f"**{text}**" if bold else text)
+        columns.append(column)
+        if recipe == "stated":
+            heading.append(f"{NAMES[model]}, document")
+            columns.append([" ± ".join(number(row, v) if not row.startswith("L") else f"{v:.4f}"
+                                       for v in value) for row, value in DOCUMENT[model].items()])
+    return [("Mean ± standard deviation over seeds; the better model by default is bold.",
+             table(heading, zip(measures(study.runs("gpt")), *columns, strict=True)))]
+
+
+def answer(study):
+    lstm, gpt = study.runs("lstm"), study.runs("gpt")
+    release, stated = study.runs("lstm", "release"), study.runs("gpt", "stated")
+    return f"""
+Both models first memorise the training set and generalise thousands of steps later, with all
+{len(gpt.seeds)} seeds. The GPT memorises at step {estimate(gpt.memorised(), "{:.0f}")} and reaches
+A_val ≥ 0.9 at step {estimate(gpt.general(), "{:.0f}")}; the LSTM needs
+{estimate(lstm.memorised(), "{:.0f}")} and {estimate(lstm.general(), "{:.0f}")} steps. Mean L_val
+is {estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
+{estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means). Without clipping
+(*stated*), the GPT's lowest L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
+{math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value, so the
+document's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
+mixed: t_f(A_train) is the document's 300 in {np.sum(release.first(A_TRAIN) == 300)} of
+{len(release.seeds)} runs with Glorot gates (*release*) and in
+{np.sum(lstm.first(A_TRAIN) == 300)} of {len(lstm.seeds)} by default, but L_val is nearer to the
+printed 0.0008 by default."""

@@ -1,0 +1,74 @@
+"""Tables and numbers as Markdown."""
+
+import math
+from statistics import median
+
+import numpy as np
+
+from experiments.study.runs import LABELS, METRICS
+from experiments.study.verdict import interval
+
+
+def table(heading, rows, left=1):
+    """Return a Markdown table; the columns from the `left`-th on are aligned as numbers."""
+    marks = ["---" if i < left else "---:" for i in range(len(heading))]
+    return "\n".join("| " + " | ".join(" ".join(str(cell).split()) for cell in line) + " |"
+                     for line in (heading, marks, *rows))
+
+
+def digits(value, form="{:.2g}"):
+    return "never" if math.isinf(value) else form.format(value)
+
+
+def span(values, form="{:.2g}"):
+    """Return "a to b" of the least and the largest value, or "a" if both look alike."""
+    values = np.ravel(values)
+    return " to ".join(dict.fromkeys(digits(v, form) for v in (values.min(), values.max())))
+
+
+def median_span(values, form="{:.2g}"):
+    """Return "median (least to largest)"."""
+    values = np.ravel(values)
+    around = span(values, form)
+    return f"{digits(median(values), form)} ({around})" if " to " in around else around
+
+
+def estimate(values, form="{:.2g}", logarithmic=False):
+    """Return "mean (90 % interval)"; `logarithmic`: of a positive quantity by its logarithm."""
+    values = np.log(values) if logarithmic else np.asarray(values)
+    found = interval(values)
+    mean, low, high = map(math.exp, found) if logarithmic else found
+    return f"{form.format(mean)} ({form.format(low)} to {form.format(high)})"
+
+
+def number(metric, value):
+    """Return a loss with two digits, an accuracy with four decimals, a step as it is."""
+    if metric.startswith(("t_f", "Δt")):
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.4f}" if "accuracy" in metric or metric.startswith("A") else f"{value:.2g}"
+
+
+def mean_std(metric, values):
+    """Return "mean ± population standard deviation", as the document asks."""
+    return f"{number(metric, np.mean(values))} ± {number(metric, np.std(values))}"
+
+
+def best_table(words, rows):
+    """Return a table of best values and first steps; the best of each column is bold.
+
+    words   headings of the leading columns
+    rows    (leading cells, Curves (n, E)) of each setting
+    """
+    heading, columns = list(words), []
+    for first in (False, True):
+        for metric in METRICS:
+            heading.append(f"t_f({LABELS[metric]})" if first else LABELS[metric])
+            found = [runs.first(metric) if first else runs.best(metric) for _, runs in rows]
+            means = [values.mean() for values in found]
+            best = (min if first or "loss" in metric else max)(means)
+            name = "t_f" if first else metric
+            columns.append([f"**{mean_std(name, values)}**" if mean == best != max(means) + min(
+                means) - best else mean_std(name, values)
+                for mean, values in zip(means, found, strict=True)])
+    return table(heading, [[*cells, *row] for (cells, _), row in zip(
+        rows, zip(*columns, strict=True), strict=True)], len(words))

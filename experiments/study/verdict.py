@@ -1,0 +1,155 @@
+"""The statistical rule: does what the document claims agree with npdl's runs?
+
+A claim is expressed as one or more effects. An effect is one number for each seed, above zero if
+the claim holds for that seed. Its mean over seeds gets a 90 % interval (Student t). The claim is
+
+  reproduced       if the intervals of all its effects lie above zero (intersection-union test,
+                   each at 5 %),
+  not reproduced   if the interval of one effect lies below zero, at 5 % / (number of effects)
+                   (Bonferroni),
+  inconclusive     otherwise.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+WORDS = ("reproduced", "not reproduced", "inconclusive")
+REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = WORDS
+LEVEL = 0.05                # probability outside the interval, on each side
+# Practical margins: effects smaller than these count as "no difference".
+SAME_ACCURACY = 0.01        # of an accuracy: one equation in a hundred
+SAME_FACTOR = 1.25          # of steps and losses: a quarter
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """A claim of the document.
+
+    where     its place in the document, such as "Figure 12" or "5 (c)"
+    claim     what is claimed, in our words
+    document  the document's own words or numbers
+    effects   arrays (n seeds,), each above zero where the claim holds
+    unit      the unit of the effects
+    any_of    True if one effect above zero is enough
+    unit_step the rounding unit of effects that are counts; 0 for others
+    """
+
+    where: str
+    claim: str
+    document: str
+    effects: list
+    unit: str
+    any_of: bool = False
+    unit_step: float = 0.0
+
+    @functools.cached_property
+    def verdict(self):
+        return judge(self.effects, self.any_of, self.unit_step)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """One of WORDS, and the mean and interval of the effect that decides (the weakest one)."""
+
+    word: str
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self):
+        return f"{self.mean:+.2g} ({self.low:+.2g} to {self.high:+.2g})"
+
+
+def judge(effects, any_of=False, unit_step=0.0):
+    """Return the Verdict on a claim with these effects, each an array with a number per seed."""
+    if any_of:                  # the negation of "all of the opposites hold"
+        found = judge([-np.asarray(effect) for effect in effects], unit_step=unit_step)
+        word = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}.get(found.word, found.word)
+        return Verdict(word, -found.mean, -found.high, -found.low)
+    strict = [interval(effect, LEVEL / len(effects), unit_step) for effect in effects]
+    lowest = min(strict, key=lambda found: found[2])
+    if lowest[2] < 0:
+        return Verdict(NOT_REPRODUCED, *lowest)
+    weakest = min((interval(effect, LEVEL, unit_step) for effect in effects),
+                  key=lambda found: found[1])
+    return Verdict(REPRODUCED if weakest[1] > 0 else INCONCLUSIVE, *weakest)
+
+
+def interval(values, level=LEVEL, unit_step=0.0):
+    """Return (mean, low, high): the mean and its Student t interval with `level` on each side.
+
+    The standard deviation is at least that of rounding to multiples of `unit_step`.
+    """
+    values = np.asarray(values, float)
+    mean, n = float(values.mean()), len(values)
+    if n < 2:
+        return mean, -math.inf, math.inf
+    std = max(float(values.std(ddof=1)), unit_step / math.sqrt(12))
+    half = student_t(n - 1, level) * std / math.sqrt(n)
+    return mean, mean - half, mean + half
+
+
+@functools.cache
+def student_t(df, tail):
+    """Return the point that Student's t with df degrees of freedom exceeds with probability `tail`.
+
+    Bisection on the finite series for the distribution function (Abramowitz and Stegun, 26.7.3-4).
+    """
+    def central(t):             # P(-t < T < t)
+        angle = math.atan(t / math.sqrt(df))
+        term = total = math.cos(angle) if df % 2 else 1.0
+        for k in range(2 + df % 2, df - 1, 2):
+            term *= math.cos(angle) ** 2 * (k - 1) / k
+            total += term
+        if df % 2 == 0:
+            return math.sin(angle) * total
+        return 2 / math.pi * (angle + (math.sin(angle) * total if df > 1 else 0.0))
+
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if central(middle) < 1 - 2 * tail else (low, middle)
+    return (low + high) / 2
+
+
+# --- effects --------------------------------------------------------------------------------------
+def lower(a, b):
+    """Return the effect "a is below b", in factors of ten (losses, norms or steps)."""
+    return np.log10(b) - np.log10(a)
+
+
+def falling(values):
+    """Return the effects "each value is lower than the one before", along the first axis."""
+    return list(-np.diff(np.log10(values), axis=0))
+
+
+def rising(values):
+    """Return the effects "each value is higher than the one before", along the first axis."""
+    return list(np.diff(values, axis=0))
+
+
+def within(difference, margin):
+    """Return the two effects "the absolute difference is below the margin" (equivalence test)."""
+    return [margin - difference, margin + difference]
+
+
+def rank_correlation(x, y):
+    """Return Spearman's rank correlation of x (k,) with each column of y (k, n); 0 if constant."""
+    def centred(values):
+        ranks = (values[:, None] > values).sum(1) + ((values[:, None] == values).sum(1) + 1) / 2
+        return ranks - ranks.mean()
+
+    a = centred(np.asarray(x, float))
+    rows = [centred(column) for column in np.asarray(y, float).T]
+    sizes = [math.sqrt((a @ a) * (row @ row)) for row in rows]
+    return np.array([a @ row / size if size else 0.0 for row, size in zip(rows, sizes,
+                                                                          strict=True)])
+
+
+def slope(x, y):
+    """Return the least-squares slope of each column of y (k, n) over x (k,)."""
+    x = np.asarray(x, float) - np.mean(x)
+    return x @ np.asarray(y) / (x @ x)
