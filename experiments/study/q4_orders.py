@@ -17,7 +17,7 @@ from experiments.study.text import mean_std, median_span, table
 from experiments.study.verdict import SAME_FACTOR, Claim, lower, within
 
 TITLE = "Question 4: sums of two and of three numbers"
-RUNS = {"p": 11, "orders": "2 3"}
+RUNS, SEEDS = {"p": 11, "orders": "2 3"}, (0, 42, 1, 2, 3, 4, 5, 6, 7, 8)
 ORDERS = {2: "binary", 3: "ternary"}
 WHICH = {"": "all equations", "_order2": "binary equations", "_order3": "ternary equations"}
 LIMITS = {A_TRAIN: MEMORISED, A_VAL: GENERAL}

@@ -16,7 +16,7 @@ from experiments.study.verdict import SAME_ACCURACY, Claim, falling, lower, risi
 TITLE = "Question 7: weight decay"
 DECAYS = (0.25, 0.5, 0.75, 1.0)
 T = 40001
-RUNS = {"steps": T, "weight_decay": DECAYS}
+RUNS, MODELS = {"steps": T, "weight_decay": DECAYS}, ("lstm",)
 OVERFITS = 0.5              # a model only overfits up to this A_val (question 3 (d))
 QUICK = 0.1                 # "quickly": within this fraction of all steps
 STABLE = 0.1                # a norm is stable within this fraction of its mean

@@ -1,0 +1,223 @@
+"""Make the runs of the study that are missing, and add them to the tables of kept runs.
+
+  python -m experiments.study                    all missing runs
+  python -m experiments.study data decay         those of some questions
+  python -m experiments.study --seeds 5 6        the same runs with other seeds
+  python -m experiments.study --recipe release   with the LSTM's gates initialised by Glorot's rule
+  python -m experiments.study --backend cupy     on this machine's GPU
+  python -m experiments.study --list             how many runs are kept
+  python -m experiments.study --attention RUN    keep the attention weights of a trained GPT
+  python -m experiments.study.report             write the report
+
+Questions: sanity (1, 2), data (3), mixed (4), model (5), compute (6), decay (7). The same command
+again resumes after an interruption.
+"""
+
+import argparse
+import csv
+import itertools
+import json
+import sys
+
+import numpy as np
+
+from experiments.study.q8_attention import FILE, SAMPLES
+from experiments.study.report import QUESTIONS
+from experiments.study.runs import (
+    DEFAULTS,
+    GENERAL,
+    LABELS,
+    METRICS,
+    NAMES,
+    RESULTS,
+    SEEDS,
+    Curves,
+    Study,
+    key_of,
+)
+from npdl.backend import to_host
+from npdl.errors import InputError
+from npdl.files import read_json, write_atomically
+from npdl.models.gpt import attentions
+from npdl_train.console import OneLineParser, file_or_folder, guarded
+from npdl_train.runs.config import Config
+from npdl_train.runs.recipes import RECIPES
+from npdl_train.runs.run import load_run
+from npdl_train.runs.sweep import folder_of, load_records, sweep
+
+
+def settings_of(question):
+    """Return [(model, settings)] of a question's runs."""
+    module = QUESTIONS[question]
+    axes = {name: values if isinstance(values, tuple) else (values,)
+            for name, values in module.RUNS.items()}
+    places = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    return [(model, place) for place in places for model in getattr(module, "MODELS", NAMES)]
+
+
+def missing_runs(study, questions, models, recipe, seeds):
+    """Return {(key, seed): (question, model, settings)} of the runs that are not kept.
+
+    A run that several questions use belongs to the first of them.
+    """
+    found = {}
+    for question in QUESTIONS:
+        for model, settings in settings_of(question) if hasattr(QUESTIONS[question], "RUNS") else ():
+            key = key_of(model, recipe, settings)
+            for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
+                if model in models and seed not in study.found.get(key, {}):
+                    found.setdefault((key, seed), (question, model, settings))
+    return {place: run for place, run in found.items() if run[0] in questions}
+
+
+def config_of(model, recipe, settings, seed, backend="numpy"):
+    given = {**settings, **{"init": "torch", **RECIPES[recipe][model]}}
+    if "orders" in given:
+        given |= {"orders": tuple(map(int, given["orders"].split())), "stratified": True}
+    return Config(model=model, seed=seed, threads=1, save_every=2000, backend=backend, **given)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+def keep(question, rows, folder=RESULTS):
+    """Add rows to the table and the curves of a question.
+
+    rows   [(cells of the row up to its best values, records of the run)]
+    """
+    path = folder / f"{question}.csv"
+    table, curves = [], {}
+    if path.exists():
+        with open(path, encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file))
+        with np.load(path.with_suffix(".npz")) as arrays:
+            curves = dict(arrays)
+    for cells, records in rows:
+        step = np.array([record["step"] for record in records], "int32")
+        if not np.array_equal(curves.setdefault("step", step), step):
+            raise InputError(f"{question}: a run was evaluated at other steps than the kept ones")
+        new = {metric: np.array([[rounded(record.get(metric)) for record in records]], "float32")
+               for metric in records[0] if metric not in ("step", "lr")}
+        for metric, values in new.items():
+            curves[metric] = np.concatenate([curves[metric], values]) if table else values
+        run = Curves(step, [0], new)
+        best = {LABELS[m]: f"{run.best(m)[0]:.5g}" for m in METRICS}
+        first = {f"t_f({LABELS[m]})": int(run.first(m)[0]) for m in METRICS}
+        table.append(cells | best | first)
+    lines = [list(table[0]), *(list(row.values()) for row in table)]
+    write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **curves))
+    write_atomically(path, lambda file: file.write("".join(
+        ",".join(map(str, line)) + "\n" for line in lines).encode()))
+
+
+def rounded(value):
+    """Return a number rounded to five digits; NaN for None."""
+    return float("nan") if value is None else float(f"{value:.5g}")
+
+
+def cells_of(model, recipe, settings, seed, folder):
+    """Return the leading cells of a run's row: its settings, and what computed it."""
+    made = read_json(folder / "config.json").get("versions", {})
+    return {"model": model, "recipe": recipe, **{**DEFAULTS, **settings}, "seed": seed,
+            "engine": made.get("engine", ""),
+            "device": made.get("card", made.get("processor", "")).replace(",", " "),
+            "seconds": round(read_json(folder / "summary.json")["seconds"])}
+
+
+def keep_attention(folder, path=FILE):
+    """Keep the attention weights of a trained GPT in attention.json."""
+    run = load_run(folder)
+    config = run.config
+    recipe = next((name for name, given in RECIPES.items()
+                   if given[config.model]["clip"] == config.clip), None)
+    last = run.records[-1]
+    if config.model != "gpt" or config.text is not None or config.orders != (2,):
+        raise InputError(f"{folder}: is not a GPT on sums of two numbers; name one that is")
+    if last["validation_accuracy"] < GENERAL:
+        raise InputError(f"{folder}: this GPT does not generalise; train it for more steps")
+    ids = run.task.data.train.inputs                                # (N, S)
+    A = to_host(attentions(run.model.forward(ids)[1])).astype(float)    # (N, L, H, S, S)
+    entropy = -(A * np.log(np.maximum(A, 1e-30))).sum(-1).mean(0)   # (L, H, S)
+    entropy[..., 1:] /= np.log(np.arange(2, A.shape[-1] + 1))       # 1: uniform
+    entropy[..., 0] = 1
+    pairs = [tuple(pair) for pair in ids[:, [1, 3]].tolist()]
+    rows = [pairs.index(pair) for pair in SAMPLES if pair in pairs]
+    rows = (rows + [i for i in range(len(pairs)) if i not in rows])[:2]
+    entry = {"recipe": recipe, "seed": config.seed, "step": run.step,
+             "accuracy": [last["train_accuracy"], last["validation_accuracy"]],
+             "equations": len(ids),
+             "tokens": [[run.task.vocabulary.tokens[i] for i in ids[row]] for row in rows],
+             **{name: np.round(values, 4).tolist() for name, values in (
+                 ("maps", A[rows]), ("mean", A.mean(0)), ("spread", entropy))}}
+    with open(path, encoding="utf-8") as file:
+        kept = [e for e in json.load(file)
+                if (e["recipe"], e["seed"]) != (recipe, config.seed)]
+    lines = ",\n".join(json.dumps(e, separators=(",", ":")) for e in [*kept, entry])
+    write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
+
+
+# --- the command ----------------------------------------------------------------------------------
+def parser():
+    p = OneLineParser(prog="python -m experiments.study", description=__doc__,
+                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("questions", nargs="*", metavar="QUESTION", help="default: all")
+    p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
+                   help="default: 0 42 1 2 3, for mixed also 4 to 8")
+    p.add_argument("--models", nargs="+", choices=tuple(NAMES), default=tuple(NAMES))
+    p.add_argument("--recipe", choices=tuple(RECIPES), default="default")
+    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
+    p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
+    p.add_argument("--out", type=file_or_folder, default="runs/study",
+                   help="folder of the runs (default: runs/study)")
+    p.add_argument("--list", action="store_true", help="show how many runs are kept, and stop")
+    p.add_argument("--attention", metavar="RUN", nargs="+", type=file_or_folder)
+    return p
+
+
+def make(study, options):
+    """Make the missing runs and keep those that finish; return the exit status."""
+    missing = missing_runs(study, options.questions or QUESTIONS, options.models, options.recipe,
+                           options.seeds)
+    configs = {place: config_of(model, options.recipe, settings, place[1], options.backend)
+               for place, (_, model, settings) in missing.items()}
+    sweep(list(configs.values()), options.out, options.jobs)
+    finished = {}
+    for place, (question, model, settings) in missing.items():
+        records = load_records(options.out, configs[place])
+        if records is not None:
+            folder = folder_of(options.out, configs[place])
+            finished.setdefault(question, []).append(
+                (cells_of(model, options.recipe, settings, place[1], folder), records))
+    for question, rows in finished.items():
+        keep(question, rows)
+    count = sum(map(len, finished.values()))
+    print(f"{count} of {len(missing)} missing runs are now kept")
+    return int(count < len(missing))
+
+
+def main(arguments=None):
+    p = parser()
+    options = p.parse_args(arguments)
+    for name in options.questions:
+        if name not in QUESTIONS or name == "attention":
+            p.error(f"question {name!r} is unknown; choose from sanity, data, mixed, model, "
+                    "compute, decay")
+
+    def work():
+        study = Study()
+        if options.attention:
+            for folder in options.attention:
+                keep_attention(folder)
+        elif options.list:
+            for question in options.questions or [q for q in QUESTIONS if q != "attention"]:
+                left = missing_runs(study, [question], options.models, options.recipe,
+                                    options.seeds)
+                kept = sum(row["question"] == question for row in study.rows)
+                print(f"{question:<8} {kept:>4} runs kept, {len(left):>4} to make")
+        else:
+            return make(study, options)
+        return 0
+
+    return guarded(p.prog, work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
