@@ -21,7 +21,7 @@ import sys
 
 import numpy as np
 
-from experiments.study.q8_attention import FILE, SAMPLES
+from experiments.study import q8_attention
 from experiments.study.report import QUESTIONS
 from experiments.study.runs import (
     DEFAULTS,
@@ -47,8 +47,10 @@ from npdl_train.runs.sweep import folder_of, load_records, sweep
 
 
 def settings_of(question):
-    """Return [(model, settings)] of a question's runs."""
+    """Return [(model, settings)] of a question's runs; question 8 has none of its own."""
     module = QUESTIONS[question]
+    if module is q8_attention:
+        return []
     axes = {name: values if isinstance(values, tuple) else (values,)
             for name, values in module.RUNS.items()}
     places = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
@@ -62,7 +64,7 @@ def missing_runs(study, questions, models, recipe, seeds):
     """
     found = {}
     for question in QUESTIONS:
-        for model, settings in settings_of(question) if hasattr(QUESTIONS[question], "RUNS") else ():
+        for model, settings in settings_of(question):
             key = key_of(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
                 if model in models and seed not in study.found.get(key, {}):
@@ -122,7 +124,7 @@ def cells_of(model, recipe, settings, seed, folder):
             "seconds": round(read_json(folder / "summary.json")["seconds"])}
 
 
-def keep_attention(folder, path=FILE):
+def keep_attention(folder, path=q8_attention.FILE):
     """Keep the attention weights of a trained GPT in attention.json."""
     run = load_run(folder)
     config = run.config
@@ -139,7 +141,7 @@ def keep_attention(folder, path=FILE):
     entropy[..., 1:] /= np.log(np.arange(2, A.shape[-1] + 1))       # 1: uniform
     entropy[..., 0] = 1
     pairs = [tuple(pair) for pair in ids[:, [1, 3]].tolist()]
-    rows = [pairs.index(pair) for pair in SAMPLES if pair in pairs]
+    rows = [pairs.index(pair) for pair in q8_attention.SAMPLES if pair in pairs]
     rows = (rows + [i for i in range(len(pairs)) if i not in rows])[:2]
     entry = {"recipe": recipe, "seed": config.seed, "step": run.step,
              "accuracy": [last["train_accuracy"], last["validation_accuracy"]],

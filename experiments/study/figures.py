@@ -115,11 +115,11 @@ def first_panel(title, metric, lines):
 
 
 # --- drawing --------------------------------------------------------------------------------------
-def grid_of(panels, columns, x, legend="", scale="steps"):
+def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
     """Return a function that draws panels, row by row, into a matplotlib Figure.
 
+    legend   the setting that colours the lines; "" if they have names
     x        label of the x axes
-    legend   what the lines' names are, for lines that are coloured by a number
     scale    of x: "steps", "linear", "whole", "log" or "log2"
     """
     def draw(canvas):

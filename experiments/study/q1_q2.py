@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import STEPS_LABEL, Figure, grid_of, loss_and_accuracy
+from experiments.study.figures import Figure, grid_of, loss_and_accuracy
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, number, table
 from experiments.study.verdict import SAME_FACTOR, Claim, lower
@@ -73,7 +73,7 @@ def figures(study):
               for panel in loss_and_accuracy(study.runs(model), name)]
     return [Figure("fig01-02-default", "1 and 2", "Loss L and accuracy A of the LSTM and the GPT "
                    "over the training steps, on the training and the validation set.",
-                   grid_of(panels, 2, STEPS_LABEL), (10, 7))]
+                   grid_of(panels, 2), (10, 7))]
 
 
 def tables(study):

@@ -2,21 +2,14 @@
 
 import numpy as np
 
-from experiments.study.figures import (
-    STEPS_LABEL,
-    Figure,
-    best_and_first,
-    curves_over_steps,
-    grid_of,
-)
-from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_VAL, MEMORISED, NAMES
+from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
+from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_VAL, MEMORISED, NAMES, OVERFITS
 from experiments.study.text import best_table, estimate, span
 from experiments.study.verdict import Claim, falling, slope
 
 TITLE = "Question 3: the fraction of training data"
 FRACTIONS = tuple(round(0.1 * i, 1) for i in range(1, 10))
 RUNS = {"r_train": FRACTIONS}
-OVERFITS = 0.5              # a model only overfits up to this A_val (question 3 (d))
 
 
 def claims(study, lstm_recipe):
@@ -47,11 +40,11 @@ def figures(study):
     found = [Figure(f"fig0{label}-data-{name.lower()}", str(label), f"{name}: loss and accuracy "
                     "over the training steps, r_train by colour and marker.",
                     grid_of(curves_over_steps(dict(zip(FRACTIONS, runs, strict=True))), 2,
-                            STEPS_LABEL, "r_train"), (10, 6.2))
+                            "r_train"), (10, 6.2))
              for label, (name, runs) in enumerate(both.items(), 3)]
     return [*found, Figure("fig05-data-compared", "5", "Best losses and accuracies, and the first "
                            "steps t_f that reached them, against r_train.",
-                           grid_of(best_and_first(FRACTIONS, both), 2, "r_train",
+                           grid_of(best_and_first(FRACTIONS, both), 2, x="r_train",
                                    scale="linear"), (10, 10))]
 
 

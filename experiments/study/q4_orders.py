@@ -4,14 +4,7 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import (
-    STEPS_LABEL,
-    TITLES,
-    Figure,
-    grid_of,
-    loss_and_accuracy,
-    metric_panel,
-)
+from experiments.study.figures import TITLES, Figure, grid_of, loss_and_accuracy, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, LABELS, MEMORISED, METRICS, NAMES
 from experiments.study.text import mean_std, median_span, table
 from experiments.study.verdict import SAME_FACTOR, Claim, lower, within
@@ -65,9 +58,9 @@ def figures(study):
                 for order, words in ORDERS.items()]))
     return [Figure("fig06-11-mixed", "6 to 11", "p = 11: loss L and accuracy A over the training "
                    "steps, on all equations (Figures 6, 7), on binary ones (8, 10) and on ternary "
-                   "ones (9, 11).", grid_of(panels, 4, STEPS_LABEL), (15, 9)),
+                   "ones (9, 11).", grid_of(panels, 4), (15, 9)),
             Figure("mixed-orders", "Q4", "Accuracy on binary and on ternary equations, p = 11.",
-                   grid_of(split, 2, STEPS_LABEL), (10, 6.2))]
+                   grid_of(split, 2), (10, 6.2))]
 
 
 def tables(study):

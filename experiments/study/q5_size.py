@@ -8,23 +8,9 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import (
-    STEPS_LABEL,
-    Figure,
-    best_and_first,
-    curves_over_steps,
-    grid_of,
-)
-from experiments.study.runs import (
-    A_TRAIN,
-    A_VAL,
-    GENERAL,
-    L_TRAIN,
-    L_VAL,
-    MEMORISED,
-    NAMES,
-    parameters,
-)
+from experiments.study import runs as kept
+from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
+from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, parameters
 from experiments.study.text import best_table, estimate, table
 from experiments.study.verdict import (
     SAME_ACCURACY,
@@ -40,7 +26,6 @@ LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
 RUNS = {"layers": LAYERS, "width": WIDTHS}
 FAST = 0.1                  # "fast", "quickly": within this fraction of all steps
 SMOOTH = 0.1                # a loss is smooth up to this mean roughness (log10)
-ALL_RIGHT = 0.9995          # an accuracy of 100 % (rounds to 1.000)
 
 
 class Sizes:
@@ -112,7 +97,7 @@ def captions_by_depth(lstm, gpt):
               [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
               "geometric mean of both changes"),
         Claim("Figure 14", "GPT, L = 3: A_val saturates for all d", "reliably for all batch sizes",
-              list(gpt.a_val[2] - MEMORISED), "A_val"),
+              list(gpt.a_val[2] - kept.MEMORISED), "A_val"),
         Claim("Figure 15", "LSTM, L = 1: the loss drops fast", "drops quickly", lstm.fast(0),
               "log10 steps"),
         Claim("Figure 15", "LSTM, L = 1: A_val improves with d", "improves slowly with d",
@@ -179,7 +164,8 @@ def captions_of_gpt_size(gpt):
         Claim("Figure 21", "GPT: both losses fall with L", "improve with the number of layers",
               [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))], "log10 loss"),
         Claim("Figure 21", "GPT: accuracy is 100 % in all nine settings",
-              "100 % across configurations", list(gpt.a_val.reshape(9, -1) - ALL_RIGHT), "A_val"),
+              "100 % across configurations", list(gpt.a_val.reshape(9, -1) - kept.ALL_RIGHT),
+              "A_val"),
         Claim("Figure 21", "GPT: training gains from larger d",
               "higher batch sizes: more stable and faster", rising(-gpt.memorised.mean(0)),
               "log10 steps"),
@@ -264,7 +250,7 @@ def figures(study):
         found.append(Figure(f"fig{first}-{first + 2}-size-{model}", f"{first} to {first + 2}",
                             f"{name}: loss and accuracy over the training steps; a row for each "
                             "number of layers L, the width d by colour and marker.",
-                            grid_of(panels, 4, STEPS_LABEL, "d"), (16, 9)))
+                            grid_of(panels, 4, "d"), (16, 9)))
     for model, name, label in (("lstm", "LSTM", 18), ("gpt", "GPT", 20)):
         runs = study.runs(model, **RUNS)
         by_P = {f"L = {L}": ([parameters(model, L, d) for d in WIDTHS], runs[i])
@@ -274,10 +260,10 @@ def figures(study):
         found += [
             Figure(f"fig{label}-size-{model}-parameters", str(label), f"{what}the number of "
                    "parameters P without embeddings.",
-                   grid_of(best_and_first(None, by_P), 2, "P (log scale)", scale="log"), (10, 10)),
+                   grid_of(best_and_first(None, by_P), 2, x="P (log)", scale="log"), (10, 10)),
             Figure(f"fig{label + 1}-size-{model}-layers", str(label + 1), f"{what}the number of "
                    "layers L, the width d by colour and marker.",
-                   grid_of(best_and_first(LAYERS, by_L), 2, "L", "d", "whole"), (10, 10))]
+                   grid_of(best_and_first(LAYERS, by_L), 2, "d", "L", "whole"), (10, 10))]
     return found
 
 

@@ -8,26 +8,9 @@ import math
 
 import numpy as np
 
-from experiments.study.figures import (
-    STEPS_LABEL,
-    Figure,
-    Panel,
-    curves_over_steps,
-    grid_of,
-    metric_panel,
-)
-from experiments.study.runs import (
-    A_TRAIN,
-    A_VAL,
-    GENERAL,
-    GRID,
-    L_TRAIN,
-    L_VAL,
-    LABELS,
-    METRICS,
-    NAMES,
-    parameters,
-)
+from experiments.study import runs as kept
+from experiments.study.figures import Figure, Panel, curves_over_steps, grid_of, metric_panel
+from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, median_span, span, table
 from experiments.study.verdict import SAME_ACCURACY, Claim, lower, rank_correlation, within
 
@@ -40,7 +23,6 @@ RUNS = {"steps": T, "batch": BATCHES}
 SMALL, LARGE = slice(0, 2), slice(2, None)      # batch sizes below 100, and the others
 MUCH = 1.5                  # a loss is "significantly" higher from this factor on
 TWICE = 2.0                 # steps "hardly change" within this factor
-ALL_RIGHT = 0.9995          # an accuracy of 100 % (rounds to 1.000)
 
 
 def until(alpha):
@@ -139,7 +121,7 @@ def captions_on_values(lstm, gpt):
     accuracy = [low(lambda a, r=r: r.best(A_VAL, until(a)).mean(0)) for r in (lstm, gpt)]
     return [
         Claim("Figure 28", "both reach perfect A_train for every B and α", "consistently",
-              [values - ALL_RIGHT for values in perfect], "lowest A_train"),
+              [values - kept.ALL_RIGHT for values in perfect], "lowest A_train"),
         Claim("Figure 29", "with a low budget the LSTM's L_train grows with B", "increased loss",
               [low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
               "rank correlation"),
@@ -189,7 +171,7 @@ def answers(lstm, gpt):
         Claim("6 (c), L_val", "with a low budget large B mean significantly higher L_val, for "
               "both", "significantly higher for both", much, "log10 L_val above a factor of 1.5"),
         Claim("6 (c), A_val", "with large α A_val is high for every B", "remains high",
-              [v - GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
+              [v - kept.GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
               "A_val"),
         Claim("6 (c), A_val", "with a low budget A_val falls with B for the GPT, too",
               "drops sharply", [falls[1]], "A_val"),
@@ -213,7 +195,7 @@ def figures(study):
                       dict(zip(BATCHES, runs, strict=True)), (metric,), f"{name}: ")]
         found.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
                             "the training steps, the batch size B by colour and marker.",
-                            grid_of(panels, 2, STEPS_LABEL, "B"), (10, 6.2)))
+                            grid_of(panels, 2, "B"), (10, 6.2)))
     return [*found, fractions(models), budget(models)]
 
 
@@ -230,21 +212,21 @@ def fractions(models):
     return Figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size B, each α by "
                   "colour and marker: the first steps that reach the best values within the first "
                   "α T steps (24 to 27), and those values (28 to 31).",
-                  grid_of(panels, 4, "B (log2 scale)", "α", "log2"), (16, 10))
+                  grid_of(panels, 4, "α", "B (log2 scale)", "log2"), (16, 10))
 
 
 def budget(models):
     panels = []
     for metric in (L_VAL, A_VAL):
         for model, name in NAMES.items():
-            size = parameters(model, 2, 128)
+            size = kept.parameters(model, 2, 128)
             lines = [(B, [size * B * a * T for a in ALPHAS],
                       np.stack([models[name][i].best(metric, until(a)) for a in ALPHAS], 1))
                      for i, B in enumerate(BATCHES)]
             panels.append(metric_panel(f"{name}: {LABELS[metric]}", metric, lines))
     return Figure("fig32-compute-budget", "32", "L_val and A_val against the compute C, the batch "
                   "size B by colour and marker; each of the ten α is marked.",
-                  grid_of(panels, 2, "compute C = P B α T (log scale)", "B", "log"), (10, 6.2))
+                  grid_of(panels, 2, "B", "compute C = P B α T (log scale)", "log"), (10, 6.2))
 
 
 def tables(study):

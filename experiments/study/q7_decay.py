@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from experiments.study.figures import (
-    STEPS_LABEL,
-    Figure,
-    best_and_first,
-    curves_over_steps,
-    grid_of,
+from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
+from experiments.study.runs import (
+    A_TRAIN,
+    A_VAL,
+    L_TRAIN,
+    L_VAL,
+    MEMORISED,
+    METRICS,
+    NORM,
+    OVERFITS,
 )
-from experiments.study.runs import A_TRAIN, A_VAL, L_TRAIN, L_VAL, MEMORISED, METRICS, NORM
 from experiments.study.text import best_table, estimate, median_span, span, table
 from experiments.study.verdict import SAME_ACCURACY, Claim, falling, lower, rising
 
@@ -17,7 +20,6 @@ TITLE = "Question 7: weight decay"
 DECAYS = (0.25, 0.5, 0.75, 1.0)
 T = 40001
 RUNS, MODELS = {"steps": T, "weight_decay": DECAYS}, ("lstm",)
-OVERFITS = 0.5              # a model only overfits up to this A_val (question 3 (d))
 QUICK = 0.1                 # "quickly": within this fraction of all steps
 STABLE = 0.1                # a norm is stable within this fraction of its mean
 # Norms are compared between these steps: after the initial change, and before the loss spikes that
@@ -96,10 +98,10 @@ def figures(study):
     curves = curves_over_steps(dict(zip(DECAYS, runs, strict=True)), (*METRICS, NORM))
     return [Figure("fig33-decay-curves", "33", "LSTM: loss, accuracy and the l2 norm of the "
                    "parameters over the training steps, the weight decay by colour and marker.",
-                   grid_of(curves, 2, STEPS_LABEL, "weight decay"), (10, 8.5)),
+                   grid_of(curves, 2, "weight decay"), (10, 8.5)),
             Figure("fig34-decay-compared", "34", "LSTM: best losses and accuracies, and the first "
                    "steps t_f that reached them, against the weight decay.",
-                   grid_of(best_and_first(DECAYS, {"LSTM": runs}), 2, "weight decay",
+                   grid_of(best_and_first(DECAYS, {"LSTM": runs}), 2, x="weight decay",
                            scale="linear"), (10, 10))]
 
 

@@ -28,6 +28,8 @@ DEFAULTS = {"steps": 10001, "p": 31, "orders": "2", "r_train": 0.5, "layers": 2,
 GRID = 100          # from step 100 on, runs are evaluated every GRID steps
 MEMORISED = 0.99    # A_train of a model that has memorised its training set (question 3 (d))
 GENERAL = 0.9       # A_val of a model that generalises (question 3 (d))
+OVERFITS = 0.5      # a model only overfits up to this A_val (question 3 (d))
+ALL_RIGHT = 0.9995  # an accuracy of 100 % (rounds to 1.000)
 
 
 def parameters(model, layers, width, p=31):
