@@ -1,0 +1,302 @@
+"""How fast is npdl? Training steps, decoding and LoRA beside PyTorch, in one table.
+
+  python experiments/bench.py                   three models, all engines, on the processor
+  python experiments/bench.py --models gpt --engines fast torch
+  python experiments/bench.py --real FOLDER     also decoding and a LoRA step of a real model
+  python experiments/bench.py --backend cupy    on this machine's GPU
+  python experiments/bench.py --quick           tiny sizes, one short round: does it run?
+
+A training step is forward, loss, backward and AdamW, in float32. "equal" work computes every
+position; "less" leaves out what cannot reach the loss, as the training scripts do. Each variant is
+a process of its own, and all take turns in each round, so that a ratio compares times of the same
+round. The table has the median time, its quartiles over rounds, and the median ratio to the
+fastest PyTorch variant with equal work. Run it on an idle machine.
+"""
+
+if __name__ == "__main__":
+    from npdl_train.console import start_script
+
+    start_script()         # Ctrl-C exits without a traceback
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import os
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+os.environ.setdefault("CUPY_TF32", "0")         # before CuPy is imported
+
+from experiments.benchmark.cases import CASES, QUICK, Case
+from experiments.benchmark.worker import (
+    KEEP_MEMORY,
+    Worker,
+    WorkerError,
+    mkl_as_on_intel,
+    serve,
+)
+from npdl import backend
+from npdl.errors import InputError
+from npdl.files import write_atomically
+from npdl_train.console import OneLineParser, file_or_folder, guarded, note, positive
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
+TURN = 0.4              # seconds that each variant works in a round
+SAME_LOSS = 1e-3        # relative difference of npdl's first losses; larger: an engine is wrong
+FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM", "per-gate"), "text": ("plain", "sdpa")}
+
+
+@dataclasses.dataclass
+class Variant:
+    """A row of the table.
+
+    side      "npdl" or "torch"
+    work      "equal" or "less"
+    options   of the function that makes the step
+    rounds    milliseconds a step in each round, filled by `measure`
+    """
+
+    row: str
+    name: str
+    side: str
+    options: dict
+    work: str = "equal"
+    threads: int = 1
+    environment: dict = dataclasses.field(default_factory=dict)
+    rounds: list = dataclasses.field(default_factory=list)
+    peak_mb: float = 0.0
+
+
+# --- the variants ---------------------------------------------------------------------------------
+def step_variants(model, options, mkl):
+    """Return the variants of a model's training step."""
+    gpu, found = options.backend == "cupy", []
+    row = str((QUICK if options.quick else CASES)[model])
+    if "plain" in options.engines:
+        found.append(Variant(row, "npdl, plain", "npdl", {"engine": "plain"}))
+    if "fast" in options.engines:
+        if not gpu or model == "text":
+            found.append(Variant(row, "npdl, fast", "npdl", {"engine": "fast"},
+                                 threads=options.threads))
+        if model != "text":
+            found.append(Variant(row, "npdl, fast, as in the scripts", "npdl",
+                                 {"engine": "fast", "equal": False}, "less", options.threads))
+    if "torch" in options.engines:
+        found += gpu_torch(row, model) if gpu else cpu_torch(row, model, options, mkl)
+    return found
+
+
+def cpu_torch(row, model, options, mkl):
+    """Return PyTorch's variants on a processor: as installed, and with settings that help it."""
+    found, best = [], KEEP_MEMORY | mkl
+    for form in FORMS[model]:
+        for adamw in ("foreach", "fused"):
+            for name, environment in (("", {}), (", tuned", best)):
+                found.append(Variant(row, f"torch, {form}, {adamw}{name}", "torch",
+                                     {"form": form, "adamw": adamw}, "equal", options.threads,
+                                     environment))
+    if options.compile:
+        found.append(Variant(row, f"torch, {FORMS[model][0]}, compiled, tuned", "torch",
+                             {"form": FORMS[model][0], "compiled": True}, "equal", options.threads,
+                             best))
+    if model != "text":
+        found.append(Variant(row, "torch, needed positions, tuned", "torch",
+                             {"form": FORMS[model][0], "last": 2}, "less", options.threads, best))
+    return found
+
+
+def gpu_torch(row, model):
+    """Return PyTorch's variants on a GPU: eager, and its whole step as one CUDA graph."""
+    form, last = ("nn.LSTM" if model == "lstm" else "sdpa"), {} if model == "text" else {"last": 2}
+    captured = {"form": "plain" if model == "gpt" else form, "adamw": "captured", **last}
+    work = "less" if last else "equal"
+    return [Variant(row, f"torch, eager, {form}", "torch", {"form": form}),
+            Variant(row, "torch, CUDA graph", "torch", captured, work),
+            Variant(row, "torch, CUDA graph, compiled", "torch", captured | {"compiled": True},
+                    work)]
+
+
+def real_variants(what, options, mkl):
+    """Return the variants of decoding or LoRA with a real model."""
+    found, tokens = [], options.tokens
+    row = (f"{options.real.name}: decoding, a token" if what == "decoding"
+           else f"{options.real.name}: a LoRA step, 64 tokens")
+    for side in ("npdl", "torch"):
+        for name, environment in (("", {}), (", tuned", KEEP_MEMORY | mkl)):
+            if side == "torch" and "torch" in options.engines or side == "npdl" and not name:
+                found.append(Variant(row, f"{side}{name}", side, {
+                    "what": what, "folder": str(options.real), "tokens": tokens,
+                    "threads": options.threads}, "equal", options.threads, environment))
+    return found
+
+
+def make_step(job):
+    """Return what a worker repeats: (step, synchronize)."""
+    given = job["options"]
+    if job["backend"] == "cupy":
+        backend.use("cupy")
+    if job["side"] == "torch":
+        import torch
+
+        from experiments.benchmark import torch_side as side
+
+        torch.set_num_threads(job["threads"])
+        step, real = side.torch_step, {"decoding": side.torch_decoding, "lora": side.torch_lora}
+    else:
+        from experiments.benchmark import npdl_side as side
+
+        step, real = side.npdl_step, {"decoding": side.npdl_decoding, "lora": side.npdl_lora}
+        given = given if "what" in given else given | {"threads": job["threads"]}
+    if "what" in given:
+        return real[given.pop("what")](**given)
+    return step(Case(**job["case"]), new=job["backend"] == "cupy", **given)
+
+
+# --- measuring ------------------------------------------------------------------------------------
+def measure(variants, case, options):
+    """Fill `rounds` of each variant, all in turn in each round; leave out what fails."""
+    workers, counts = {}, {}
+    try:
+        for variant in variants:
+            job = {"side": variant.side, "options": variant.options, "threads": variant.threads,
+                   "case": case and dataclasses.asdict(case), "backend": options.backend}
+            command = [sys.executable, str(Path(__file__).resolve()), "--worker", json.dumps(job)]
+            try:
+                worker = Worker(variant.name, command, variant.threads, variant.environment)
+                ms = worker.measure(2)["ms"]
+            except WorkerError as error:
+                note(f"left out: {error}")
+                continue
+            workers[variant.name] = worker
+            counts[variant.name] = max(2, min(200, round(1e3 * options.turn / ms)))
+        check_losses({v.name: workers[v.name].first_loss for v in variants
+                      if v.side == "npdl" and v.name in workers})
+        alive = [variant for variant in variants if variant.name in workers]
+        for number in range(options.rounds):
+            for i in range(len(alive)):
+                variant = alive[(i + number) % len(alive)]
+                found = workers[variant.name].measure(counts[variant.name])
+                variant.rounds.append(found["ms"])
+                variant.peak_mb = found["peak_mb"]
+                time.sleep(REST)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    return alive
+
+
+def check_losses(losses):
+    """Raise InputError if npdl's engines begin with different losses."""
+    if losses and max(losses.values()) - min(losses.values()) > SAME_LOSS * min(losses.values()):
+        raise InputError(f"npdl's engines disagree: first losses {losses}; run the tests")
+
+
+# --- the table ------------------------------------------------------------------------------------
+def table(variants):
+    """Return the Markdown rows of one case."""
+    rivals = [v for v in variants if v.side == "torch" and v.work == "equal"] or variants[:1]
+    best = min(rivals, key=lambda v: statistics.median(v.rounds))
+    lines = []
+    for v in variants:
+        scale = v.options["tokens"] if v.options.get("what") == "decoding" else 1
+        low, median, high = (ms / scale for ms in quartiles(v.rounds))
+        ratio = statistics.median(a / b for a, b in zip(v.rounds, best.rounds, strict=True))
+        lines.append(f"| {v.row} | {v.name} | {v.work} | {v.threads} | {median:.3g} "
+                     f"| {low:.3g} to {high:.3g} | {ratio:.2f} | {v.peak_mb:.0f} |")
+    return lines
+
+
+def quartiles(values):
+    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+
+
+HEADING = ["| case | variant | work | threads | ms | quartiles | / best PyTorch | peak MB |",
+           "|---|---|---|--:|--:|--:|--:|--:|"]
+
+
+def about(options):
+    """Return the machine, the versions and the command, as one line."""
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        name = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines()
+                     if "model name" in line), name)
+    found = [f"{name}, {CORES} cores", f"Python {platform.python_version()}"]
+    if options.backend == "cupy":
+        with backend.using("cupy"):
+            device = backend.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        found.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
+    for package in ("numpy", "torch", "cupy"):
+        try:
+            found.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return "; ".join([*found, f"`python {shlex.join(sys.argv)}`"])
+
+
+# --- the command ----------------------------------------------------------------------------------
+def parse(arguments):
+    p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--models", nargs="*", choices=tuple(CASES), default=list(CASES))
+    p.add_argument("--engines", nargs="+", choices=("plain", "fast", "torch"),
+                   default=["plain", "fast", "torch"])
+    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
+    p.add_argument("--threads", type=positive, metavar="N", default=CORES,
+                   help="of every variant but npdl's plain engine (default: all, %(default)s)")
+    p.add_argument("--rounds", type=positive, metavar="N", help="default: 9; --quick: 1")
+    p.add_argument("--compile", action="store_true", help="torch.compile, too (a minute more)")
+    p.add_argument("--real", type=file_or_folder, metavar="FOLDER",
+                   help="a model of the Llama kind, for decoding and LoRA (needs transformers)")
+    p.add_argument("--tokens", type=positive, metavar="N", default=32, help="to decode (32)")
+    p.add_argument("--quick", action="store_true", help="tiny sizes, one short round")
+    p.add_argument("--json", metavar="FILE", help="also write the measurements there")
+    p.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
+    options = p.parse_args(arguments)
+    options.rounds = options.rounds or (1 if options.quick else 9)
+    options.turn = 0.05 if options.quick else TURN
+    options.real = options.real and Path(options.real)
+    return options
+
+
+def run(options):
+    """Measure and print; return the exit status."""
+    if "torch" in options.engines and importlib.util.find_spec("torch") is None:
+        raise InputError("PyTorch is not installed; install it with pip install torch, or leave it "
+                         "out with --engines plain fast")
+    if options.backend == "cupy" and options.real:
+        raise InputError("--real measures on the processor; leave out --backend cupy")
+    print(about(options), "", *HEADING, sep="\n", flush=True)
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        mkl = mkl_as_on_intel(folder) if "torch" in options.engines else {}
+        jobs = [((QUICK if options.quick else CASES)[model], step_variants(model, options, mkl))
+                for model in options.models]
+        jobs += [(None, real_variants(what, options, mkl)) for what in ("decoding", "lora")
+                 if options.real]
+        for case, variants in jobs:
+            variants = measure(variants, case, options)
+            print(*table(variants), sep="\n", flush=True)
+            found += [dataclasses.asdict(variant) for variant in variants]
+    if options.json:
+        text = json.dumps({"about": about(options), "variants": found}, indent=1) + "\n"
+        write_atomically(options.json, lambda file: file.write(text.encode()))
+    return 0
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    if options.worker:
+        return serve(lambda: make_step(options.worker))
+    return guarded("bench.py", lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

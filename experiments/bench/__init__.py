@@ -1,1 +1,0 @@
-"""The parts of the CPU benchmark (experiments/bench_cpu.py)."""

@@ -1,0 +1,167 @@
+"""PyTorch's side of the benchmark. Imported only by the processes that measure PyTorch."""
+
+import itertools
+
+import numpy as np
+import torch
+
+from experiments.benchmark.cases import batches
+from experiments.benchmark.npdl_side import LORA_RANK, PROMPT, lora_ids
+from npdl import backend
+from tests.tools import torch_reference as reference
+
+ADAMW = {"foreach": {"foreach": True}, "fused": {"fused": True},
+         "captured": {"fused": True, "capturable": True}}       # in a CUDA graph
+
+
+def torch_model(case, form, adamw):
+    """Return the model of a case and its optimizer.
+
+    form    "plain" or "sdpa" (torch's attention) of a GPT; "nn.LSTM" or "per-gate" of an LSTM
+    """
+    torch.manual_seed(0)
+    if case.model == "lstm":
+        kind = reference.LSTMLM if form == "nn.LSTM" else reference.LSTMLMPerGate
+        model = kind(case.vocab, case.width, num_layers=case.layers)
+    else:
+        options = {"fused": form == "sdpa", "max_len": case.length}
+        if case.is_text:
+            options |= {"norm": "pre", "positions": "learned", "tied": True, "bias": False}
+        model = reference.GPT(case.vocab, case.width, case.layers, case.heads, **options)
+    model = model.to("cpu" if backend.is_host() else "cuda")
+    params = list(model.parameters())
+    if case.is_text:                    # only matrices decay
+        params = [{"params": [p for p in params if p.dim() >= 2]},
+                  {"params": [p for p in params if p.dim() < 2], "weight_decay": 0.0}]
+    return model, torch.optim.AdamW(params, **case.adamw, **ADAMW[adamw])
+
+
+def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
+    """Return (step, synchronize) on the backend in use; synchronize is None on the host.
+
+    adamw     one of ADAMW; "captured" computes the whole step as one CUDA graph
+    compiled  use torch.compile
+    last      compute the logits of the last positions only: the work that cannot be seen is skipped
+    """
+    if not backend.is_host():
+        torch.set_float32_matmul_precision("high" if backend.tf32() else "highest")
+        torch.backends.cudnn.allow_tf32 = backend.tf32()
+    model, optimizer = torch_model(case, form, adamw)
+    found = [[ready(array, new) for array in arrays] for arrays in batches(case, new)]
+    here = [array.to(next(model.parameters()).device).clone() for array in found[0]]
+    params, turns = list(model.parameters()), itertools.cycle(found)
+    forward = torch.compile(model) if compiled else model
+
+    def work():
+        inputs, targets, counted = here
+        if last is not None:
+            targets, counted = targets[:, -last:], counted[:, -last:]
+        logits = forward(inputs) if last is None else forward(inputs, last=last)
+        loss = (reference.next_token_loss(logits, targets) if case.is_text
+                else reference.answer_loss(logits, targets, counted))
+        loss.backward()
+        if case.clip is not None:
+            torch.nn.utils.clip_grad_norm_(params, case.clip)
+        optimizer.step()
+        return loss.detach()
+
+    replay = captured(work, optimizer) if adamw == "captured" else None
+
+    def step():
+        if new:
+            for place, array in zip(here, next(turns), strict=True):
+                place.copy_(array, non_blocking=True)
+        if replay is not None:
+            return replay()
+        optimizer.zero_grad(set_to_none=True)
+        return work()
+
+    return step, None if backend.is_host() else torch.cuda.synchronize
+
+
+def ready(array, pinned):
+    array = torch.from_numpy(np.ascontiguousarray(array))
+    return array.pin_memory() if pinned and not backend.is_host() else array
+
+
+def captured(work, optimizer):
+    """Return a function that replays `work` as one CUDA graph and returns its loss."""
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(4):
+            optimizer.zero_grad(set_to_none=True)
+            work()
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        loss = work()
+
+    def replay():
+        graph.replay()
+        return loss
+
+    return replay
+
+
+# --- a real model ---------------------------------------------------------------------------------
+def real_model(folder, threads):
+    """Return the frozen model of a folder, by `transformers`, in float32."""
+    import transformers
+
+    torch.set_num_threads(threads)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return model.requires_grad_(False)
+
+
+def torch_decoding(folder, tokens, threads):
+    """Return (step, None): greedy decoding, the shortest loop over the model's cache."""
+    model = real_model(folder, threads)
+
+    @torch.inference_mode()
+    def step():
+        new, past = torch.tensor([PROMPT]), None
+        for _ in range(tokens):
+            out = model(new, past_key_values=past, use_cache=True, logits_to_keep=1)
+            new, past = out.logits[:, -1:].argmax(-1), out.past_key_values
+        return new
+
+    return step, None
+
+
+class LoRA(torch.nn.Module):
+    """A frozen linear layer with an adapter."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base = base
+        self.A = torch.nn.Parameter(torch.randn(base.in_features, LORA_RANK) / LORA_RANK)
+        self.B = torch.nn.Parameter(torch.zeros(base.out_features, LORA_RANK))
+
+    def forward(self, x):
+        return self.base(x) + (x @ self.A) @ self.B.T
+
+
+def torch_lora(folder, tokens, threads):
+    """Return (step, None): the same adapters as npdl's, in every q_proj and v_proj."""
+    model, params = real_model(folder, threads), []
+    for layer in model.model.layers:
+        for name in ("q_proj", "v_proj"):
+            adapter = LoRA(getattr(layer.self_attn, name))
+            setattr(layer.self_attn, name, adapter)
+            params += [adapter.A, adapter.B]
+    optimizer = torch.optim.AdamW(params, 1e-4)
+    ids = torch.from_numpy(lora_ids(model.config.vocab_size))
+
+    def step():
+        logits = model(ids[:, :-1], use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, None

@@ -1,0 +1,118 @@
+"""A process for each variant: the parent asks for steps, the worker answers with their time."""
+
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from npdl.errors import NpdlError
+from npdl_train.process import peak_memory
+
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+# glibc returns large freed arrays to the system at once; with this a process keeps them.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
+
+
+class WorkerError(NpdlError):
+    """A worker that failed, with its last message."""
+
+
+class Worker:
+    """The parent's end of a process that runs one variant.
+
+    command   starts the process, which calls `serve`
+    threads   of BLAS and OpenMP in the process
+    """
+
+    def __init__(self, name, command, threads, environment):
+        self.name, self.messages = name, tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages, text=True,
+            env=os.environ | dict.fromkeys(THREAD_VARIABLES, str(threads)) | environment)
+        self.first_loss = self.receive()["loss"]
+
+    def measure(self, steps):
+        """Return {"ms": milliseconds a step, "peak_mb": most memory so far}."""
+        try:
+            print(steps, file=self.process.stdin, flush=True)
+        except BrokenPipeError as error:
+            raise WorkerError(f"{self.name}: the process ended") from error
+        return self.receive()
+
+    def receive(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            self.messages.seek(0)
+            last = self.messages.read().strip().splitlines()[-1:]
+            raise WorkerError(f"{self.name}: {' '.join(last) or 'the process ended'}")
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+        self.messages.close()
+
+
+def serve(make_step):
+    """Build the step, and answer each number of steps on standard input with their time."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    sys.stdout = sys.stderr             # standard output carries answers only
+    step, synchronize = make_step()
+    loss = float(step())
+    if not math.isfinite(loss):
+        raise ArithmeticError(f"the loss is {loss}")
+    print(json.dumps({"loss": loss}), file=answers, flush=True)
+    for line in sys.stdin:
+        step()                          # the caches are full of another process's arrays
+        ms = time_steps(step, synchronize, int(line))
+        print(json.dumps({"ms": ms, "peak_mb": peak_memory() / 2**20}), file=answers, flush=True)
+
+
+def time_steps(step, synchronize, count):
+    """Return milliseconds a step: the median on the host, the mean of all on a GPU.
+
+    On the host each step ends with its loss as a number. A GPU computes steps asynchronously, so
+    only the end of the last one is known.
+    """
+    if synchronize is None:
+        times = []
+        for _ in range(count):
+            began = time.perf_counter()
+            float(step())
+            times.append(time.perf_counter() - began)
+        return 1e3 * statistics.median(times)
+    synchronize()
+    began = time.perf_counter()
+    for _ in range(count):
+        step()
+    synchronize()
+    return 1e3 * (time.perf_counter() - began) / count
+
+
+def mkl_as_on_intel(folder):
+    """Return the environment that gives PyTorch its AVX-512 kernels on an AMD processor, or {}.
+
+    MKL calls a function of its own to find out whether the processor is Intel's, and runs AVX2
+    kernels if not. A library with a function of that name, loaded first, answers that it is. It is
+    written into `folder`. Returns {} if MKL chooses well by itself, or if there is no C compiler.
+    """
+    about = Path("/proc/cpuinfo")
+    about = about.read_text() if about.exists() else ""
+    if "AuthenticAMD" not in about or "avx512f" not in about or not shutil.which("cc"):
+        return {}
+    library = Path(folder) / "intel.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", library], check=True, text=True,
+                   input="int mkl_serv_intel_cpu_true(void) { return 1; }")
+    return {"LD_PRELOAD": str(library)}
