@@ -177,9 +177,10 @@ def measure(variants, case, options):
                 continue
             workers[variant.name] = worker
             counts[variant.name] = max(2, min(200, round(1e3 * options.turn / ms)))
-        check_losses({v.name: workers[v.name].first_loss for v in variants
-                      if v.side == "npdl" and v.name in workers})
         alive = [variant for variant in variants if variant.name in workers]
+        if not alive:
+            raise InputError(f"no variant of {variants[0].row} could be measured; see above")
+        check_losses({v.name: workers[v.name].first_loss for v in alive if v.side == "npdl"})
         for number in range(options.rounds):
             for i in range(len(alive)):
                 variant = alive[(i + number) % len(alive)]
@@ -195,7 +196,8 @@ def measure(variants, case, options):
 
 def check_losses(losses):
     """Raise InputError if npdl's engines begin with different losses."""
-    if losses and max(losses.values()) - min(losses.values()) > SAME_LOSS * min(losses.values()):
+    found = losses.values()
+    if losses and max(found) - min(found) > SAME_LOSS * abs(min(found)):
         raise InputError(f"npdl's engines disagree: first losses {losses}; run the tests")
 
 
@@ -271,7 +273,9 @@ def run(options):
     if "torch" in options.engines and importlib.util.find_spec("torch") is None:
         raise InputError("PyTorch is not installed; install it with pip install torch, or leave it "
                          "out with --engines plain fast")
-    if options.backend == "cupy" and options.real:
+    if options.real and not (options.real / "config.json").is_file():
+        raise InputError(f"--real {options.real}: has no config.json; give a model's folder")
+    if options.real and options.backend == "cupy":
         raise InputError("--real measures on the processor; leave out --backend cupy")
     print(about(options), "", *HEADING, sep="\n", flush=True)
     found = []
