@@ -23,8 +23,7 @@ from docs.book.sources import ROOT
 BOOK = ROOT / "docs" / "book"
 CODE = r"`[^`\n]*`"
 LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-REPORTS = {"experiments/REPORT.md": "report/REPORT.md",
-           "experiments/grokking/REPORT.md": "report/LABORATORY.md"}
+REPORTS = {"experiments/REPORT.md": "report/REPORT.md"}
 PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
