@@ -6,7 +6,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.bench.gpu_sides import peak_memory
 from npdl import backend
 from npdl.backend import to_device, to_host, xp
 from npdl.core import Param
@@ -34,6 +33,23 @@ pytestmark = needs_cupy
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
 PEAK = {"gpt": 55e6, "lstm": 44e6}                  # bytes of document 004's step
 ALLOCATIONS = {"gpt": 7, "lstm": 7}                 # from CuPy's pool
+
+
+def peak_memory(pool):
+    """Return a context that counts the bytes in use in CuPy's pool; `most` is the maximum."""
+
+    class Peak(xp.cuda.MemoryHook):
+        name = "Peak"
+        now = most = pool.used_bytes()
+
+        def malloc_postprocess(self, **facts):
+            self.now += facts["mem_size"]
+            self.most = max(self.most, self.now)
+
+        def free_postprocess(self, **facts):
+            self.now -= facts["mem_size"]
+
+    return Peak()
 
 
 def test_scores_above_88():

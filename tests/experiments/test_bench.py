@@ -1,0 +1,99 @@
+"""The benchmark: one tiny round of each side, its table, and what it refuses."""
+
+import json
+
+import pytest
+
+from experiments import bench
+from experiments.bench import Variant
+from experiments.benchmark import worker
+from experiments.benchmark.cases import CASES, QUICK, make_batch
+from experiments.benchmark.npdl_side import npdl_step
+
+
+def test_the_document_s_batch():
+    inputs, targets, counted = make_batch(CASES["gpt"])
+    assert inputs.shape == targets.shape == counted.shape == (480, 6)
+    a, b, answer = inputs[:, 1], inputs[:, 3], targets[:, 4]
+    assert ((a + b) % 31 == answer).all() and (counted.sum(1) == 2).all()
+
+
+@pytest.mark.parametrize("model", QUICK)
+def test_engines_begin_with_the_same_loss_and_learn(model):
+    steps = [npdl_step(QUICK[model], engine, equal)[0]
+             for engine, equal in (("plain", True), ("fast", True), ("fast", False))]
+    losses = [float(step()) for step in steps]
+    bench.check_losses(dict(enumerate(losses)))
+    for step, first in zip(steps, losses, strict=True):
+        for _ in range(20):
+            last = step()
+        assert float(last) < first
+
+
+def test_different_first_losses_are_refused():
+    with pytest.raises(bench.InputError, match="disagree"):
+        bench.check_losses({"plain": 3.0, "fast": 3.1})
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("model", QUICK)
+def test_pytorchs_step_learns(model):
+    pytest.importorskip("torch")
+    from experiments.benchmark.torch_side import torch_step
+
+    step, _ = torch_step(QUICK[model], bench.FORMS[model][0])
+    first = float(step())
+    for _ in range(20):
+        last = step()
+    assert float(last) < first
+
+
+def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
+    path = tmp_path / "found.json"
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "fast", "--threads",
+                       "1", "--json", str(path)]) == 0
+    about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
+    assert "Python" in about and heading.startswith("| case")
+    assert [row.split(" | ")[1] for row in rows] == [
+        "npdl, plain", "npdl, fast", "npdl, fast, as in the scripts"]
+    assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
+               for v in json.loads(path.read_text())["variants"])
+
+
+def test_ratios_are_medians_over_paired_rounds():
+    def variant(side, name, rounds, work="equal"):
+        return Variant("a case", name, side, {}, work, rounds=rounds)
+
+    npdl, torch, less = table = [variant("npdl", "npdl", [2.0, 8.0, 3.0]),
+                                 variant("torch", "torch", [1.0, 2.0, 3.0]),
+                                 variant("torch", "less", [0.1] * 3, "less")]
+    ratios = [line.split(" | ")[6] for line in bench.table(table)]
+    assert ratios == ["2.00", "1.00", "0.05"]       # 2/1, 8/2, 3/3; and 0.1, 0.05, 0.033
+
+
+def test_time_of_steps_on_the_host_and_on_a_device():
+    done = []
+    assert worker.time_steps(lambda: done.append(1) or 1.0, None, 3) >= 0 and len(done) == 3
+    waits = []
+    assert worker.time_steps(lambda: done.append(1), lambda: waits.append(1), 4) >= 0
+    assert (len(done), len(waits)) == (7, 2)
+
+
+def test_a_failing_variant_is_one_line(capsys):
+    options = bench.parse(["--quick", "--engines", "fast"])
+    bad = Variant("a case", "bad", "npdl", {"nonsense": 1})
+    with pytest.raises(bench.InputError, match="no variant of a case could be measured"):
+        bench.measure([bad], QUICK["gpt"], options)
+    assert "left out: bad: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--rounds", "0"], "--rounds"), (["--models", "rnn"], "rnn"),
+    (["--real", "/nowhere"], "has no config.json")])
+def test_bad_options_are_one_line(capsys, arguments, words):
+    try:
+        status = bench.main([*arguments, "--engines", "plain"])
+    except SystemExit as stop:
+        status = stop.code
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert status == 2 and words in line

@@ -1,0 +1,165 @@
+"""The study: its kept tables, its statistical rule, its command and its report."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from experiments.study import __main__ as command
+from experiments.study import report, runs, verdict
+from experiments.study.runs import A_VAL, L_VAL, LABELS, METRICS, Curves, Study
+from experiments.study.text import estimate, table
+from experiments.study.verdict import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, judge
+from npdl.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def study():
+    return Study()
+
+
+# --- the kept runs --------------------------------------------------------------------------------
+def test_each_table_has_the_best_values_of_its_curves(study):
+    for row in study.rows:
+        kept = study.found[runs.key_of(row["model"], row["recipe"], row)]
+        step, values = kept[int(row["seed"])]
+        curves = Curves(step, [0], {metric: values[metric][None] for metric in METRICS})
+        for metric in METRICS:
+            assert float(row[LABELS[metric]]) == pytest.approx(curves.best(metric)[0], rel=2e-5)
+            assert int(row[f"t_f({LABELS[metric]})"]) == curves.first(metric)[0]
+
+
+def test_no_run_of_the_default_recipe_is_missing(study):
+    assert len(study.rows) == 404
+    assert not command.missing_runs(study, report.QUESTIONS, ("lstm", "gpt"), "default", None)
+    assert not command.missing_runs(study, report.QUESTIONS, ("lstm",), "release", None)
+
+
+def test_a_setting_given_as_a_tuple_is_a_leading_axis(study):
+    curves = study.runs("gpt", layers=(1, 2, 3), width=(64, 128))
+    assert curves.best(L_VAL).shape == (3, 2, len(curves.seeds))
+    alone = study.runs("gpt", layers=3, width=64)
+    assert np.array_equal(curves[2, 0].best(L_VAL), alone.best(L_VAL))
+
+
+def test_missing_runs_are_one_line(study):
+    with pytest.raises(InputError, match="python -m experiments.study"):
+        study.runs("gpt", width=96)
+
+
+def test_a_damaged_table_is_refused(tmp_path):
+    np.savez(tmp_path / "data.npz", step=np.arange(3), train_loss=np.zeros((2, 3), "float32"))
+    (tmp_path / "data.csv").write_text("model,recipe,seed\ngpt,default,0\n")
+    with pytest.raises(InputError, match=r"data.csv: 1 runs, but train_loss has the shape"):
+        Study(tmp_path)
+
+
+def curves_of(**values):
+    return Curves(np.array([100, 200, 300, 400]), [0],
+                  {name: np.array([row], "float32") for name, row in values.items()})
+
+
+def test_measures_of_a_curve():
+    run = curves_of(validation_accuracy=[0.5, 0.9, 0.7, 0.9], validation_loss=[3, 1, 10, 1])
+    assert run.best(A_VAL) == np.float32(0.9) and run.first(A_VAL) == 200
+    assert run.best(L_VAL, until=100) == 3 and run.first(L_VAL) == 200
+    assert run.general() == 200 and run.reach(A_VAL, 0.95) == np.inf
+    assert run.shortfall() == pytest.approx(0.2 / 4, rel=1e-6)
+    assert run.roughness(L_VAL) == pytest.approx(1 / 4)
+
+
+# --- the rule -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("df, tail, point", [(1, 0.05, 6.3138), (4, 0.05, 2.1318),
+                                             (9, 0.025, 2.2622), (4, 0.05 / 3, 3.1863)])
+def test_student_t_quantiles(df, tail, point):
+    assert verdict.student_t(df, tail) == pytest.approx(point, abs=1e-4)
+
+
+def test_interval_of_known_values():
+    mean, low, high = verdict.interval([1, 2, 3, 4, 5])
+    half = 2.1318 * np.sqrt(2.5) / np.sqrt(5)
+    assert (mean, low, high) == pytest.approx((3, 3 - half, 3 + half), abs=1e-4)
+    assert verdict.interval([1.0])[1:] == (-np.inf, np.inf)
+    assert verdict.interval([2, 2], unit_step=1)[1] == pytest.approx(
+        2 - 6.3138 / np.sqrt(12) / np.sqrt(2), abs=1e-4)
+
+
+CLEAR, UNSURE = np.array([1.0, 1.1, 0.9, 1.0, 1.2]), np.array([1.0, -1.1, 0.9, -1.0, 0.3])
+
+
+@pytest.mark.parametrize("effects, any_of, word", [
+    ([CLEAR], False, REPRODUCED),
+    ([-CLEAR], False, NOT_REPRODUCED),
+    ([UNSURE], False, INCONCLUSIVE),
+    ([CLEAR, UNSURE], False, INCONCLUSIVE),
+    ([CLEAR, -CLEAR], False, NOT_REPRODUCED),
+    ([CLEAR, UNSURE], True, REPRODUCED),
+    ([UNSURE, -CLEAR], True, INCONCLUSIVE),
+    ([-CLEAR, -CLEAR], True, NOT_REPRODUCED),
+    ([CLEAR[:1]], False, INCONCLUSIVE),
+])
+def test_the_word_of_constructed_effects(effects, any_of, word):
+    assert judge(effects, any_of).word == word
+
+
+def test_a_failed_part_needs_more_evidence_among_many():
+    edge = np.array([-1.0, -0.2, -0.6, 0.0, -0.9])
+    assert judge([edge]).word == NOT_REPRODUCED
+    assert judge([CLEAR] * 20 + [edge]).word == INCONCLUSIVE
+
+
+def test_effects():
+    assert verdict.lower(1.0, 10.0) == 1
+    assert np.allclose(verdict.rank_correlation([1, 2, 3], np.array([[1, 3], [5, 2], [9, 1]])),
+                       [1, -1])
+    assert verdict.rank_correlation([1, 2], np.array([[4], [4]])) == 0
+    assert verdict.slope([0, 1, 2], np.array([1.0, 3.0, 5.0])) == pytest.approx(2)
+
+
+# --- the report -----------------------------------------------------------------------------------
+def test_the_report_is_what_the_tables_give(study):
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(study)
+    names = {figure.name for module in report.QUESTIONS.values()
+             for figure in module.figures(study)}
+    assert names == {path.stem for path in report.FIGURES.glob("*.png")}
+
+
+def test_the_default_table_agrees_with_known_numbers(study):
+    text = report.q1_q2.tables(study)[0][1]
+    assert "| t_f(A_val) | 7440 ± 1926.2 |" in text and "| **5900 ± 1954.5** |" in text
+
+
+def test_numbers_as_text():
+    assert table(("a", "b"), [(1, "x\ny")]) == "| a | b |\n| --- | ---: |\n| 1 | x y |"
+    assert estimate([2.0, 2.0]) == "2 (2 to 2)"
+    assert estimate([1.0, 100.0], "{:.0f}", True).startswith("10 (")
+
+
+# --- the command ----------------------------------------------------------------------------------
+def test_a_new_run_is_added_to_its_table(tmp_path):
+    records = [{"step": step, "lr": 1e-3, "l2_norm": 3.0, **dict.fromkeys(METRICS, 1 / step)}
+               for step in (1, 2)]
+    cells = {"model": "gpt", "recipe": "default", **runs.DEFAULTS, "seed": 7, "engine": "",
+             "device": "a processor", "seconds": 3}
+    for seed in (7, 8):
+        command.keep("sanity", [(cells | {"seed": seed}, records)], tmp_path)
+    study = Study(tmp_path)
+    found = study.runs("gpt")
+    assert found.seeds == [7, 8] and np.allclose(found.best(L_VAL), 0.5)
+    with open(tmp_path / "sanity.csv", encoding="utf-8") as file:
+        assert [row["t_f(L_val)"] for row in csv.DictReader(file)] == ["2", "2"]
+    with pytest.raises(InputError, match="other steps"):
+        command.keep("sanity", [(cells, records[:1])], tmp_path)
+
+
+def test_settings_become_the_config_of_a_run():
+    config = command.config_of("lstm", "release", {"p": 11, "orders": "2 3"}, 4)
+    assert (config.p, config.orders, config.stratified, config.seed) == (11, (2, 3), True, 4)
+    assert (config.clip, config.init) == (1.0, "xavier")
+
+
+def test_an_unknown_question_is_one_line(capsys):
+    with pytest.raises(SystemExit) as stop:
+        command.main(["widths"])
+    assert stop.value.code == 2
+    assert "question 'widths' is unknown" in capsys.readouterr().err
