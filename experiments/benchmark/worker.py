@@ -1,5 +1,6 @@
 """A process for each variant: the parent asks for steps, the worker answers with their time."""
 
+import contextlib
 import json
 import math
 import os
@@ -39,10 +40,8 @@ class Worker:
 
     def measure(self, steps):
         """Return {"ms": milliseconds a step, "peak_mb": most memory so far}."""
-        try:
+        with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` says why
             print(steps, file=self.process.stdin, flush=True)
-        except BrokenPipeError as error:
-            raise WorkerError(f"{self.name}: the process ended") from error
         return self.receive()
 
     def receive(self):
@@ -51,11 +50,13 @@ class Worker:
             self.process.wait()
             self.messages.seek(0)
             last = self.messages.read().strip().splitlines()[-1:]
+            self.close()
             raise WorkerError(f"{self.name}: {' '.join(last) or 'the process ended'}")
         return json.loads(line)
 
     def close(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
