@@ -21,20 +21,9 @@ import sys
 
 import numpy as np
 
-from experiments.study import q8_attention
+from experiments.study import q8_attention, runs
 from experiments.study.report import QUESTIONS
-from experiments.study.runs import (
-    DEFAULTS,
-    GENERAL,
-    LABELS,
-    METRICS,
-    NAMES,
-    RESULTS,
-    SEEDS,
-    Curves,
-    Study,
-    key_of,
-)
+from experiments.study.runs import NAMES, RESULTS, SEEDS, Study
 from npdl.backend import to_host
 from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
@@ -57,7 +46,7 @@ def settings_of(question):
     return [(model, place) for place in places for model in getattr(module, "MODELS", NAMES)]
 
 
-def missing_runs(study, questions, models, recipe, seeds):
+def missing_runs(study, questions, recipe="default", seeds=None):
     """Return {(key, seed): (question, model, settings)} of the runs that are not kept.
 
     A run that several questions use belongs to the first of them.
@@ -65,9 +54,11 @@ def missing_runs(study, questions, models, recipe, seeds):
     found = {}
     for question in QUESTIONS:
         for model, settings in settings_of(question):
-            key = key_of(model, recipe, settings)
+            if recipe != "default" and RECIPES[recipe][model] == RECIPES["default"][model]:
+                continue                # the same run by another name
+            key = runs.key_of(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
-                if model in models and seed not in study.found.get(key, {}):
+                if seed not in study.found.get(key, {}):
                     found.setdefault((key, seed), (question, model, settings))
     return {place: run for place, run in found.items() if run[0] in questions}
 
@@ -100,9 +91,9 @@ def keep(question, rows, folder=RESULTS):
                for metric in records[0] if metric not in ("step", "lr")}
         for metric, values in new.items():
             curves[metric] = np.concatenate([curves[metric], values]) if table else values
-        run = Curves(step, [0], new)
-        best = {LABELS[m]: f"{run.best(m)[0]:.5g}" for m in METRICS}
-        first = {f"t_f({LABELS[m]})": int(run.first(m)[0]) for m in METRICS}
+        run = runs.Curves(step, [0], new)
+        best = {runs.LABELS[m]: f"{run.best(m)[0]:.5g}" for m in runs.METRICS}
+        first = {f"t_f({runs.LABELS[m]})": int(run.first(m)[0]) for m in runs.METRICS}
         table.append(cells | best | first)
     lines = [list(table[0]), *(list(row.values()) for row in table)]
     write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **curves))
@@ -118,7 +109,7 @@ def rounded(value):
 def cells_of(model, recipe, settings, seed, folder):
     """Return the leading cells of a run's row: its settings, and what computed it."""
     made = read_json(folder / "config.json").get("versions", {})
-    return {"model": model, "recipe": recipe, **{**DEFAULTS, **settings}, "seed": seed,
+    return {"model": model, "recipe": recipe, **{**runs.DEFAULTS, **settings}, "seed": seed,
             "engine": made.get("engine", ""),
             "device": made.get("card", made.get("processor", "")).replace(",", " "),
             "seconds": round(read_json(folder / "summary.json")["seconds"])}
@@ -130,10 +121,9 @@ def keep_attention(folder, path=q8_attention.FILE):
     config = run.config
     recipe = next((name for name, given in RECIPES.items()
                    if given[config.model]["clip"] == config.clip), None)
-    last = run.records[-1]
     if config.model != "gpt" or config.text is not None or config.orders != (2,):
         raise InputError(f"{folder}: is not a GPT on sums of two numbers; name one that is")
-    if last["validation_accuracy"] < GENERAL:
+    if run.records[-1]["validation_accuracy"] < runs.GENERAL:
         raise InputError(f"{folder}: this GPT does not generalise; train it for more steps")
     ids = run.task.data.train.inputs                                # (N, S)
     A = to_host(attentions(run.model.forward(ids)[1])).astype(float)    # (N, L, H, S, S)
@@ -143,9 +133,7 @@ def keep_attention(folder, path=q8_attention.FILE):
     pairs = [tuple(pair) for pair in ids[:, [1, 3]].tolist()]
     rows = [pairs.index(pair) for pair in q8_attention.SAMPLES if pair in pairs]
     rows = (rows + [i for i in range(len(pairs)) if i not in rows])[:2]
-    entry = {"recipe": recipe, "seed": config.seed, "step": run.step,
-             "accuracy": [last["train_accuracy"], last["validation_accuracy"]],
-             "equations": len(ids),
+    entry = {"recipe": recipe, "seed": config.seed,
              "tokens": [[run.task.vocabulary.tokens[i] for i in ids[row]] for row in rows],
              **{name: np.round(values, 4).tolist() for name, values in (
                  ("maps", A[rows]), ("mean", A.mean(0)), ("spread", entropy))}}
@@ -163,7 +151,6 @@ def parser():
     p.add_argument("questions", nargs="*", metavar="QUESTION", help="default: all")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
                    help="default: 0 42 1 2 3, for mixed also 4 to 8")
-    p.add_argument("--models", nargs="+", choices=tuple(NAMES), default=tuple(NAMES))
     p.add_argument("--recipe", choices=tuple(RECIPES), default="default")
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
@@ -176,8 +163,7 @@ def parser():
 
 def make(study, options):
     """Make the missing runs and keep those that finish; return the exit status."""
-    missing = missing_runs(study, options.questions or QUESTIONS, options.models, options.recipe,
-                           options.seeds)
+    missing = missing_runs(study, options.questions or QUESTIONS, options.recipe, options.seeds)
     configs = {place: config_of(model, options.recipe, settings, place[1], options.backend)
                for place, (_, model, settings) in missing.items()}
     sweep(list(configs.values()), options.out, options.jobs)
@@ -210,8 +196,7 @@ def main(arguments=None):
                 keep_attention(folder)
         elif options.list:
             for question in options.questions or [q for q in QUESTIONS if q != "attention"]:
-                left = missing_runs(study, [question], options.models, options.recipe,
-                                    options.seeds)
+                left = missing_runs(study, [question], options.recipe, options.seeds)
                 kept = sum(row["question"] == question for row in study.rows)
                 print(f"{question:<8} {kept:>4} runs kept, {len(left):>4} to make")
         else:

@@ -39,7 +39,6 @@ class Figure:
 
     def write(self, folder):
         canvas = style.figure(*self.size, "")
-        canvas.set_dpi(DPI)
         self.draw(canvas)
         full, small = io.BytesIO(), io.BytesIO()
         canvas.savefig(full, format="png", dpi=DPI)
@@ -104,14 +103,10 @@ def best_and_first(x, settings):
                  for name, runs in settings.items()]
         panels.append(metric_panel(LABELS[metric], metric, [
             (name, at, runs.best(metric).T) for name, at, runs in lines]))
-        panels.append(first_panel(f"t_f({LABELS[metric]})", metric, [
+        scale = "log" if metric == "train_accuracy" else "linear"   # a factor of a hundred
+        panels.append(Panel(f"t_f({LABELS[metric]})", "training step", scale, [
             (name, at, runs.first(metric).T) for name, at, runs in lines]))
     return panels
-
-
-def first_panel(title, metric, lines):
-    """Return a Panel of first steps; those of A_train span a factor of a hundred."""
-    return Panel(title, "training step", "log" if metric == METRICS[2] else "linear", lines)
 
 
 # --- drawing --------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 from experiments.study.figures import Figure, grid_of, loss_and_accuracy
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, number, table
-from experiments.study.verdict import SAME_FACTOR, Claim, lower
+from experiments.study.verdict import SAME_FACTOR, lower
 
 TITLE = "Questions 1 and 2: training with the default settings"
 RUNS = {}
@@ -55,17 +55,13 @@ def agreement(row, printed, ours):
     return [lower(low, ours), lower(ours, high)]
 
 
-def claims(study, lstm):
-    found = []
-    for model, printed in DOCUMENT.items():
-        ours = measures(study.runs(model, lstm if model == "lstm" else "default"))
-        for row, value in printed.items():
-            if row.startswith("Δ"):
-                continue
-            text = " ± ".join(f"{v:g}" if row.startswith("t_f") else f"{v:.4f}" for v in value)
-            found.append(Claim(f"2, {NAMES[model]}", row, text, agreement(row, value, ours[row]),
-                               "accuracy" if row.startswith("A") else "log10"))
-    return found
+def effects(study, lstm_recipe):
+    """Return {claim: effects} for each printed number."""
+    recipes = {"lstm": lstm_recipe, "gpt": "default"}
+    return {f"{NAMES[model]}: {row}": agreement(row, value, measures(
+                study.runs(model, recipes[model]))[row])
+            for model, printed in DOCUMENT.items() for row, value in printed.items()
+            if not row.startswith("Δ")}
 
 
 def figures(study):

@@ -5,34 +5,30 @@ import numpy as np
 from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_VAL, MEMORISED, NAMES, OVERFITS
 from experiments.study.text import best_table, estimate, span
-from experiments.study.verdict import Claim, falling, slope
+from experiments.study.verdict import falling, slope
 
 TITLE = "Question 3: the fraction of training data"
 FRACTIONS = tuple(round(0.1 * i, 1) for i in range(1, 10))
 RUNS = {"r_train": FRACTIONS}
 
 
-def claims(study, lstm_recipe):
+def effects(study, lstm_recipe):
+    """Return {claim: effects}; the claims are in claims.csv."""
     lstm, gpt = study.both(lstm_recipe, r_train=FRACTIONS)
     accuracy = {"LSTM": lstm.best(A_VAL), "GPT": gpt.best(A_VAL)}               # (9, n)
     fall = [-slope(FRACTIONS, np.log10(runs.best(L_VAL))) for runs in (lstm, gpt)]
     memorises = [a - MEMORISED for a in lstm.best(A_TRAIN)[:2]]
-    return [
-        Claim("3 (c)", "the LSTM's L_val falls with every step of r_train",
-              "decreases monotonically", falling(lstm.best(L_VAL)), "log10 L_val"),
-        Claim("3 (c)", "in L_val the LSTM scales better than the GPT",
-              "superior scaling, particularly in L_val", [fall[0] - fall[1]],
-              "log10 L_val per unit of r_train"),
-        Claim("3 (c)", "A_val improves with r_train for both models", "both models improve",
-              [a[-1] - a[0] for a in accuracy.values()], "A_val"),
-        Claim("3 (c)", "the LSTM's A_val is the steadier one over all r_train",
-              "more stable performance across all r_train",
-              [gpt.shortfall().mean(0) - lstm.shortfall().mean(0)], "mean shortfall of A_val"),
-        Claim("3 (d)", "the LSTM first generalises at r_train = 0.6", "0.6",
-              [GENERAL - accuracy["LSTM"][4], accuracy["LSTM"][5] - GENERAL], "A_val"),
-        Claim("3 (d)", "below r_train = 0.3 the LSTM only overfits", "below 0.3",
-              [*memorises, *(OVERFITS - accuracy["LSTM"][:2])], "accuracy"),
-    ]
+    return {
+        "the LSTM's L_val falls with every step of r_train": falling(lstm.best(L_VAL)),
+        "in L_val the LSTM scales better than the GPT": [fall[0] - fall[1]],
+        "A_val improves with r_train for both models": [a[-1] - a[0] for a in accuracy.values()],
+        "the LSTM's A_val is the steadier one over all r_train":
+            [gpt.shortfall().mean(0) - lstm.shortfall().mean(0)],
+        "the LSTM first generalises at r_train = 0.6":
+            [GENERAL - accuracy["LSTM"][4], accuracy["LSTM"][5] - GENERAL],
+        "below r_train = 0.3 the LSTM only overfits":
+            [*memorises, *(OVERFITS - accuracy["LSTM"][:2])],
+    }
 
 
 def figures(study):

@@ -12,14 +12,7 @@ from experiments.study import runs as kept
 from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
 from experiments.study.runs import A_TRAIN, A_VAL, GENERAL, L_TRAIN, L_VAL, NAMES, parameters
 from experiments.study.text import best_table, estimate, table
-from experiments.study.verdict import (
-    SAME_ACCURACY,
-    SAME_FACTOR,
-    Claim,
-    rank_correlation,
-    rising,
-    slope,
-)
+from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, rank_correlation, rising, slope
 
 TITLE = "Question 5: layers and width"
 LAYERS, WIDTHS = (1, 2, 3), (64, 128, 256)
@@ -68,50 +61,38 @@ def deeper(values):
     return (values[2] - values[0]).mean(0)
 
 
-def claims(study, lstm_recipe):
+def effects(study, lstm_recipe):
+    """Return {claim: effects}; the claims are in claims.csv."""
     lstm, gpt = (Sizes(model, runs) for model, runs in zip(
         NAMES, study.both(lstm_recipe, **RUNS), strict=True))
-    return [*captions_by_depth(lstm, gpt), *captions_of_lstm_size(lstm),
-            *captions_of_gpt_size(gpt), *answers_on_width(lstm, gpt),
-            *answers_on_depth(lstm, gpt), *answers_on_parameters(lstm, gpt)]
+    return {**captions_by_depth(lstm, gpt), **captions_of_lstm_size(lstm),
+            **captions_of_gpt_size(gpt), **answers_on_shape(lstm, gpt),
+            **answers_on_parameters(lstm, gpt)}
 
 
 def captions_by_depth(lstm, gpt):
     """Return the claims of Figures 12 to 17."""
     trends = [values[:, 2] - values[:, 0] for values in (gpt.l_val, gpt.a_val, gpt.shortfall)]
     noise = lstm.shortfall.mean(1)
-    return [
-        Claim("Figure 12", "GPT, L = 1: it converges fastest for small d",
-              "rapid convergence for small d", list(gpt.general[0, 1:] - gpt.general[0, 0]),
-              "log10 steps"),
-        Claim("Figure 12", "GPT, L = 1: A_val is least steady for d = 256",
-              "unstable for d = 256", list(gpt.shortfall[0, 2] - gpt.shortfall[0, :2]),
-              "shortfall of A_val"),
-        Claim("Figure 13", "GPT, L = 2: steady for all d, with high accuracy",
-              "stable convergence across all d; accuracy remains high",
-              [*(SAME_ACCURACY - gpt.shortfall[1]), *(gpt.a_val[1] - GENERAL)], "accuracy"),
-        Claim("Figure 13", "GPT, L = 2: L_val falls smoothly", "drops smoothly",
-              list(SMOOTH - gpt.runs.roughness(L_VAL)[1]), "log10 L_val"),
-        Claim("Figure 14", "GPT, L = 3: width changes L_val, A_val and its steadiness in the same "
-              "direction as with L = 2", "similar trends as layer 2",
-              [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
-              "geometric mean of both changes"),
-        Claim("Figure 14", "GPT, L = 3: A_val saturates for all d", "reliably for all batch sizes",
-              list(gpt.a_val[2] - kept.MEMORISED), "A_val"),
-        Claim("Figure 15", "LSTM, L = 1: the loss drops fast", "drops quickly", lstm.fast(0),
-              "log10 steps"),
-        Claim("Figure 15", "LSTM, L = 1: A_val improves with d", "improves slowly with d",
-              rising(lstm.a_val[0]), "A_val"),
-        Claim("Figure 16", "LSTM, L = 2: it converges fast", "fast convergence", lstm.fast(1),
-              "log10 steps"),
-        Claim("Figure 16", "LSTM: L_val is lower with two layers than with one, for all d",
-              "improved validation performance across all d", list(lstm.l_val[0] - lstm.l_val[1]),
-              "log10 L_val"),
-        Claim("Figure 17", "LSTM: three layers are noisier than fewer", "more noise in metrics",
-              list(noise[2] - noise[:2]), "shortfall of A_val"),
-        Claim("Figure 17", "LSTM, L = 3: high accuracy for all d", "across batch sizes",
-              list(lstm.a_val[2] - GENERAL), "A_val"),
-    ]
+    return {
+        "GPT, L = 1: it converges fastest for small d":
+            list(gpt.general[0, 1:] - gpt.general[0, 0]),
+        "GPT, L = 1: A_val is least steady for d = 256":
+            list(gpt.shortfall[0, 2] - gpt.shortfall[0, :2]),
+        "GPT, L = 2: steady for all d, with high accuracy":
+            [*(SAME_ACCURACY - gpt.shortfall[1]), *(gpt.a_val[1] - GENERAL)],
+        "GPT, L = 2: L_val falls smoothly": list(SMOOTH - gpt.runs.roughness(L_VAL)[1]),
+        "GPT, L = 3: width changes L_val, A_val and its steadiness as with L = 2":
+            [np.sign(t[1] * t[2]) * np.sqrt(np.abs(t[1] * t[2])) for t in trends],
+        "GPT, L = 3: A_val saturates for all d": list(gpt.a_val[2] - kept.MEMORISED),
+        "LSTM, L = 1: the loss drops fast": lstm.fast(0),
+        "LSTM, L = 1: A_val improves with d": rising(lstm.a_val[0]),
+        "LSTM, L = 2: it converges fast": lstm.fast(1),
+        "LSTM: L_val is lower with two layers than with one, for all d":
+            list(lstm.l_val[0] - lstm.l_val[1]),
+        "LSTM: three layers are noisier than fewer": list(noise[2] - noise[:2]),
+        "LSTM, L = 3: high accuracy for all d": list(lstm.a_val[2] - GENERAL),
+    }
 
 
 def captions_of_lstm_size(lstm):
@@ -119,29 +100,18 @@ def captions_of_lstm_size(lstm):
     first = np.log10(lstm.runs.first(A_VAL))
     speed, memory = lstm.with_size(first), lstm.with_size(lstm.runs.first(A_TRAIN))
     steadiness = lstm.shortfall.std(1)
-    return [
-        Claim("Figure 18", "LSTM: both losses fall with P", "decrease with model size",
-              [-lstm.with_size(lstm.l_train), -lstm.with_size(lstm.l_val)], "rank correlation"),
-        Claim("Figure 18", "LSTM: accuracy is high in all nine settings",
-              "remains consistently high", list(lstm.a_val.reshape(9, -1) - GENERAL), "A_val"),
-        Claim("Figure 18", "LSTM: larger ones reach their best A_val sooner",
-              "larger models converge faster", [-speed], "rank correlation"),
-        Claim("Figure 18", "LSTM: size speeds up A_val more than A_train",
-              "especially for validation metrics", [-speed, memory - speed], "rank correlation"),
-        Claim("Figure 18", "LSTM: but not every larger one is sooner",
-              "some variance remains across configurations", rising(lstm.in_order(first)),
-              "log10 steps", any_of=True),
-        Claim("Figure 19", "LSTM: deeper ones have lower loss and no less accuracy, for all d",
-              "deeper models significantly reduce loss and boost accuracy",
-              [*(lstm.l_val[0] - lstm.l_val[2]),
-               *(lstm.a_val[2] - lstm.a_val[0] + SAME_ACCURACY)], "log10 L_val, A_val"),
-        Claim("Figure 19", "LSTM: training gains from larger d",
-              "more efficient with higher batch sizes",
-              rising(-lstm.memorised.mean(0)), "log10 steps"),
-        Claim("Figure 19", "LSTM: how steady A_val is varies more for fewer layers",
-              "validation stability varies more at lower layer counts",
-              [steadiness[0] - steadiness[2]], "std of the shortfall"),
-    ]
+    return {
+        "LSTM: both losses fall with P":
+            [-lstm.with_size(lstm.l_train), -lstm.with_size(lstm.l_val)],
+        "LSTM: accuracy is high in all nine settings": list(lstm.a_val.reshape(9, -1) - GENERAL),
+        "LSTM: larger ones reach their best A_val sooner": [-speed],
+        "LSTM: size speeds up A_val more than A_train": [-speed, memory - speed],
+        "LSTM: but not every larger one is sooner": rising(lstm.in_order(first)),
+        "LSTM: deeper ones have lower loss and no less accuracy, for all d":
+            [*(lstm.l_val[0] - lstm.l_val[2]), *(lstm.a_val[2] - lstm.a_val[0] + SAME_ACCURACY)],
+        "LSTM: training gains from larger d": rising(-lstm.memorised.mean(0)),
+        "LSTM: how steady A_val is varies more for fewer layers": [steadiness[0] - steadiness[2]],
+    }
 
 
 def captions_of_gpt_size(gpt):
@@ -149,68 +119,42 @@ def captions_of_gpt_size(gpt):
     def spread(values):
         return values.reshape(9, -1).std(0)
 
-    return [
-        Claim("Figure 20", "GPT: both losses fall with P", "larger models achieve lower loss",
-              [-gpt.with_size(gpt.l_train), -gpt.with_size(gpt.l_val)], "rank correlation"),
-        Claim("Figures 20, 21", "GPT: larger ones reach their best A_val sooner",
-              "faster convergence, particularly in validation",
-              [-gpt.with_size(gpt.runs.first(A_VAL))], "rank correlation"),
-        Claim("Figure 20", "GPT: A_val rises with P", "accuracy improves with parameter count",
-              [gpt.with_size(gpt.a_val)], "rank correlation"),
-        Claim("Figure 20", "GPT: validation metrics vary more over the settings than training's",
-              "higher variance", [spread(gpt.a_val) - spread(gpt.a_train),
-                                  spread(gpt.l_val) - spread(gpt.l_train)],
-              "std of accuracy, of log10 loss"),
-        Claim("Figure 21", "GPT: both losses fall with L", "improve with the number of layers",
-              [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))], "log10 loss"),
-        Claim("Figure 21", "GPT: accuracy is 100 % in all nine settings",
-              "100 % across configurations", list(gpt.a_val.reshape(9, -1) - kept.ALL_RIGHT),
-              "A_val"),
-        Claim("Figure 21", "GPT: training gains from larger d",
-              "higher batch sizes: more stable and faster", rising(-gpt.memorised.mean(0)),
-              "log10 steps"),
-    ]
+    return {
+        "GPT: both losses fall with P": [-gpt.with_size(gpt.l_train), -gpt.with_size(gpt.l_val)],
+        "GPT: larger ones reach their best A_val sooner": [-gpt.with_size(gpt.runs.first(A_VAL))],
+        "GPT: A_val rises with P": [gpt.with_size(gpt.a_val)],
+        "GPT: validation metrics vary more over the settings than training's":
+            [spread(gpt.a_val) - spread(gpt.a_train), spread(gpt.l_val) - spread(gpt.l_train)],
+        "GPT: both losses fall with L":
+            [*rising(-gpt.l_train.mean(1)), *rising(-gpt.l_val.mean(1))],
+        "GPT: accuracy is 100 % in all nine settings":
+            list(gpt.a_val.reshape(9, -1) - kept.ALL_RIGHT),
+        "GPT: training gains from larger d": rising(-gpt.memorised.mean(0)),
+    }
 
 
-def answers_on_width(lstm, gpt):
+def answers_on_shape(lstm, gpt):
+    """Return the claims of answer 5 (c) on d and L."""
     doublings = [(np.diff(s.l_val, axis=1) < 0).sum((0, 1)) for s in (lstm, gpt)]
-    return [
-        Claim("5 (c), d", "in A_val the GPT scales better with d", "GPT, especially A_val",
-              [wider(gpt.a_val) - wider(lstm.a_val)], "A_val"),
-        Claim("5 (c), d", "in L_val the GPT scales better with d", "GPT more reliable",
-              [wider(lstm.l_val) - wider(gpt.l_val)], "log10 L_val"),
-        Claim("5 (c), d", "larger d makes the GPT's generalisation steadier",
-              "smoother and more stable", [-wider(gpt.shortfall)], "shortfall of A_val"),
-        Claim("5 (c), d", "the LSTM improves less consistently with d",
-              "less consistent improvement", [doublings[1] - doublings[0]],
-              "of 6 doublings of d lower L_val", unit_step=1),
-        Claim("5 (c), d", "the LSTM becomes unsteady, or overfits, as d grows",
-              "can overfit or become unstable", [wider(lstm.shortfall), -wider(lstm.a_val)],
-              "shortfall of A_val, A_val", any_of=True),
-    ]
-
-
-def answers_on_depth(lstm, gpt):
-    return [
-        Claim("5 (c), L", "deeper GPTs have higher A_val", "benefits significantly",
-              [deeper(gpt.a_val)], "A_val"),
-        Claim("5 (c), L", "deeper GPTs have lower L_val, for all d",
-              "leverages additional layers effectively", list(gpt.l_val[0] - gpt.l_val[2]),
-              "log10 L_val"),
-        Claim("5 (c), L", "with depth the LSTM becomes less steady", "training less stable",
-              [deeper(lstm.shortfall)], "shortfall of A_val"),
-        Claim("5 (c), L", "with depth the LSTM's validation performance stays or worsens",
-              "plateaus or worsens", [math.log10(SAME_FACTOR) + deeper(lstm.l_val),
-                                      SAME_ACCURACY - deeper(lstm.a_val)], "log10 L_val, A_val"),
-        Claim("5 (c), L", "in L_val the GPT scales better with L", "GPT",
-              [deeper(lstm.l_val) - deeper(gpt.l_val)], "log10 L_val"),
-        Claim("5 (c), L", "in A_val the GPT scales better with L",
-              "GPT: deeper layers improve A_val; the LSTM plateaus",
-              [deeper(gpt.a_val) - deeper(lstm.a_val)], "A_val"),
-    ]
+    return {
+        "in A_val the GPT scales better with d": [wider(gpt.a_val) - wider(lstm.a_val)],
+        "in L_val the GPT scales better with d": [wider(lstm.l_val) - wider(gpt.l_val)],
+        "larger d makes the GPT's generalisation steadier": [-wider(gpt.shortfall)],
+        "the LSTM improves less consistently with d": [doublings[1] - doublings[0]],
+        "the LSTM becomes unsteady, or overfits, as d grows":
+            [wider(lstm.shortfall), -wider(lstm.a_val)],
+        "deeper GPTs have higher A_val": [deeper(gpt.a_val)],
+        "deeper GPTs have lower L_val, for all d": list(gpt.l_val[0] - gpt.l_val[2]),
+        "with depth the LSTM becomes less steady": [deeper(lstm.shortfall)],
+        "with depth the LSTM's validation performance stays or worsens":
+            [math.log10(SAME_FACTOR) + deeper(lstm.l_val), SAME_ACCURACY - deeper(lstm.a_val)],
+        "in L_val the GPT scales better with L": [deeper(lstm.l_val) - deeper(gpt.l_val)],
+        "in A_val the GPT scales better with L": [deeper(gpt.a_val) - deeper(lstm.a_val)],
+    }
 
 
 def answers_on_parameters(lstm, gpt):
+    """Return the claims of answer 5 (c) on P."""
     logs = lstm.in_order(lstm.l_val)
     smallest = [1 + s.in_order(s.l_val).argmin(0) for s in (lstm, gpt)]
     scatter = []
@@ -218,26 +162,18 @@ def answers_on_parameters(lstm, gpt):
         log_P = np.log10(sizes.P[sizes.by_size])[:, None]
         scatter.append((sizes.in_order(sizes.l_val)
                         - sizes.size_slope(sizes.l_val) * log_P).std(0))
-    return [
-        Claim("5 (c), P", "in L_val the GPT's gains with P are the smoother ones",
-              "smoother gains", [lstm.with_size(lstm.l_val) - gpt.with_size(gpt.l_val)],
-              "rank correlation"),
-        Claim("5 (c), P", "in A_val the GPT's gains with P are the smoother ones",
-              "smoother gains", [gpt.with_size(gpt.a_val) - lstm.with_size(lstm.a_val)],
-              "rank correlation"),
-        Claim("5 (c), P", "the LSTM gains from a larger P at first: L_val falls from the three "
-              "smallest sizes to the next three", "gains from larger P initially",
-              [logs[:3].mean(0) - logs[3:6].mean(0)], "log10 L_val"),
-        Claim("5 (c), P", "the LSTM saturates at a smaller P than the GPT", "saturates earlier",
-              [smallest[1] - smallest[0]], "rank of the lowest L_val among nine sizes",
-              unit_step=1),
-        Claim("5 (c), P", "the LSTM's L_val depends more on how P is made of L and d",
-              "more sensitive to architecture", [scatter[0] - scatter[1]],
-              "std around a power of P, log10"),
-        Claim("5 (c), P", "the GPT's L_val falls faster with P", "scales more efficiently overall",
-              [lstm.size_slope(lstm.l_val) - gpt.size_slope(gpt.l_val)],
-              "log10 L_val per factor of ten in P"),
-    ]
+    return {
+        "in L_val the GPT's gains with P are the smoother ones":
+            [lstm.with_size(lstm.l_val) - gpt.with_size(gpt.l_val)],
+        "in A_val the GPT's gains with P are the smoother ones":
+            [gpt.with_size(gpt.a_val) - lstm.with_size(lstm.a_val)],
+        "LSTM: L_val falls from the three smallest P to the next three":
+            [logs[:3].mean(0) - logs[3:6].mean(0)],
+        "the LSTM saturates at a smaller P than the GPT": [smallest[1] - smallest[0]],
+        "the LSTM's L_val depends more on how P is made of L and d": [scatter[0] - scatter[1]],
+        "the GPT's L_val falls faster with P":
+            [lstm.size_slope(lstm.l_val) - gpt.size_slope(gpt.l_val)],
+    }
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from experiments.study import runs as kept
 from experiments.study.figures import Figure, Panel, curves_over_steps, grid_of, metric_panel
 from experiments.study.runs import A_TRAIN, A_VAL, GRID, L_TRAIN, L_VAL, LABELS, METRICS, NAMES
 from experiments.study.text import estimate, mean_std, median_span, span, table
-from experiments.study.verdict import SAME_ACCURACY, Claim, lower, rank_correlation, within
+from experiments.study.verdict import SAME_ACCURACY, lower, rank_correlation, within
 
 TITLE = "Question 6: batch size and training budget"
 BATCHES = (32, 64, 128, 256, 512)
@@ -65,9 +65,10 @@ def variation(runs, metric, alphas):
     return np.mean([(runs.first(metric, until(a)) / until(a)).std(0) for a in alphas], 0)
 
 
-def claims(study, lstm_recipe):
+def effects(study, lstm_recipe):
+    """Return {claim: effects}; the claims are in claims.csv."""
     lstm, gpt = study.both(lstm_recipe, **RUNS)
-    return [*captions_on_steps(lstm, gpt), *captions_on_values(lstm, gpt), *answers(lstm, gpt)]
+    return {**captions_on_steps(lstm, gpt), **captions_on_values(lstm, gpt), **answers(lstm, gpt)}
 
 
 def captions_on_steps(lstm, gpt):
@@ -77,39 +78,26 @@ def captions_on_steps(lstm, gpt):
     predictable = [np.mean([np.abs(rank_correlation(BATCHES, runs.first(L_VAL, until(a))))
                             for a in ALPHAS], 0) for runs in (lstm, gpt)]
     less_steady = (gpt.shortfall() > lstm.shortfall()).sum(0)
-    return [
-        Claim("Figure 22", "LSTMs train more smoothly than GPTs",
-              "converge quickly and stably; GPTs fluctuate more",
-              [gpt.roughness().mean(0) - lstm.roughness().mean(0)], "log10 L_train"),
-        Claim("Figure 22", "the GPT fluctuates more with larger batches", "with larger batch sizes",
-              [rank_correlation(BATCHES, gpt.roughness())], "rank correlation"),
-        Claim("Figure 23", "LSTMs generalise in fewer steps than GPTs",
-              "generalise well early, GPTs require more steps",
-              [(log_general(gpt) - log_general(lstm)).mean(0)], "log10 steps"),
-        Claim("Figure 23", "GPTs are the less steady in A_val, for most B",
-              "GPTs require more steps for stability", [less_steady - len(BATCHES) / 2],
-              "of five B, above half", unit_step=1),
-        Claim("Figure 23", "the GPT generalises later with larger batches",
-              "especially at larger batch sizes", [rank_correlation(BATCHES, log_general(gpt))],
-              "rank correlation"),
-        Claim("Figure 24", "the LSTM needs more steps to its best A_train as B grows",
-              "significantly more steps", [rank_correlation(BATCHES, first), first[-1] - first[0]],
-              "rank correlation, log10 steps"),
-        Claim("Figure 24", "the GPT's steps to its best A_train hardly change for small B",
-              "relatively stable for smaller batches",
-              within(small[1] - small[0], math.log10(TWICE)), "log10 steps within a factor of 2"),
-        Claim("Figure 25", "with a low budget small B bring the LSTM a lower L_train",
-              "benefit from smaller batches under low budgets",
-              [low(lambda a: loss_rise(lstm, L_TRAIN, a))], "log10 L_train"),
-        Claim("Figure 25", "t_f(L_train) varies more with B for GPTs", "more variance",
-              [variation(gpt, L_TRAIN, ALPHAS) - variation(lstm, L_TRAIN, ALPHAS)],
-              "std of t_f / (α T)"),
-        Claim("Figure 26", "t_f(L_val) follows B more closely for LSTMs", "more predictable",
-              [predictable[0] - predictable[1]], "rank correlation, mean size over α"),
-        Claim("Figure 26", "with low budgets t_f(L_val) varies more for GPTs",
-              "varies more under lower fractions",
-              [variation(gpt, L_VAL, LOW) - variation(lstm, L_VAL, LOW)], "std of t_f / (α T)"),
-    ]
+    return {
+        "LSTMs train more smoothly than GPTs": [gpt.roughness().mean(0) - lstm.roughness().mean(0)],
+        "the GPT fluctuates more with larger batches": [rank_correlation(BATCHES, gpt.roughness())],
+        "LSTMs generalise in fewer steps than GPTs":
+            [(log_general(gpt) - log_general(lstm)).mean(0)],
+        "GPTs are the less steady in A_val, for most B": [less_steady - len(BATCHES) / 2],
+        "the GPT generalises later with larger batches":
+            [rank_correlation(BATCHES, log_general(gpt))],
+        "the LSTM needs more steps to its best A_train as B grows":
+            [rank_correlation(BATCHES, first), first[-1] - first[0]],
+        "the GPT's steps to its best A_train hardly change for small B":
+            within(small[1] - small[0], math.log10(TWICE)),
+        "with a low budget small B bring the LSTM a lower L_train":
+            [low(lambda a: loss_rise(lstm, L_TRAIN, a))],
+        "t_f(L_train) varies more with B for GPTs":
+            [variation(gpt, L_TRAIN, ALPHAS) - variation(lstm, L_TRAIN, ALPHAS)],
+        "t_f(L_val) follows B more closely for LSTMs": [predictable[0] - predictable[1]],
+        "with low budgets t_f(L_val) varies more for GPTs":
+            [variation(gpt, L_VAL, LOW) - variation(lstm, L_VAL, LOW)],
+    }
 
 
 def captions_on_values(lstm, gpt):
@@ -119,26 +107,20 @@ def captions_on_values(lstm, gpt):
     steeper = low(lambda a: np.abs(loss_rise(lstm, L_TRAIN, a)) - np.abs(
         loss_rise(gpt, L_TRAIN, a)))
     accuracy = [low(lambda a, r=r: r.best(A_VAL, until(a)).mean(0)) for r in (lstm, gpt)]
-    return [
-        Claim("Figure 28", "both reach perfect A_train for every B and α", "consistently",
-              [values - kept.ALL_RIGHT for values in perfect], "lowest A_train"),
-        Claim("Figure 29", "with a low budget the LSTM's L_train grows with B", "increased loss",
-              [low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
-              "rank correlation"),
-        Claim("Figure 29", "with a low budget L_train depends less on B for GPTs",
-              "greater resilience", [steeper], "log10 L_train"),
-        Claim("Figure 30", "with a low budget the LSTM's A_val falls with B", "drops",
-              [low(lambda a: accuracy_fall(lstm, a)), low(lambda a: -rank_correlation(
-                  BATCHES, lstm.best(A_VAL, until(a))))], "A_val, rank correlation"),
-        Claim("Figure 30", "with a low budget the GPT's A_val is the higher one",
-              "maintains higher accuracy across a wider range", [accuracy[1] - accuracy[0]],
-              "A_val"),
-        Claim("Figure 31", "with a low budget L_val grows more steeply with B for LSTMs",
-              "more steeply; GPT less sensitive",
-              [low(lambda a: loss_rise(lstm, L_VAL, a)),
-               low(lambda a: loss_rise(lstm, L_VAL, a) - loss_rise(gpt, L_VAL, a))],
-              "log10 L_val"),
-    ]
+    return {
+        "both reach perfect A_train for every B and α":
+            [values - kept.ALL_RIGHT for values in perfect],
+        "with a low budget the LSTM's L_train grows with B":
+            [low(lambda a: rank_correlation(BATCHES, log_best(lstm, L_TRAIN, a)))],
+        "with a low budget L_train depends less on B for GPTs": [steeper],
+        "with a low budget the LSTM's A_val falls with B":
+            [low(lambda a: accuracy_fall(lstm, a)), low(lambda a: -rank_correlation(
+                BATCHES, lstm.best(A_VAL, until(a))))],
+        "with a low budget the GPT's A_val is the higher one": [accuracy[1] - accuracy[0]],
+        "with a low budget L_val grows more steeply with B for LSTMs":
+            [low(lambda a: loss_rise(lstm, L_VAL, a)),
+             low(lambda a: loss_rise(lstm, L_VAL, a) - loss_rise(gpt, L_VAL, a))],
+    }
 
 
 def answers(lstm, gpt):
@@ -156,28 +138,20 @@ def answers(lstm, gpt):
         with_alpha += list(lower(after(runs, L_VAL, 1.0), after(runs, L_VAL, ALPHAS[0])))
         rise += list(after(runs, A_VAL, 1.0) - after(runs, A_VAL, ALPHAS[0]))
     falls = [low(lambda a, r=runs: accuracy_fall(r, a)) for runs in (lstm, gpt)]
-    return [
-        Claim("6 (c), B", "L_val rises with B, and more for small α than for α = 1",
-              "higher validation loss, especially when α is small", loss, "log10 L_val"),
-        Claim("6 (c), B", "A_val falls with B, and more for small α than for α = 1",
-              "lower validation accuracy, especially when α is small", accuracy, "A_val"),
-        Claim("6 (c), α", "L_val after the whole training is below that after a tenth of it, for "
-              "every B", "improves across all batch sizes", with_alpha, "log10 L_val"),
-        Claim("6 (c), α", "A_val after the whole training is no lower than after a tenth of it, "
-              "and higher for some B", "improves across all batch sizes",
-              [*(value + SAME_ACCURACY for value in rise), np.max(rise, 0)], "A_val"),
-        Claim("6 (c), L_val", "L_val is lowest with small B and large α",
-              "small batch sizes and large α", lowest, "log10 L_val"),
-        Claim("6 (c), L_val", "with a low budget large B mean significantly higher L_val, for "
-              "both", "significantly higher for both", much, "log10 L_val above a factor of 1.5"),
-        Claim("6 (c), A_val", "with large α A_val is high for every B", "remains high",
-              [v - kept.GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
-              "A_val"),
-        Claim("6 (c), A_val", "with a low budget A_val falls with B for the GPT, too",
-              "drops sharply", [falls[1]], "A_val"),
-        Claim("6 (c), A_val", "with a low budget A_val falls more for the LSTM than for the GPT",
-              "LSTM models more affected", [falls[0], falls[0] - falls[1]], "A_val"),
-    ]
+    return {
+        "L_val rises with B, and more for small α than for α = 1": loss,
+        "A_val falls with B, and more for small α than for α = 1": accuracy,
+        "L_val after all steps is lower than after a tenth, for every B": with_alpha,
+        "A_val after all steps is no lower than after a tenth, and higher for some B":
+            [*(value + SAME_ACCURACY for value in rise), np.max(rise, 0)],
+        "L_val is lowest with small B and large α": lowest,
+        "with a low budget large B mean significantly higher L_val, for both": much,
+        "with large α A_val is high for every B":
+            [v - kept.GENERAL for runs in (lstm, gpt) for v in runs.best(A_VAL, until(0.9))],
+        "with a low budget A_val falls with B for the GPT, too": [falls[1]],
+        "with a low budget A_val falls more for the LSTM than for the GPT":
+            [falls[0], falls[0] - falls[1]],
+    }
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------

@@ -2,19 +2,11 @@
 
 import numpy as np
 
+from experiments.study import runs as kept
 from experiments.study.figures import Figure, best_and_first, curves_over_steps, grid_of
-from experiments.study.runs import (
-    A_TRAIN,
-    A_VAL,
-    L_TRAIN,
-    L_VAL,
-    MEMORISED,
-    METRICS,
-    NORM,
-    OVERFITS,
-)
+from experiments.study.runs import A_TRAIN, A_VAL, L_TRAIN, L_VAL, METRICS, NORM
 from experiments.study.text import best_table, estimate, median_span, span, table
-from experiments.study.verdict import SAME_ACCURACY, Claim, falling, lower, rising
+from experiments.study.verdict import SAME_ACCURACY, falling, lower, rising
 
 TITLE = "Question 7: weight decay"
 DECAYS = (0.25, 0.5, 0.75, 1.0)
@@ -39,57 +31,43 @@ def norms(runs, first, last):
     return runs.values[NORM][..., chosen].astype(float)
 
 
-def claims(study, lstm_recipe):
+def effects(study, lstm_recipe):
+    """Return {claim: effects}; the claims are in claims.csv."""
     runs = study.runs("lstm", lstm_recipe, **RUNS)
     loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), log_general(runs)
     t_loss, t_accuracy = runs.first(L_VAL), runs.first(A_VAL)
     norm = norms(runs, *WINDOW)
     changes = np.abs(np.diff(norm)).mean(-1) / norm.mean(-1)
     settled = norms(runs, QUICK * T, WINDOW[1])[1:]
-    overfits = [runs.best(A_TRAIN)[0] - MEMORISED, OVERFITS - accuracy[0]]
+    overfits = [runs.best(A_TRAIN)[0] - kept.MEMORISED, kept.OVERFITS - accuracy[0]]
     shortfall = runs.shortfall()
-    read = "(read as 0.75: 0.7 was not run)"
-    return [
-        Claim("Figure 33", "decay 0.75 and 1 generalise sooner than 0.25 and 0.5",
-              "converge faster", [general[low] - general[high] for high in (2, 3)
-                                  for low in (0, 1)], "log10 steps"),
-        Claim("Figure 33", "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5",
-              "generalise better", [lower(loss[high], loss[low]) for high in (2, 3)
-                                    for low in (0, 1)], "log10 L_val"),
-        Claim("Figure 33", "decay 0.25 overfits", "overfitting", overfits, "accuracy"),
-        Claim("Figure 33", "decay 0.25 is the least steady", "instability",
-              list(shortfall[0] - shortfall[1:]), "shortfall of A_val"),
-        Claim("Figure 34", "L_val falls with every step of the decay", "loss decreases",
-              falling(loss), "log10 L_val"),
-        Claim("Figure 34", "A_val rises with the decay", "accuracy improves",
-              [*(step + SAME_ACCURACY for step in rising(accuracy)), accuracy[-1] - accuracy[0]],
-              "A_val"),
-        Claim("Figure 34", "decay 0.5 and 0.75 generalise sooner than 0.25",
-              "moderate decay speeds up generalisation", list(general[0] - general[1:3]),
-              "log10 steps"),
-        Claim("7 (c)", "L_val falls up to 0.75 and rises slightly beyond",
-              f"up to 0.7, then slightly increases {read}",
-              [*falling(loss[:3]), lower(loss[2], loss[3])], "log10 L_val"),
-        Claim("7 (c)", "A_val is near-perfect from 0.5 on, and lower below", "from 0.5 onward",
-              [*(accuracy[1:] - MEMORISED), accuracy[1:].min(0) - accuracy[0]], "A_val"),
-        Claim("7 (c)", "t_f(L_val) is largest at 0.75", f"peaks at 0.7 {read}",
-              [lower(t_loss[i], t_loss[2]) for i in (0, 1, 3)], "log10 steps"),
-        Claim("7 (c)", "t_f(A_val) falls with every step of the decay", "decreases steadily",
-              falling(t_accuracy), "log10 steps"),
-        Claim("7 (d)", "with decay 0.25 the norm stays the highest", "stays high",
-              list(lower(norm.mean(-1)[1:], norm.mean(-1)[0])), "log10 norm"),
-        Claim("7 (d)", "with decay 0.25 the norm fluctuates most", "fluctuates",
-              list(changes[0] - changes[1:]), "relative change in 100 steps"),
-        Claim("7 (d)", "with decay 0.25 generalisation is the slowest, or fails",
-              "slower or fails", list(general[0] - general[1:]), "log10 steps"),
-        Claim("7 (d)", "with decay 0.5 to 1 the norm drops quickly and stays",
-              "drops quickly and stabilises",
-              [*lower(settled[..., 0], runs.values[NORM][1:, :, 0]),
-               *(STABLE - np.ptp(settled, -1) / settled.mean(-1))], "log10 norm, relative range"),
-        Claim("7 (d)", "the more decay, the smaller the norm and the sooner the generalisation",
-              "decay shrinks the norm and helps to avoid overfitting",
-              [*falling(norm.mean(-1)), *(-np.diff(general, axis=0))], "log10 norm, log10 steps"),
-    ]
+    return {
+        "decay 0.75 and 1 generalise sooner than 0.25 and 0.5":
+            [general[low] - general[high] for high in (2, 3) for low in (0, 1)],
+        "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5":
+            [lower(loss[high], loss[low]) for high in (2, 3) for low in (0, 1)],
+        "decay 0.25 overfits": overfits,
+        "decay 0.25 is the least steady": list(shortfall[0] - shortfall[1:]),
+        "L_val falls with every step of the decay": falling(loss),
+        "A_val rises with the decay":
+            [*(step + SAME_ACCURACY for step in rising(accuracy)), accuracy[-1] - accuracy[0]],
+        "decay 0.5 and 0.75 generalise sooner than 0.25": list(general[0] - general[1:3]),
+        "L_val falls up to 0.75 and rises slightly beyond":
+            [*falling(loss[:3]), lower(loss[2], loss[3])],
+        "A_val is near-perfect from 0.5 on, and lower below":
+            [*(accuracy[1:] - kept.MEMORISED), accuracy[1:].min(0) - accuracy[0]],
+        "t_f(L_val) is largest at 0.75": [lower(t_loss[i], t_loss[2]) for i in (0, 1, 3)],
+        "t_f(A_val) falls with every step of the decay": falling(t_accuracy),
+        "with decay 0.25 the norm stays the highest":
+            list(lower(norm.mean(-1)[1:], norm.mean(-1)[0])),
+        "with decay 0.25 the norm fluctuates most": list(changes[0] - changes[1:]),
+        "with decay 0.25 generalisation is the slowest, or fails": list(general[0] - general[1:]),
+        "with decay 0.5 to 1 the norm drops quickly and stays":
+            [*lower(settled[..., 0], runs.values[NORM][1:, :, 0]),
+             *(STABLE - np.ptp(settled, -1) / settled.mean(-1))],
+        "the more decay, the smaller the norm and the sooner the generalisation":
+            [*falling(norm.mean(-1)), *(-np.diff(general, axis=0))],
+    }
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------
@@ -129,11 +107,9 @@ def spikes(runs):
 
 
 def norm_at(runs, steps):
-    """Return each run's norm at the first evaluation from a step on; inf if there is none."""
-    found = np.searchsorted(runs.step, np.nan_to_num(steps, posinf=T + 1))
-    norm = runs.values[NORM].astype(float)
-    padded = np.concatenate([norm, np.full((*norm.shape[:-1], 1), np.inf)], -1)
-    return np.take_along_axis(padded, found[..., None], -1)[..., 0]
+    """Return each run's norm at a step (4, n); at the last step if it is inf."""
+    return np.array([[np.interp(step, runs.step, norm) for step, norm in zip(*row, strict=True)]
+                     for row in zip(steps, runs.values[NORM], strict=True)])
 
 
 def answer(study):
@@ -142,9 +118,8 @@ def answer(study):
     loss, first = runs.best(L_VAL), runs.first(A_VAL)
     start = [r.values[NORM][..., 0] for r in both]
     known = [norm_at(r, r.memorised()) for r in both]
-    general = np.concatenate([norm_at(r, r.general()).ravel() for r in both])
-    general = general[np.isfinite(general)]
-    change = np.concatenate([(norm_at(r, np.minimum(r.general() + AROUND, T)) / norm_at(
+    general = np.concatenate([norm_at(r, r.general())[np.isfinite(r.general())] for r in both])
+    change = np.concatenate([(norm_at(r, r.general() + AROUND) / norm_at(
         r, r.general() - AROUND) - 1)[np.isfinite(r.general())] for r in both])
     late = np.sum([spikes(r).sum() for r in both])
     return f"""

@@ -13,7 +13,6 @@ import numpy as np
 from experiments.study.figures import Figure
 from experiments.study.runs import RESULTS, SEEDS
 from experiments.study.text import table
-from experiments.study.verdict import Claim
 from npdl_study.plots import style
 
 TITLE = "Question 8: attention"
@@ -37,7 +36,8 @@ def mean_weights(recipe="default"):
     return np.array([entry["mean"] for entry in entries(recipe).values()])
 
 
-def claims(study, lstm_recipe):
+def effects(study, lstm_recipe):
+    """Return {claim: effects}; the claims are in claims.csv."""
     A = mean_weights()
     bos = A[:, :, :, 1:, 0]                                 # (n, L, H, 5) weight on BOS
     above = (bos[:, 0] - UNIFORM).mean(1)                   # (n, 5) first layer, above uniform
@@ -48,27 +48,17 @@ def claims(study, lstm_recipe):
     recent = np.mean([A[:, 0, :, t, t - 1 : t + 1].sum(-1).mean(1) for t in range(2, 6)], 0)
     recent_uniform = np.mean([2 / (t + 1) for t in range(2, 6)])
     entropy = np.array([entry["spread"] for entry in entries().values()])[..., 1:].mean((2, 3))
-    return [
-        Claim("8 (b)", "many heads of the first layer (two or more of four) give BOS most "
-              "attention, at three of five queries or more", "many heads of Layer 0",
-              [(most >= 3).sum(1) - 1.5], "heads above 1.5", unit_step=1),
-        Claim("8 (b)", "above all at early queries", "especially for early query positions",
-              [early, early - late], "weight on BOS above uniform"),
-        Claim("8 (b)", "BOS matters less in the second layer",
-              "strongest in Layer 0, less in Layer 1", [layers[:, 0] - layers[:, 1]],
-              "weight on BOS"),
-        Claim("8 (b)", "each head of the first layer gives BOS more than the second layer's mean",
-              "strongest in Layer 0 across all heads", list(heads.T), "weight on BOS"),
-        Claim("8 (b)", "BOS is an anchor of the first layer: the query =, which gives the answer, "
-              "attends to it more than uniformly",
-              "an anchor or global reference during early processing", [above[:, EQUALS - 1]],
-              "weight on BOS above uniform"),
-        Claim("Figures 36, 37", "the first layer attends to the start and to recent tokens",
-              "start token and nearby numbers", [above.mean(1), recent - recent_uniform],
-              "weight above uniform"),
-        Claim("Figures 36, 37", "the second layer spreads its weights more evenly",
-              "deeper heads more evenly", [entropy[:, 1] - entropy[:, 0]], "relative entropy"),
-    ]
+    return {
+        "many heads of the first layer attend most to BOS": [(most >= 3).sum(1) - 1.5],
+        "above all at early queries": [early, early - late],
+        "BOS matters less in the second layer": [layers[:, 0] - layers[:, 1]],
+        "each head of the first layer gives BOS more than the second layer's mean": list(heads.T),
+        "in the first layer the query =, which gives the answer, attends to BOS":
+            [above[:, EQUALS - 1]],
+        "the first layer attends to the start and to recent tokens":
+            [above.mean(1), recent - recent_uniform],
+        "the second layer spreads its weights more evenly": [entropy[:, 1] - entropy[:, 0]],
+    }
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------

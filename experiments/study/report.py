@@ -12,18 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.study import (
-    q1_q2,
-    q3_data,
-    q4_orders,
-    q5_size,
-    q6_compute,
-    q7_decay,
-    q8_attention,
-)
-from experiments.study.runs import NAMES, Study
+from experiments.study import q1_q2, q3_data, q4_orders, q5_size, q6_compute, q7_decay, q8_attention
+from experiments.study.runs import Study
 from experiments.study.text import table
-from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, WORDS
+from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, WORDS, read_claims
 from npdl.files import write_atomically
 from npdl_train.console import OneLineParser, guarded
 
@@ -38,8 +30,9 @@ def page(study):
     """Return the text of REPORT.md."""
     words, sections = Counter(), []
     rows = []
-    for module in QUESTIONS.values():
-        claims, glorot = (module.claims(study, recipe) for recipe in ("default", "release"))
+    for question, module in QUESTIONS.items():
+        claims, glorot = (read_claims(question, module.effects(study, recipe))
+                          for recipe in ("default", "release"))
         found = Counter(claim.verdict.word for claim in claims)
         rows.append((module.TITLE, *(found[word] for word in WORDS), len(claims)))
         words += found
@@ -58,11 +51,13 @@ def section(study, module, claims, glorot):
     parts = [f"## {module.TITLE}", textwrap.fill(answer, 100, break_on_hyphens=False,
                                                  break_long_words=False)]
     bands = "" if module is q8_attention else " Line and band: mean and standard deviation."
-    parts += [f"![Figure {one.label}](results/figures/{one.name}.png)\n\n"
-              f"*Figure {one.label}. {one.caption}{bands}*" for one in module.figures(study)]
+    for one in module.figures(study):
+        label = f"Figure{'s' if ' ' in one.label else ''} {one.label}"
+        parts.append(f"![{label}](results/figures/{one.name}.png)\n\n"
+                     f"*{label}. {one.caption}{bands}*")
     parts += [f"{caption}\n\n{text}" for caption, text in module.tables(study)]
     rows = [(c.where, c.claim, c.document, f"**{c.verdict.word}**", str(c.verdict), c.unit,
-             "" if same(c, g) else g.verdict.word) for c, g in zip(claims, glorot, strict=True)]
+             "same" if same(c, g) else g.verdict.word) for c, g in zip(claims, glorot, strict=True)]
     parts.append("Claims of the document:\n\n" + table(
         ("where", "claim", "the document", "verdict", "effect (90 % interval)", "unit",
          "with Glorot gates"), rows, 7))
@@ -70,18 +65,15 @@ def section(study, module, claims, glorot):
 
 
 def same(one, other):
-    """Return True if two claims have the same effects: no LSTM is involved."""
+    """Return True if two claims have the same effects."""
     return all(np.array_equal(a, b) for a, b in zip(one.effects, other.effects, strict=True))
 
 
 def made_on(study):
-    """Return how many runs were made on which kind of machine, as a sentence without its stop."""
-    gpus = [row for row in study.rows if "NVIDIA" in row["device"]]
-    names = " and ".join(sorted({row["device"] for row in gpus}))
-    models = ", ".join(f"{sum(row['model'] == model for row in study.rows)} of the {name}"
-                       for model, name in NAMES.items())
-    return (f"There are {models}; {len(gpus)} were computed on an {names}, the others on one "
-            "processor core each")
+    """Return how many runs were computed on a GPU, as a sentence without its full stop."""
+    gpus = [row["device"] for row in study.rows if "NVIDIA" in row["device"]]
+    names = " and ".join(sorted(set(gpus)))
+    return f"{len(gpus)} of them were computed on an {names}, the others on one processor core each"
 
 
 def write(study, folder=FIGURES):

@@ -49,6 +49,7 @@ class Curves:
 
     def __init__(self, step, seeds, values):
         self.step, self.seeds, self.values = step, seeds, values
+        self.on_grid = step % GRID == 0
 
     def __getitem__(self, index):
         """Select along the leading axes (the settings)."""
@@ -96,10 +97,6 @@ class Curves:
         values = np.log10(self.values[metric].astype(float))
         return (values - np.minimum.accumulate(values, -1))[..., self.on_grid].mean(-1)
 
-    @property
-    def on_grid(self):
-        return self.step % GRID == 0
-
 
 class Study:
     """All kept runs of a folder.
@@ -128,22 +125,17 @@ class Study:
             seeds[int(row["seed"])] = step, {m: values[i] for m, values in curves.items()}
             self.rows.append({"question": path.stem, **row})
 
-    def seeds(self, model, recipe="default", **settings):
-        """Return the seeds of one setting, the document's first."""
-        kept = self.found.get(key_of(model, recipe, settings), {})
-        return [seed for seed in dict.fromkeys([*SEEDS, *sorted(kept)]) if seed in kept]
-
     @functools.cache  # noqa: B019 (one Study lives as long as the program)
     def runs(self, model, recipe="default", **settings):
         """Return the Curves of a model; a setting given as a tuple becomes a leading axis.
 
-        Only the seeds that every setting has are included.
+        Only the seeds that every setting has are included, the document's first.
         """
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}
                   for point in itertools.product(*axes.values())]
         kept = [self.found.get(key_of(model, recipe, place), {}) for place in places]
-        seeds = [seed for seed in self.seeds(model, recipe, **places[0])
+        seeds = [seed for seed in dict.fromkeys([*SEEDS, *sorted(kept[0])])
                  if all(seed in runs for runs in kept)]
         if not seeds:
             raise InputError(f"no seed has all runs of {NAMES[model]}, {recipe}, {settings}; make "

@@ -67,8 +67,8 @@ def best_table(words, rows):
             means = [values.mean() for values in found]
             best = (min if first or "loss" in metric else max)(means)
             name = "t_f" if first else metric
-            columns.append([f"**{mean_std(name, values)}**" if mean == best != max(means) + min(
-                means) - best else mean_std(name, values)
-                for mean, values in zip(means, found, strict=True)])
+            columns.append([f"**{mean_std(name, values)}**" if mean == best and len(set(means)) > 1
+                            else mean_std(name, values)
+                            for mean, values in zip(means, found, strict=True)])
     return table(heading, [[*cells, *row] for (cells, _), row in zip(
         rows, zip(*columns, strict=True), strict=True)], len(words))

@@ -1,7 +1,8 @@
 """The statistical rule: does what the document claims agree with npdl's runs?
 
-A claim is expressed as one or more effects. An effect is one number for each seed, above zero if
-the claim holds for that seed. Its mean over seeds gets a 90 % interval (Student t). The claim is
+claims.csv has the document's claims. A claim is expressed as one or more effects. An effect is one
+number for each seed, above zero if the claim holds for that seed. Its mean over seeds gets a 90 %
+interval (Student t). The claim is
 
   reproduced       if the intervals of all its effects lie above zero (intersection-union test,
                    each at 5 %),
@@ -10,14 +11,19 @@ the claim holds for that seed. Its mean over seeds gets a 90 % interval (Student
   inconclusive     otherwise.
 """
 
+import csv
 import dataclasses
 import functools
 import math
+from pathlib import Path
 
 import numpy as np
 
+from npdl.errors import InputError
+
 WORDS = ("reproduced", "not reproduced", "inconclusive")
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = WORDS
+CLAIMS = Path(__file__).with_name("claims.csv")
 LEVEL = 0.05                # probability outside the interval, on each side
 # Practical margins: effects smaller than these count as "no difference".
 SAME_ACCURACY = 0.01        # of an accuracy: one equation in a hundred
@@ -61,6 +67,17 @@ class Verdict:
 
     def __str__(self):
         return f"{self.mean:+.2g} ({self.low:+.2g} to {self.high:+.2g})"
+
+
+def read_claims(question, effects):
+    """Return the Claims of a question of claims.csv with their {claim: effects}."""
+    with open(CLAIMS, encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["question"] == question]
+    if unlike := {row["claim"] for row in rows} ^ set(effects):
+        raise InputError(f"{CLAIMS.name}: {sorted(unlike)} are either not in the file or not "
+                         f"computed by the module of the question {question}")
+    return [Claim(row["where"], row["claim"], row["document"], effects[row["claim"]], row["unit"],
+                  row["any_of"] == "yes", float(row["unit_step"] or 0)) for row in rows]
 
 
 def judge(effects, any_of=False, unit_step=0.0):

@@ -29,10 +29,11 @@ def test_each_table_has_the_best_values_of_its_curves(study):
             assert int(row[f"t_f({LABELS[metric]})"]) == curves.first(metric)[0]
 
 
-def test_no_run_of_the_default_recipe_is_missing(study):
+def test_no_run_that_the_report_reads_is_missing(study):
     assert len(study.rows) == 404
-    assert not command.missing_runs(study, report.QUESTIONS, ("lstm", "gpt"), "default", None)
-    assert not command.missing_runs(study, report.QUESTIONS, ("lstm",), "release", None)
+    assert not command.missing_runs(study, report.QUESTIONS)
+    assert not command.missing_runs(study, report.QUESTIONS, "release")
+    assert len(command.missing_runs(study, ["data"], seeds=[9])) == 2 * 8
 
 
 def test_a_setting_given_as_a_tuple_is_a_leading_axis(study):
