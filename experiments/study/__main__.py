@@ -13,6 +13,11 @@ Questions: sanity (1, 2), data (3), mixed (4), model (5), compute (6), decay (7)
 again resumes after an interruption.
 """
 
+if __name__ == "__main__":
+    from npdl_train.console import start_script
+
+    start_script()         # Ctrl-C and a missing package are one line
+
 import argparse
 import csv
 import itertools
