@@ -41,10 +41,8 @@ from npdl_train.runs.sweep import folder_of, load_records, sweep
 
 
 def settings_of(question):
-    """Return [(model, settings)] of a question's runs; question 8 has none of its own."""
+    """Return [(model, settings)] of a question's runs."""
     module = QUESTIONS[question]
-    if module is q8_attention:
-        return []
     axes = {name: values if isinstance(values, tuple) else (values,)
             for name, values in module.RUNS.items()}
     places = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
@@ -92,7 +90,7 @@ def keep(question, rows, folder=RESULTS):
         step = np.array([record["step"] for record in records], "int32")
         if not np.array_equal(curves.setdefault("step", step), step):
             raise InputError(f"{question}: a run was evaluated at other steps than the kept ones")
-        new = {metric: np.array([[rounded(record.get(metric)) for record in records]], "float32")
+        new = {metric: np.array([[f"{record[metric]:.5g}" for record in records]]).astype("float32")
                for metric in records[0] if metric not in ("step", "lr")}
         for metric, values in new.items():
             curves[metric] = np.concatenate([curves[metric], values]) if table else values
@@ -104,11 +102,6 @@ def keep(question, rows, folder=RESULTS):
     write_atomically(path.with_suffix(".npz"), lambda file: np.savez_compressed(file, **curves))
     write_atomically(path, lambda file: file.write("".join(
         ",".join(map(str, line)) + "\n" for line in lines).encode()))
-
-
-def rounded(value):
-    """Return a number rounded to five digits; NaN for None."""
-    return float("nan") if value is None else float(f"{value:.5g}")
 
 
 def cells_of(model, recipe, settings, seed, folder):

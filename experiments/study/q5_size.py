@@ -29,8 +29,8 @@ class Sizes:
         self.l_train, self.l_val = (np.log10(runs.best(m)) for m in (L_TRAIN, L_VAL))
         self.a_val, self.a_train = runs.best(A_VAL), runs.best(A_TRAIN)
         self.shortfall = runs.shortfall()
-        self.general, self.memorised = (np.log10(np.minimum(steps, self.last)) for steps in (
-            runs.general(), runs.memorised()))
+        self.general = runs.log_general()
+        self.memorised = np.log10(np.minimum(runs.memorised(), self.last))
         self.P = np.array([[parameters(model, L, d) for d in WIDTHS] for L in LAYERS]).ravel()
         self.by_size = np.argsort(self.P)
 
@@ -244,10 +244,11 @@ def answer(study):
     more = np.sum(gpt.size_slope(gpt.l_val) < lstm.size_slope(lstm.l_val))
     narrow = [f"{sizes.a_val[:, 0].mean():.2f}" for sizes in (gpt, lstm)]
     return f"""
-(c) On average, the GPT's L_val gains more from every kind of growth. From d = 64 to 256 it falls
-by {width[0]} factors of ten (LSTM: {width[1]}), from one to three layers by {depth[0]} (LSTM:
-{depth[1]}), and for ten times the parameters by {size[0]} (LSTM: {size[1]}). The last difference
-has the same sign for {more} of {len(gpt.runs.seeds)} seeds. In A_val the picture is less clear,
+(c) On average, the GPT's L_val gains more from every kind of growth. Measured in factors of ten, it
+falls by {width[0]} from d = 64 to 256, and the LSTM's by {width[1]}. From one to three layers it
+falls by {depth[0]}, and the LSTM's by {depth[1]}. For ten times the parameters it falls by
+{size[0]}, and the LSTM's by {size[1]}; the GPT gains more for {more} of {len(gpt.runs.seeds)}
+seeds. In A_val the picture is less clear,
 because most models are near 1 and cannot gain: at d = 64 mean A_val is {narrow[0]} for the GPT and
 {narrow[1]} for the LSTM, so that the LSTM has more to gain from width. Depth does not help the
 LSTM reliably: a third layer raises its L_val in {third.sum()} of {third.size} comparisons. The

@@ -44,10 +44,6 @@ def after(runs, metric, alpha):
     return np.median(runs.values[metric][..., runs.step <= until(alpha)][..., -10:], -1)
 
 
-def log_general(runs):
-    return np.log10(np.minimum(runs.general(), T))
-
-
 def loss_rise(runs, metric, alpha):
     """Return by how much a loss rises from the smallest to the largest batch (log10)."""
     found = log_best(runs, metric, alpha)
@@ -82,10 +78,10 @@ def captions_on_steps(lstm, gpt):
         "LSTMs train more smoothly than GPTs": [gpt.roughness().mean(0) - lstm.roughness().mean(0)],
         "the GPT fluctuates more with larger batches": [rank_correlation(BATCHES, gpt.roughness())],
         "LSTMs generalise in fewer steps than GPTs":
-            [(log_general(gpt) - log_general(lstm)).mean(0)],
+            [(gpt.log_general() - lstm.log_general()).mean(0)],
         "GPTs are the less steady in A_val, for most B": [less_steady - len(BATCHES) / 2],
         "the GPT generalises later with larger batches":
-            [rank_correlation(BATCHES, log_general(gpt))],
+            [rank_correlation(BATCHES, gpt.log_general())],
         "the LSTM needs more steps to its best A_train as B grows":
             [rank_correlation(BATCHES, first), first[-1] - first[0]],
         "the GPT's steps to its best A_train hardly change for small B":

@@ -21,10 +21,6 @@ AROUND = 1000               # steps before and after generalisation
 SPIKE = 100                 # a training loss that rises by this factor between two evaluations
 
 
-def log_general(runs):
-    return np.log10(np.minimum(runs.general(), T))
-
-
 def norms(runs, first, last):
     """Return the norms on the grid of evaluations from one step to another: (4, n, E)."""
     chosen = (runs.step >= first) & (runs.step <= last) & runs.on_grid
@@ -34,7 +30,7 @@ def norms(runs, first, last):
 def effects(study, lstm_recipe):
     """Return {claim: effects}; the claims are in claims.csv."""
     runs = study.runs("lstm", lstm_recipe, **RUNS)
-    loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), log_general(runs)
+    loss, accuracy, general = runs.best(L_VAL), runs.best(A_VAL), runs.log_general()
     t_loss, t_accuracy = runs.first(L_VAL), runs.first(A_VAL)
     norm = norms(runs, *WINDOW)
     changes = np.abs(np.diff(norm)).mean(-1) / norm.mean(-1)

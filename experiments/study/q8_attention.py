@@ -16,6 +16,7 @@ from experiments.study.text import table
 from npdl_study.plots import style
 
 TITLE = "Question 8: attention"
+RUNS, MODELS = {}, ()               # no runs of its own: attention.json is from trained models
 FILE = RESULTS / "attention.json"
 SAMPLES = ((5, 7), (9, 6))          # the document's; others if they are not in the training set
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
@@ -121,7 +122,7 @@ def answer(study):
 over {len(A)} runs, it gives a and b together {operands.mean():.2f} of its attention weight and BOS
 {bos.mean():.2f}. A uniform head would give them 0.40 and 0.20. Of {bos.size} heads,
 {np.sum(operands > 0.4)} attend to the operands more than a uniform head, and {np.sum(bos > 0.2)}
-attend to BOS more. This holds in both layers. The reason is that the answer depends on a and b, and
-BOS is the same in every equation. The document reports heads that attend to BOS; a uniform head's
+attend to BOS more than it. A plausible reason is that the answer depends on a and b, and that BOS
+is the same in every equation. The document reports heads that attend to BOS; a uniform head's
 map is brightest at BOS as well, because early queries have few tokens to attend to. The claims
 are tested with two seeds, which is too few to decide most of them."""

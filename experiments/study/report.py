@@ -4,11 +4,6 @@
   python -m experiments.study.report --check     exit status 1 if the page is not up to date
 """
 
-if __name__ == "__main__":
-    from npdl_train.console import start_script
-
-    start_script()         # Ctrl-C and a missing package are one line
-
 import argparse
 import sys
 import textwrap

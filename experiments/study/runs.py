@@ -79,6 +79,10 @@ class Curves:
         """Return the first step at which each run generalises (..., n)."""
         return self.reach(A_VAL, GENERAL)
 
+    def log_general(self):
+        """Return log10 of that step; a run that never generalises counts with its last step."""
+        return np.log10(np.minimum(self.general(), self.step[-1]))
+
     def memorised(self):
         """Return the first step at which each run has memorised its training set (..., n)."""
         return self.reach(A_TRAIN, MEMORISED)
