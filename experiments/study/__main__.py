@@ -183,9 +183,8 @@ def main(arguments=None):
     p = parser()
     options = p.parse_args(arguments)
     for name in options.questions:
-        if name not in QUESTIONS or name == "attention":
-            p.error(f"question {name!r} is unknown; choose from sanity, data, mixed, model, "
-                    "compute, decay")
+        if name not in QUESTIONS:
+            p.error(f"question {name!r} is unknown; choose from {', '.join(QUESTIONS)}")
 
     def work():
         study = Study()
@@ -193,7 +192,7 @@ def main(arguments=None):
             for folder in options.attention:
                 keep_attention(folder)
         elif options.list:
-            for question in options.questions or [q for q in QUESTIONS if q != "attention"]:
+            for question in options.questions or QUESTIONS:
                 left = missing_runs(study, [question], options.recipe, options.seeds)
                 kept = sum(row["question"] == question for row in study.rows)
                 print(f"{question:<8} {kept:>4} runs kept, {len(left):>4} to make")

@@ -35,14 +35,14 @@ def effects(study, lstm_recipe):
     norm = norms(runs, *WINDOW)
     changes = np.abs(np.diff(norm)).mean(-1) / norm.mean(-1)
     settled = norms(runs, QUICK * T, WINDOW[1])[1:]
-    overfits = [runs.best(A_TRAIN)[0] - kept.MEMORISED, kept.OVERFITS - accuracy[0]]
     shortfall = runs.shortfall()
     return {
         "decay 0.75 and 1 generalise sooner than 0.25 and 0.5":
             [general[low] - general[high] for high in (2, 3) for low in (0, 1)],
         "decay 0.75 and 1 reach lower L_val than 0.25 and 0.5":
             [lower(loss[high], loss[low]) for high in (2, 3) for low in (0, 1)],
-        "decay 0.25 overfits": overfits,
+        "decay 0.25 overfits":
+            [runs.best(A_TRAIN)[0] - kept.MEMORISED, kept.OVERFITS - accuracy[0]],
         "decay 0.25 is the least steady": list(shortfall[0] - shortfall[1:]),
         "L_val falls with every step of the decay": falling(loss),
         "A_val rises with the decay":

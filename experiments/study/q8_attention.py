@@ -21,7 +21,6 @@ FILE = RESULTS / "attention.json"
 SAMPLES = ((5, 7), (9, 6))          # the document's; others if they are not in the training set
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer
-EARLY, LATE = slice(0, 2), slice(2, 5)
 UNIFORM = 1 / np.arange(2, len(TOKENS) + 1)     # a uniform head's weight on BOS, queries after BOS
 
 
@@ -42,7 +41,7 @@ def effects(study, lstm_recipe):
     A = mean_weights()
     bos = A[:, :, :, 1:, 0]                                 # (n, L, H, 5) weight on BOS
     above = (bos[:, 0] - UNIFORM).mean(1)                   # (n, 5) first layer, above uniform
-    early, late = above[:, EARLY].mean(1), above[:, LATE].mean(1)
+    early, late = above[:, :2].mean(1), above[:, 2:].mean(1)
     most = (A[:, 0, :, 1:].argmax(-1) == 0).sum(-1)         # (n, H) queries that look at BOS most
     layers = bos.mean((2, 3))
     heads = bos[:, 0].mean(-1) - layers[:, 1, None]

@@ -79,7 +79,6 @@ def made_on(study):
 def write(study, folder=FIGURES):
     """Write the page and the figures; remove figures that no question has any more."""
     figures = [figure for module in QUESTIONS.values() for figure in module.figures(study)]
-    folder.mkdir(parents=True, exist_ok=True)
     for path in folder.glob("*.png"):
         if path.stem not in {figure.name for figure in figures}:
             path.unlink()

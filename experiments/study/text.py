@@ -1,8 +1,5 @@
 """Tables and numbers as Markdown."""
 
-import math
-from statistics import median
-
 import numpy as np
 
 from experiments.study.runs import LABELS, METRICS
@@ -17,7 +14,7 @@ def table(heading, rows, left=1):
 
 
 def digits(value, form="{:.2g}"):
-    return "never" if math.isinf(value) else form.format(value)
+    return "never" if np.isinf(value) else form.format(value)
 
 
 def span(values, form="{:.2g}"):
@@ -30,14 +27,14 @@ def median_span(values, form="{:.2g}"):
     """Return "median (least to largest)"."""
     values = np.ravel(values)
     around = span(values, form)
-    return f"{digits(median(values), form)} ({around})" if " to " in around else around
+    return f"{digits(np.median(values), form)} ({around})" if " to " in around else around
 
 
 def estimate(values, form="{:.2g}", logarithmic=False):
     """Return "mean (90 % interval)"; `logarithmic`: of a positive quantity by its logarithm."""
     values = np.log(values) if logarithmic else np.asarray(values)
     found = interval(values)
-    mean, low, high = map(math.exp, found) if logarithmic else found
+    mean, low, high = map(np.exp, found) if logarithmic else found
     return f"{form.format(mean)} ({form.format(low)} to {form.format(high)})"
 
 
