@@ -1,106 +1,98 @@
-"""What blame says where no gradient is wrong: right, right at these inputs, or not checked."""
+"""The answer if no gradient is wrong: correct, not checked, or wrong for other inputs."""
 
 import ast
 
-from npdl_study.blame.branch_coverage import choices_of, is_finite, scaled, unlike_inputs
+import numpy as np
+
 from npdl_study.blame.report import Blame
-from npdl_study.blame.weights import FACTORS
-from npdl_study.check.adapters import InSelf
+from npdl_study.check.adapters import Functions, InSelf
 from npdl_study.check.side_effects import side_effects
-from npdl_study.containment import message
 from npdl_study.trace.source import defined, original_file
+from npdl_study.trees import mapped
+
+FACTORS = (10.0, -1.0, 0.01, -10.0)     # of all inputs, to reach other sides of np.maximum, an if
 
 
-def blame_no_fault(checked, search):
-    """The Blame of a Checked in which no gradient is wrong; right only if one was checked, every
-    array that the layer learns, and the backward in other circumstances too. `search` looks
-    elsewhere; None: nobody does."""
-    notes, rows = checked.notes, checked.rows
-    if all(row.right is None for row in rows) and not (checked.check.all_zero or checked.questions):
-        reasons = "; ".join(dict.fromkeys(row.reason for row in rows))
-        return _unchecked(checked, f"nothing was checked: {reasons}; give other inputs" if rows else
-                          "nothing was checked: the layer has no Param, and its inputs have no "
-                          "float array")
-    if checked.questions and not any(row.right for row in rows):
-        place = return_place(checked.subject.layer)
-        if place and not place["source"].startswith("return"):
-            return Blame(False, rows, notes, kind="lost", diagnosis="backward returns nothing: a "
-                         "return is missing here", **place)
-    if checked.questions:
-        return _unchecked(checked, f"{'; '.join(checked.questions)}. What was compared is right")
-    if search is None:
-        return Blame(True, rows, notes)
-    try:
-        missed = try_other_inputs(checked, search)
-    except Exception as error:                          # code that does not stand being rewritten
-        notes.append("which sides its choices take (np.clip, a mask, an if) was not looked at: "
-                     f"{message(error)}")
-        missed = []
-    if isinstance(missed, Blame):
-        return missed
-    if checked.check.all_zero:
-        sides = "".join(f"; line {choice.line}, {choice}" for choice in missed)
-        return _unchecked(checked, f"every gradient is 0 at these inputs{sides}; give inputs at "
-                          "which the outputs change")
-    faults = side_effects(checked.check)
+def blame_no_fault(checked, search, budget):
+    """Return the Blame of a CheckResult without a wrong gradient.
+
+    `search(subject)` checks other inputs; if it is None, none are tried.
+    """
+    notes, rows, questions = checked.notes, checked.rows, checked.questions
+    if questions:
+        return _question(checked)
+    if checked.check.all_zero or not any(row.right for row in rows):
+        why = "every gradient is 0 for these inputs" if checked.check.all_zero else "; ".join(
+            dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
+        return Blame(False, rows, notes, kind="unchecked",
+                     diagnosis=f"nothing was checked: {why}. Give other inputs")
+    for words, inputs, draw in other_inputs(checked.subject) if search else ():
+        if budget.over:
+            break
+        try:
+            other = checked.subject.anew(inputs, draw)
+            finite = all(np.isfinite(array).all() for array in other.outputs())
+            report = search(other) if finite else None
+        except Exception:                               # the layer doesn't accept such inputs
+            continue
+        if report and report.error is None and any(row.right is False for row in report.rows):
+            report.notes.insert(0, words)
+            return report
+    faults = side_effects(checked.check) if search else ()
     if faults:
-        return Blame(False, rows, notes, kind="manners", diagnosis="; ".join(faults))
-    return Blame(True, rows, notes, unreached=missed)
+        return Blame(False, rows, notes, kind="side effect", diagnosis="; ".join(faults))
+    return Blame(True, rows, notes)
 
 
-def _unchecked(checked, diagnosis):
-    return Blame(False, checked.rows, checked.notes, kind="unchecked", diagnosis=diagnosis,
-                 **return_place(checked.subject.layer) if checked.questions else {})
+def _question(checked):
+    place = return_place(checked.subject.layer)
+    if place and not any(row.right for row in checked.rows) and not place["source"].startswith(
+            "return"):
+        return Blame(False, checked.rows, checked.notes, kind="lost",
+                     diagnosis="backward returns nothing: a return is missing", **place)
+    return Blame(False, checked.rows, checked.notes, kind="unchecked", diagnosis=(
+        f"{'; '.join(checked.questions)}. All other gradients are correct"), **place)
+
+
+def other_inputs(subject):
+    """Yield (words, inputs, draw): a repeated id, another mask, a second row, other magnitudes.
+
+    `draw` is the number of the random parameters.
+    """
+    given = "all gradients are correct for the given inputs, but not for "
+    if subject.params:
+        yield f"{given}other parameters", subject.inputs, 1
+
+    def each(change):
+        return tuple(change(a) if isinstance(a, np.ndarray) else a for a in subject.inputs)
+
+    def flipped(a):
+        if a.dtype.kind not in "iub" or a.size < 2:
+            return a
+        a = a.copy()
+        a.flat[-1] = a.flat[0] if a.dtype.kind in "iu" else not a.flat[0]
+        return a
+
+    if any(isinstance(a, np.ndarray) and a.dtype.kind in "iub" and a.size > 1
+           for a in subject.inputs):
+        yield f"{given}a repeated id, or another mask", each(flipped), 0
+    for axis, least, what in () if isinstance(subject.layer, Functions) else (
+            (0, 2, "row"), (1, 3, "time step")):
+        if any(np.ndim(a) >= least and np.shape(a)[axis] == 1 for a in subject.inputs):
+            yield f"{given}a second {what}", each(lambda a, x=axis, n=least: np.concatenate(
+                [a, 2 * a], x) if a.ndim >= n and a.shape[x] == 1 else a), 0
+    for factor in FACTORS:
+        yield f"{given}the float inputs times {factor:g}", mapped(
+            subject.inputs, lambda a, by=factor: a * by if getattr(
+                getattr(a, "dtype", None), "kind", "") == "f" else a), 0
 
 
 def return_place(layer):
-    """{field: value} of a Blame that names where a backward returns, for what it does not; or, of
-    one that never does, what it computes and keeps nowhere, or computes last."""
+    """Return the fields of a Blame that name backward's last return, or its last statement."""
     own = layer.made if isinstance(layer, InSelf) else layer
     code = getattr(getattr(own, "undo", type(own).backward), "__code__", None)
     found = code is not None and defined(code)
     nodes = [n for n in ast.walk(found[0]) if isinstance(n, ast.stmt)][1:] if found else []
-    lost = [n for n in nodes if isinstance(n, ast.Expr) and not isinstance(
-        n.value, (ast.Constant, ast.Call))]
-    lines = [n for n in nodes if isinstance(n, ast.Return)] or lost or nodes[-1:]
+    lines = [n for n in nodes if isinstance(n, ast.Return)] or nodes[-1:]
     return {"file": original_file(code.co_filename), "line": lines[-1].lineno,
             "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
-
-
-def try_other_inputs(checked, search):
-    """[what no inputs that were tried reach, in words]; or the Blame where the backward is wrong
-    at other inputs, which reach what those of a Checked do not."""
-    subject = checked.subject
-    left, unseen = choices_of(subject)
-    if unseen:
-        checked.notes.append(f"no source could be had of {', '.join(unseen)}: which sides its "
-                            "choices take was not looked at")
-    left = {key: choice for key, choice in left.items() if choice.missed}
-    given = "right at the inputs that were given"
-    ways = [("right with the parameters that were drawn first, wrong with others", subject.inputs,
-             1)] * bool(subject.params)                 # masks may be alike by chance
-    ways += [(f"{given}; wrong with {by}", inputs, 0) for by, inputs in unlike_inputs(subject)]
-    ways += [(by, scaled(subject.inputs, by), 0) for by in FACTORS * bool(left)]
-    for words, inputs, draw in ways:
-        try:
-            other, reached = subject.anew(inputs, draw), {}
-            if not is_finite(other):
-                continue
-            if words in FACTORS:
-                took, _ = choices_of(other)
-                reached = {key: set(choice.missed) & took[key].took
-                           for key, choice in left.items() if key in took}
-                if not any(reached.values()):
-                    continue
-            report = search(other, False)
-        except Exception:                               # outside of what the layer takes
-            continue
-        if any(row.right is False for row in report.finals) and report.error is None:
-            choice = next((left[key] for key, sides in reached.items() if sides), None)
-            report.notes.insert(0, f"{given}, where line {choice.line}, {choice}; wrong with every "
-                                f"float input times {words:g}" if choice else words)
-            return report
-        for key, sides in reached.items():
-            left[key].took |= sides
-        left = {key: choice for key, choice in left.items() if choice.missed}
-    return list(left.values())

@@ -1,5 +1,7 @@
-"""What `blame` found, and how it says so."""
+"""A Blame: what was found, as text and as HTML."""
 
+import ast
+import html
 import linecache
 import os
 import textwrap
@@ -8,91 +10,82 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.exceptions import printable
-from npdl_study.blame.show_blame import blame_html, shown
 from npdl_study.containment import message
 from npdl_study.deviation import deviation
 from npdl_study.trace.source import original_file
 
-# What a Blame of no single line begins with, by its kind; what the kinds of changes say.
+# The first line of an answer that accuses no line, by its kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
-         "manners": "wrong, though every gradient agrees with its numerical value:"}
-SAYS = {"overwritten": "the gradient is overwritten where it must be added to (+=)",
-        "eps": "forward adds a small number here, and backward does not",
-        "sign": "the sign is wrong", "transposed": "a transpose is missing or too many",
-        "missing sum": "a sum is missing", "missing term": "a term is missing",
-        "missing factor": "a factor is missing", "axis": "the axis is wrong",
-        "factor": "a factor is missing or wrong", "number": "the number is wrong",
-        "operator": "the operation is wrong", "function": "a function is missing",
-        "argument": "an argument is missing",
-        "name": "another array is meant", "extra part": "a factor or a term is one too many",
-        "extra sum": "a sum is one too many", "extra line": "this line is one too many",
-        "reversed": "a reversal is missing or too many", "moved": "another part is meant",
-        "comparison": "the mask is not that of the forward",
-        "order": "the order is wrong", "step": "another step is meant",
-        "part": "another part of the array is meant", "count": "the number is wrong",
-        "brackets": "the brackets are elsewhere", "slope": "it is the slope of another function",
-        "window": "another part of the array is meant",
-        "subscripts": "the subscripts are those of another order",
-        "expression": "it should be another expression",
-        "repeated": "an index that comes twice is added once only",
-        "otherwise": "forward computes it otherwise",
-        "in place": "what the cache still needs is changed in place",
-        "lost": "its value is kept nowhere: a return, or a name and =, is missing",
-        "missing line": "a line is missing after it",
-        "begins": "it has to begin with zeros", "shape": "it has another shape"}
+         "aliasing": "not checked:",
+         "side effect": "incorrect, although every gradient agrees with its numerical value:"}
+DIAGNOSES = {
+    "accumulated": "the value is accumulated (+=) and must be assigned (=)",
+    "axis": "wrong axis", "comparison": "wrong mask: another comparison than in forward",
+    "derivative": "wrong derivative", "extra line": "this line should not be here",
+    "extra part": "extra factor or term", "extra sum": "extra sum", "factor": "missing factor",
+    "function": "missing or wrong function",
+    "in place": "an array that is still needed is changed in place",
+    "missing derivative": "missing factor (a derivative)", "missing factor": "missing factor",
+    "missing sum": "missing sum", "missing term": "missing term", "name": "wrong variable",
+    "number": "wrong number", "operator": "wrong operation", "order": "wrong order",
+    "overwritten": "the gradient is overwritten (=) and must be accumulated (+=)",
+    "parentheses": "misplaced parentheses", "part": "wrong part of the array",
+    "repeated": "a repeated index is added only once", "reversed": "wrong direction of the loop",
+    "sign": "wrong sign", "step": "off by one", "target": "assigned to the wrong variable",
+    "transposed": "missing or extra transpose"}
+SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
+AROUND = 4              # lines of source around the incorrect one in HTML; larger: longer
 
 
 @dataclass(repr=False)
 class Blame:
-    """What `blame` found. `right` is True when every gradient is.
+    """The answer of `blame`. `right` is True if all gradients are correct.
 
-    When it is not: `file`, `line`, `function` and `source` name the statement, `iteration` the
-    loop variables then, `computed` and `wanted` its value and the right one (None where that is
-    not known), `new` the line after which every gradient is right, `diagnosis` says how they
-    differ; `either` are the lines of which each alone could mend every gradient, where there are
-    several; `second` is another that is wrong too. `unreached` are the choices of a right layer
-    that take one side only at its inputs.
+    Otherwise `file`, `line`, `function` and `source` name the statement; `iteration` its loop
+    variables. `computed` is its value, `expected` the correct one (None if unknown). `fix` is a
+    statement to paste in its place; `verified` says what was checked with it ("" if not verified).
+    `alternatives` are (line, fix) of other lines whose correction alone would do as well.
+    `rows` are the gradients (check.verdicts.Row), `kind` is one word for the diagnosis.
     """
 
     right: bool
-    finals: list = field(default_factory=list)
+    rows: list = field(default_factory=list)
     notes: list = field(default_factory=list)
+    kind: str = ""
+    diagnosis: str = ""
     file: str = ""
     line: int = 0
     function: str = ""
     source: str = ""
-    name: str = ""
     iteration: tuple = ()
+    name: str = ""
     computed: object = None
-    wanted: object = None
-    diagnosis: str = ""
-    kind: str = ""
-    new: str = ""
+    expected: object = None
+    fix: str = ""
+    verified: str = ""
+    alternatives: tuple = ()
     error: object = None
-    either: tuple = ()
-    second: int = 0
-    unreached: list = field(default_factory=list)
+
+    @property
+    def either(self):
+        """Return the numbers of all lines whose correction alone would fix the gradients."""
+        return tuple(sorted({self.line, *(n for n, _ in self.alternatives)})) * bool(
+            self.alternatives)
 
     @property
     def head(self):
-        """What the line is, and by how much it is wrong."""
-        said = "the first line that can mend it" if self.either else "the first wrong line"
-        sizes = [row.error for row in self.finals if row.right is False and np.isfinite(row.error)]
-        if self.wanted is not None:
-            sizes = [deviation(self.computed, self.wanted)]
-        return f"{said}, off by {max(sizes):.1g} of its size" if sizes and np.isfinite(
-            max(sizes)) else said
+        """Return the words for the line, with the relative error of its value."""
+        if self.kind == "raised":
+            return "this line raises an exception:" if not self.fix else "incorrect line:"
+        error = "" if self.expected is None else \
+            f" (relative error {deviation(self.computed, self.expected):.1g})"
+        return f"{'' if self.verified else 'most likely '}incorrect line{error}:"
 
     @property
-    def turn_text(self):
-        """What follows the line's place: the turn of its loops, if it is in any."""
-        turns = ", ".join(f"{n} = {v}" for turn in self.iteration for n, v in turn)
-        return f", first at {turns}" if turns else ""
-
-    @property
-    def others(self):
-        """The lines that may be mended in place of this one."""
-        return [n for n in self.either if n != self.line]
+    def place(self):
+        turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
+        return f"{nearby(self.file)}:{self.line} in {self.function}" + f", first at {turns}" * bool(
+            turns)
 
     def __repr__(self):
         return describe(self)
@@ -101,75 +94,119 @@ class Blame:
         return blame_html(self)
 
 
+def located(line, checked, **fields):
+    """Return the Blame of a Line."""
+    function = line.function
+    return Blame(False, checked.rows, checked.notes, line=line.first, source=line.source,
+                 file=original_file(function.code.co_filename), function=function.qualname,
+                 error=checked.error, **fields)
+
+
+def with_values(report, found, candidate):
+    """Add to a Blame what a Candidate of a Localization computed, and should have computed."""
+    line, key = candidate.line, candidate.key
+    targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
+    names = [ast.unparse(t) for t in targets if t is not None]
+    report.name = "return" if isinstance(line.node, ast.Return) else (
+        names or [found.runs.watch.places[key[0]].text])[0]
+    report.computed = candidate.values[key]
+    report.expected = candidate.expected.get(key) if candidate.unique else None
+    frame = found.frames.get(key, {})
+    report.iteration = tuple(
+        (n.id, int(frame[n.id])) for loop in line.loops
+        for n in ast.walk(getattr(loop, "target", loop))
+        if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
+    return report
+
+
 def describe(report):
-    """A Blame as text."""
+    """Return a Blame as text."""
     if report.right:
-        lines = _right(report)
-    elif report.kind in HEADS:
-        place = [f"  {_where(report)}", ""] if report.line else []
-        lines = [HEADS[report.kind], *place, textwrap.fill(
-            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  ")]
+        worst = max((row.error for row in report.rows if row.right), default=0.0)
+        count = sum(bool(row.right) for row in report.rows)
+        lines = [f"correct: {count} gradients agree with their numerical values (largest relative "
+                 f"error {worst:.1e})"]
+    elif report.kind in HEADS or not report.line:
+        head = HEADS.get(report.kind, "incorrect, but no line was found:")
+        lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
+            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_affected(report)]
     else:
-        lines = [*_located(report), *_wrong(report)]
+        lines = [report.head, f"  {report.place}", "",
+                 *("    " + line.strip() for line in report.source.splitlines()), ""]
+        lines += [*_values(report), *_fix(report), *_affected(report)]
     return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
-def _right(report):
-    worst = max((row.error for row in report.finals if row.right), default=0.0)
-    count = sum(bool(row.right) for row in report.finals)
-    agree = f"{count} gradients agree with their numerical values (worst error {worst:.1e})"
-    missed = "; ".join(f"{_near(c.file)}:{c.line}, {c}" for c in report.unreached)
-    return [f"right at these inputs; not reached: {missed}; give inputs that do",
-            f"  {agree}"] if missed else [f"right: {agree}"]
-
-
-def _located(report):
-    """The line at fault, its numbers, and the lines that may be meant in its place."""
-    if not report.line:
-        raised = f"it raised {message(report.error)}; " if report.error is not None else ""
-        return [f"wrong, but {raised}{report.diagnosis}"]
-    lines = [f"{report.head}:", f"  {_where(report)}{report.turn_text}", "",
-             *("    " + line.strip() for line in report.source.splitlines()), ""]
-    if report.error is not None:
-        lines.append(f"  raised     {message(report.error)}")
+def _values(report):
+    """Return the lines on the exception, the values and the diagnosis."""
+    lines = [f"  raised     {message(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
-        lines += [f"  {word:<10} {report.name} {shown(value)}" for word, value in
-                  numbers(report)]
-    if report.diagnosis:
-        lines.append(f"  diagnosis  {report.diagnosis}")
-    if report.either:
-        lines.append(f"  or line {', '.join(map(str, report.others))}: each of these alone can "
-                     "mend every gradient that is wrong, and only one need be")
-        lines += [f"    {n}  {linecache.getline(report.file, n).strip()}" for n in report.others]
+        lines.append(f"  computed   {report.name} {shown(report.computed)}")
+        if report.expected is None:
+            pass
+        elif shown(report.expected) != shown(report.computed):
+            lines.append(f"  expected   {report.name} {shown(report.expected)}")
+        else:
+            lines += _differing(report)
+    return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
+
+
+def _differing(report):
+    """Return lines on the entries that differ, if the printed parts of both arrays look alike."""
+    computed, expected = np.asarray(report.computed), np.asarray(report.expected)
+    far = np.abs(computed - expected) > 1e-6 * np.abs(expected).max(initial=0)
+    entries = [tuple(map(int, at)) for at in np.argwhere(far)]
+    yield f"  expected   {report.name} differs in {len(entries)} of {far.size} entries"
+    for at in entries[:SHOWN]:
+        yield f"    {list(at)}: computed {computed[at]:.4g}, expected {expected[at]:.4g}"
+
+
+def _fix(report):
+    gap = " " * 13
+    if not report.fix:
+        return [] if report.kind == "raised" else [
+            "  fix        none verified: no edit that blame tries makes all gradients correct"]
+    text = "delete this line" if report.fix == "pass" else report.fix
+    lines = [f"  fix        {text}", gap + (report.verified or (
+        "not verified: gradients are correct at these inputs, but not at others"))]
+    for line, fix in report.alternatives:
+        lines.append(f"  or         line {line} instead: {fix}")
+    if report.alternatives:
+        lines.append(gap + "correcting one of these lines is enough")
     return lines
 
 
-def numbers(report):
-    """[(word, array)]: what was computed, and should be; of two that look alike the difference."""
-    found = [("computed", report.computed), ("should be", report.wanted)]
-    if report.wanted is not None and shown(report.computed) == shown(report.wanted):
-        found = [("computed", report.computed), ("too large by", report.computed - report.wanted)]
-    return found
+def _affected(report):
+    names = [f"{row.name} ({row.reason or f'relative error {row.error:.1e}'})"
+             for row in report.rows if row.right is False]
+    return [f"  affected   {', '.join(names)}"] if names else []
 
 
-def _where(report):
-    return f"{_near(report.file)}:{report.line} in {report.function}"
+def shown(value, width=68):
+    """Return the shape of an array, and its entries in a line or two."""
+    array = np.asarray(value)
+    small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
+    text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
+                           max_line_width=width)
+    return f"{array.shape} {text}" if "\n" not in text else \
+        f"{array.shape}\n" + textwrap.indent(text, "    ")
 
 
-def _near(file):
-    """A file as it is seen from the folder that one is in."""
+def nearby(file):
+    """Return the path of a file relative to the current folder, if it is inside of it."""
     near = os.path.relpath(file)
     return file if near.startswith("..") else near
 
 
-def _wrong(report):
-    names = [f"{row.name} ({row.reason or f'error {row.error:.1e}'})" for row in report.finals
-             if row.right is False]
-    return [f"  so these gradients are wrong: {', '.join(names)}"] if names else []
-
-
-def source_of(line):
-    """{field: value} of a Blame that names a Line."""
-    function = line.function
-    return {"file": original_file(function.code.co_filename), "line": line.first,
-            "function": function.qualname, "source": line.source}
+def blame_html(report):
+    """Return a Blame as HTML for a notebook: the text, and the source with the line marked."""
+    colour, lines = "#2e7d3233" if report.right else "#c6282833", linecache.getlines(report.file)
+    rows = []
+    for number in range(max(report.line - AROUND, 1), report.line + AROUND + 1):
+        if report.line and number <= len(lines):
+            text = html.escape(f"{number:4}  {lines[number - 1].rstrip()}")
+            rows.append(f'<mark style="background:{colour};color:inherit">{text}</mark>'
+                        if number == report.line else text)
+    blocks = "".join(f'<pre style="margin:.4em 0">{block}</pre>' for block in (
+        "\n".join(rows), html.escape(str(report))) if block)
+    return f'<div style="border-left:.4em solid {colour};padding:.2em .8em">{blocks}</div>'

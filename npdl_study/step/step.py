@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl_study.blame.search import search
+from npdl_study.blame.blame import search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.check.verdicts import Check
 from npdl_study.containment import held_off, message, written

@@ -1,0 +1,276 @@
+"""Repair: run edits of the candidate statements until one makes every gradient correct.
+
+An edit of a statement whose values are known is first evaluated alone: only if it gives a value
+that the linear system allows, the whole backward is run with it, also on inputs and upstream
+gradients that the candidate was not found on.
+"""
+
+import ast
+import contextlib
+import functools
+import operator
+import sys
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl_study.blame.edits import (
+    RANKS,
+    TOKEN,
+    as_node,
+    expression_edits,
+    expressions,
+    only_unpacks,
+    statement_edits,
+)
+from npdl_study.blame.localize import CORRECT, MATCHED, PASSED, UNMATCHED
+from npdl_study.blame.vocabulary import vocabulary_at
+from npdl_study.trace.runs import quiet, unwritten
+from npdl_study.trace.source import patched, recompiled
+from npdl_study.trace.syntax import cloned
+
+HOLE = "__npdl_hole__"
+SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+ENDLESS = 20_000        # lines that an edited call may run; larger: longer until an endless loop ends
+RUN_COST = 1500         # values that running an edit costs besides its own; larger: fewer edits run
+
+
+@dataclass
+class Fix:
+    """An edit of a Line after which every gradient of the goal is correct."""
+
+    kind: str
+    line: object
+    body: list
+    candidate: object = None
+
+    @property
+    def text(self):
+        """Return the statement that replaces the line; of a loop its header."""
+        if hasattr(self.line.node, "written"):          # the line is the body of a lambda
+            statement, inner = self.line.node.written
+            return ast.unparse(cloned(statement, inner.body, self.body[0].value))
+        return ast.unparse(self.body[0]).split("\n")[0]
+
+
+class FixSearch:
+    """Search the fixes of a Localization. `validation()` returns further Runs that must be correct.
+
+    The gradients in `ignored` may stay wrong.
+    """
+
+    def __init__(self, found, validation, ignored=frozenset()):
+        self.found, self.validation, self.ignored = found, validation, ignored
+        self.runs, self.budget = found.runs, found.runs.budget
+        self.words = functools.cache(self._vocabulary)
+
+    def fixes(self):
+        """Return the Fixes of the first stage that has any, at most one for each line.
+
+        The stages try one rank of edits after the other; first on values that match no gradient,
+        then on values that do, then on the remaining lines that backward ran.
+        """
+        groups = [[c for c in self.found.feasible if c.status == status and (
+            status != CORRECT or not c.constant)] for status in (
+                UNMATCHED, MATCHED, CORRECT, PASSED)]
+        unmatched, matched, correct, passed = groups
+        rest = [*passed, *self._other_lines({c.line for c in unmatched + matched + correct})]
+        for group in (unmatched, matched, correct, rest):
+            for rank in RANKS:
+                fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
+                if fixes or self.budget.over:
+                    return fixes
+        return []
+
+    def fix(self, candidate, rank):
+        """Return the first Fix of a rank of a Candidate, or of a Line without values; or None."""
+        line = getattr(candidate, "line", candidate)
+        own = candidate if candidate is not line else None
+        if only_unpacks(line.node) and rank > TOKEN:
+            return None
+        for kind, body in self._edits(line, own, rank):
+            if self.budget.over:
+                return None
+            if self._works(line, body):
+                return Fix(kind, line, body, own)
+        return None
+
+    def _works(self, line, body):
+        """Return True if all gradients of the goal are correct with other statements in a line."""
+        self.budget.spend(RUN_COST)
+        with replaced(line, body) as code:
+            if code is None:
+                return False
+            with self.runs.watch.edited(line.function, code), ending(line.function):
+                return all(run.works(self.ignored) for run in (self.runs, *self.validation()))
+
+    def _other_lines(self, lines):
+        """Yield the other lines that backward ran, as Candidates where these exist."""
+        known = {c.line: c for c in self.found.candidates if not c.is_argument}
+        for function in self.found.functions:
+            for line in function.lines:
+                if line not in lines | self.found.forward_lines and "zeros" not in line.text:
+                    yield known.get(line, line)
+
+    def _edits(self, line, own, rank):
+        """Yield (kind, [statement]) of a rank that agree with what is known of the values."""
+        words, node = self.words(line), line.node
+        if own is None or not own.is_argument:
+            yield from ((kind, body) for r, kind, body in statement_edits(node, words)
+                        if r == rank)
+        places = self._places(own)
+        for part, is_value, build in expressions(node):
+            if own is not None and own.is_argument:     # edit this argument alone
+                part = next((n for n in ast.walk(part) if isinstance(n, ast.expr)
+                             and ast.unparse(n) in places), None)
+                if part is None:
+                    continue
+                build = functools.partial(cloned, node, part)
+            place = places.get(ast.unparse(part)) if is_value else None
+            test = None
+            if place is not None:
+                allows = own.value_test(place)
+                if allows is False:
+                    continue
+                test = allows and ValueTest(allows, words, part, self.budget)
+            for inner, edits in expression_edits(part, words):
+                for r, kind, new in edits:
+                    if r == rank and (test is None or test(inner, new)):
+                        yield kind, [build(cloned(part, inner, as_node(inner, new)))]
+
+    def _places(self, own):
+        places = self.runs.watch.places
+        return {places[key[0]].text: key[0] for key in own.values} if own is not None else {}
+
+    def _vocabulary(self, line):
+        """Return the Vocabulary at a Line, with the variables of a moment close to it."""
+        frames, places = self.found.frames, self.runs.watch.places
+        keys = [k for k in frames if places[k[0]].function is line.function and k[1] == 0]
+        keys.sort(key=lambda k: (places[k[0]].line is not line, abs(
+            places[k[0]].line.first - line.first), -k[0]))
+        functions = dict.fromkeys([*self.found.functions, *(
+            one.function for one in self.found.forward_lines if one is not None)])
+        return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
+
+
+class OwnInputs:
+    """The student's own inputs, as further Runs of a FixSearch."""
+
+    def __init__(self, check):
+        self.check = check
+
+    def works(self, ignored=()):
+        try:
+            with unwritten(self.check.subject.layer):
+                return not any(c.row.right is False and c.row.name not in ignored
+                               for c in self.check.comparisons())
+        except Exception:
+            return False
+
+
+class ValueTest:
+    """Tells if an edit of the expression `whole` gives a value that `allows` accepts."""
+
+    def __init__(self, allows, words, whole, budget):
+        self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
+        self.shape, self.size = allows.shape, int(np.prod(allows.shape))
+        self.holes, self.parts, self.sources = {}, {}, {}
+
+    def __call__(self, part, new):
+        self.budget.spend(30)
+        try:
+            with quiet():
+                value = np.asarray(self._value(part, new), float)
+            if value.shape != self.shape:
+                value = value.reshape(self.shape) if value.size == self.size else \
+                    np.broadcast_to(value, self.shape)
+            return self.allows(value)
+        except Exception:                               # the edit doesn't fit the shapes
+            return False
+
+    def _value(self, part, new):
+        """Return the value of `whole` with `new` in the place of a part; caches what is compiled.
+        """
+        space = self.words.space
+        if isinstance(part, (ast.keyword, ast.Slice)) or isinstance(new, (ast.keyword, ast.Slice)):
+            return eval(compiled(cloned(self.whole, part, new)), space)
+        if isinstance(new, tuple):
+            if part not in self.parts:
+                self.parts[part] = eval(compiled(cloned(part)), space)
+            new = SIGNS[new[0]](self.parts[part], self.words.values[new[1]])
+        elif isinstance(new, str):
+            if new not in self.sources:
+                self.sources[new] = self.words.values[new] if new in self.words.values else \
+                    self.words.value(new)
+            new = self.sources[new]
+        else:
+            new = eval(compiled(cloned(new)), space)
+        if part is self.whole:
+            return new
+        if part not in self.holes:
+            self.holes[part] = compiled(cloned(self.whole, part, ast.Name(HOLE, ast.Load())))
+        space[HOLE] = new
+        return eval(self.holes[part], space)
+
+
+def compiled(node):
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
+
+
+@contextlib.contextmanager
+def replaced(line, body):
+    """Yield the code of a Line's function with other statements in its place; None if invalid."""
+    function, (block, at) = line.function, _position(line.function.node, line.node)
+    for node in body:
+        for part in ast.walk(node):
+            if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
+                ast.copy_location(part, line.node)
+    before = block[at : at + 1]
+    block[at : at + 1] = body
+    try:
+        yield recompiled(function.code, function.node, function.owner)
+    except (SyntaxError, ValueError, TypeError):
+        yield None
+    finally:
+        block[at : at + len(body)] = before
+
+
+def _position(tree, statement):
+    """Return the list of statements that holds a statement, and its index there."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+@contextlib.contextmanager
+def applied(fix):
+    """Run the student's code with a Fix."""
+    with replaced(fix.line, fix.body) as code, contextlib.ExitStack() as stack:
+        for f in fix.line.function.functions:
+            stack.enter_context(patched(f, code))
+        yield
+
+
+@contextlib.contextmanager
+def ending(function):
+    """Raise an exception in a function whose `while` loop doesn't end."""
+    lines = Counter()
+
+    def ran(frame, *_):
+        lines[frame] += 1
+        if lines[frame] > ENDLESS:
+            raise RuntimeError("a loop without an end")
+        return ran if frame.f_code.co_filename == function.code.co_filename else None
+
+    before = sys.gettrace()
+    if function.has_while:
+        sys.settrace(ran)
+    try:
+        yield
+    finally:
+        sys.settrace(before)

@@ -1,0 +1,138 @@
+"""Ask blame about source files: which line does it name, and is the fix that it verified true?
+
+    python -m tests.tools.blame_files               # the table of tests/study/mistakes
+    python -m tests.tools.blame_files b_lstm        # the whole answers for some files
+
+A file in tests/study/mistakes holds one layer. If its name begins with `right_` it is correct; else
+one line ends with `# correct: STATEMENT`, a comment that is cut off before blame sees the source.
+"""
+
+import ast
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from npdl.errors import InputError
+from npdl_study.blame.blame import examine
+from npdl_study.check.gradcheck import gradcheck
+from npdl_study.check.target import build
+
+FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
+MARK = "# correct: "
+
+
+@dataclass
+class Answer:
+    """What blame says about a source with a mistake in `line`, and how long it took."""
+
+    line: int
+    report: object
+    seconds: float
+    is_true: bool | None            # whether a verified fix is right; None if there is none
+
+    @property
+    def on_line(self):
+        return self.report.line == self.line
+
+    def __str__(self):
+        where = "on the line" if self.on_line else f"line {self.report.line}, not {self.line}"
+        fix = {None: "no fix verified", True: "fix true", False: "FIX FALSE"}[self.is_true]
+        return f"{where}; {fix}; {self.seconds:.1f} s"
+
+
+def mistakes(prefix=""):
+    return sorted(p for p in FOLDER.glob(f"{prefix}*.py") if not p.stem.startswith("right_"))
+
+
+def right_files():
+    return sorted(FOLDER.glob("right_*.py"))
+
+
+def read(path):
+    """Return (source with the mistake, its line, the correct source) of a file."""
+    lines = path.read_text().split("\n")
+    at, = (i for i, line in enumerate(lines) if MARK in line)
+    wrong, statement = lines[at].split(MARK)
+    indent = wrong[: len(wrong) - len(wrong.lstrip())]
+    return ("\n".join([*lines[:at], wrong.rstrip(), *lines[at + 1 :]]), at + 1,
+            "\n".join([*lines[:at], indent + statement, *lines[at + 1 :]]))
+
+
+def target(text):
+    """Return the name of the layer in a source: the last class or pair with a backward."""
+    found = ""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and any(
+                isinstance(f, ast.FunctionDef) and f.name == "backward" for f in node.body):
+            found = node.name
+        elif isinstance(node, ast.FunctionDef) and node.name.endswith("_backward"):
+            found = node.name.removesuffix("_backward")
+    return found
+
+
+def built(text, folder):
+    """Return (layer, inputs, options) of the layer in a source."""
+    path = Path(folder, f"layer_{abs(hash(text))}.py")
+    path.write_text(text)
+    return build(f"{path}:{target(text)}")
+
+
+def ask(text, folder):
+    """Return the Blame of the layer in a source."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        layer, inputs, options = built(text, folder)
+        return examine(layer, inputs, options)
+
+
+def with_line(text, number, statement):
+    """Return a source with another statement in a line, at the same indentation."""
+    lines = text.split("\n")
+    old = lines[number - 1]
+    lines[number - 1] = old[: len(old) - len(old.lstrip())] + statement
+    return "\n".join(lines)
+
+
+def is_right(text, folder):
+    """Return True if no gradient of the layer in a source is wrong."""
+    try:
+        layer, inputs, options = built(text, folder)
+        return all(gradcheck(layer, *inputs, seed=seed, **options).right is not False
+                   for seed in (0, 1))
+    except (InputError, SyntaxError):
+        return False
+
+
+def answer(text, line, folder):
+    """Return the Answer on a source with a mistake in a line."""
+    start = time.process_time()
+    report = ask(text, folder)
+    seconds, is_true = time.process_time() - start, None
+    if report.verified and not report.notes:
+        is_true = is_right(with_line(text, report.line, report.fix), folder)
+    elif report.verified:
+        ast.parse(report.fix.rstrip(":") if not report.fix.endswith(":") else f"{report.fix} pass")
+    return Answer(line, report, seconds, is_true)
+
+
+def main(prefixes):
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for path in (p for prefix in prefixes or [""] for p in mistakes(prefix)):
+            text, line, _ = read(path)
+            found[path.stem] = given = answer(text, line, folder)
+            print(f"{path.stem}: {given}", given.report if prefixes else "", sep="\n"[: bool(
+                prefixes)], flush=True)
+        for person in "ab":
+            own = [a for name, a in found.items() if name[0] == person]
+            print(f"{person}: {len(own)} files, {sum(a.on_line for a in own)} on the line, "
+                  f"{sum(a.is_true is True for a in own)} true fixes, "
+                  f"{sum(a.is_true is False for a in own)} false, "
+                  f"longest {max((a.seconds for a in own), default=0):.1f} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
