@@ -111,7 +111,8 @@ def check(subject):
     misshapen = any(row.kind == "shape" for row in result.rows)
     if alone.error is not None or alone.dout is not None and result.error is None \
             and not misshapen:
-        return result if result.error is None else replace(result, questions=[
+        same = result.error is None or message(result.error) == message(alone.error)
+        return result if same else replace(result, questions=[
             f"forward returns {len(subject.dout)} outputs, and backward raised "
             f"{message(result.error)} when it was called with a tuple of their gradients, and "
             f"{message(alone.error)} when it was called with the first one's alone. How is it "

@@ -254,7 +254,8 @@ def _value_edits(node, text, parent, is_whole, words):
         yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-        yield from ((DERIVATIVE, "derivative", form.format(a=text)) for form in DERIVATIVES)
+        if getattr(words.arrays.get(text), "dtype", None) != bool:
+            yield from ((DERIVATIVE, "derivative", form.format(a=text)) for form in DERIVATIVES)
         yield from ((DERIVATIVE, "name", a) for a in words.derivatives)
         yield from ((TERM, "function", f"{name}({text})") for name in words.functions)
     if is_whole:

@@ -30,6 +30,7 @@ def blame_raised(checked, runs):
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
     runs.learn_slopes()
     found = _localization(runs)
+    found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
     line = _line_at_fault(trail, found)
     validation = [*validation_runs(checked, runs), OwnInputs(checked.check)]
     search = FixSearch(found, lambda: validation)
@@ -40,7 +41,7 @@ def blame_raised(checked, runs):
             fix = search.fix(one, rank)
             if fix is not None:
                 return located(fix.line, checked, kind=fix.kind), fix
-    read = _arrays_read(trail[0][0], trail[0][1])
+    read = _arrays_read(*trail[0])
     if line is not trail[0][0]:
         read = f"it makes line {trail[0][0].first} raise, and {read}"
     return located(line, checked, kind="raised", diagnosis=read), None

@@ -33,8 +33,9 @@ ZERO = 1e-9             # relative size of a singular value that counts as 0; la
 MAX_ENTRIES = 400       # entries of a statement that are perturbed; larger: slower, fewer unknown
 
 # What is known of a statement's values, most suspicious first: they match no forward variable's
-# gradient; they match one; they are only passed through; they are correct, or are no gradients.
-UNMATCHED, MATCHED, PASSED, CORRECT = range(4)
+# gradient; they don't depend on the upstream gradient; they match a forward variable's gradient;
+# they are only passed through; they are correct, or are no gradients.
+UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
 
 
 @dataclass(eq=False)
@@ -280,7 +281,7 @@ def _status(found, candidate, key, value):
     if key in candidate.constant:                       # a derivative, a mask, an index
         is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
             np.round(expected, 6), (-1, 0, 1)).all())
-        return CORRECT if is_mask or not candidate.feasible else UNMATCHED
+        return CORRECT if is_mask or not candidate.feasible else CONSTANT
     name = _named_variable(found, candidate, key)
     if name and oracle.is_named(name, value):
         return CORRECT

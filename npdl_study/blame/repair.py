@@ -24,16 +24,17 @@ from npdl_study.blame.edits import (
     only_unpacks,
     statement_edits,
 )
-from npdl_study.blame.localize import CORRECT, MATCHED, PASSED, UNMATCHED
+from npdl_study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
 from npdl_study.blame.vocabulary import vocabulary_at
 from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import patched, recompiled
 from npdl_study.trace.syntax import cloned
 
+RESHAPING = ("axis", "transposed", "missing sum", "extra sum")  # edits that change a shape
 HOLE = "__npdl_hole__"
 SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-ENDLESS = 20_000        # lines that an edited call may run; larger: longer until an endless loop ends
-RUN_COST = 1500         # values that running an edit costs besides its own; larger: fewer edits run
+ENDLESS = 20_000        # lines that an edited call may run; larger: an endless loop ends later
+RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
 
 
 @dataclass
@@ -71,16 +72,18 @@ class FixSearch:
         The stages try one rank of edits after the other; first on values that match no gradient,
         then on values that do, then on the remaining lines that backward ran.
         """
-        groups = [[c for c in self.found.feasible if c.status == status and (
-            status != CORRECT or not c.constant)] for status in (
-                UNMATCHED, MATCHED, CORRECT, PASSED)]
-        unmatched, matched, correct, passed = groups
-        rest = [*passed, *self._other_lines({c.line for c in unmatched + matched + correct})]
-        for group in (unmatched, matched, correct, rest):
-            for rank in RANKS:
-                fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
-                if fixes or self.budget.over:
-                    return fixes
+        unmatched, constant, matched, passed, correct = (
+            [c for c in self.found.feasible if c.status == status and (
+                status != CORRECT or not c.constant)]
+            for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
+        named = unmatched + constant + matched + correct
+        rest = [*passed, *self._other_lines({c.line for c in named})]
+        stages = [(group, rank) for rank in RANKS for group in (unmatched, constant)]
+        stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
+        for group, rank in stages:
+            fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
+            if fixes or self.budget.over:
+                return fixes
         return []
 
     def fix(self, candidate, rank):
@@ -128,15 +131,12 @@ class FixSearch:
                     continue
                 build = functools.partial(cloned, node, part)
             place = places.get(ast.unparse(part)) if is_value else None
-            test = None
-            if place is not None:
-                allows = own.value_test(place)
-                if allows is False:
-                    continue
-                test = allows and ValueTest(allows, words, part, self.budget)
+            allows = None if place is None else own.value_test(place)
+            test = allows and ValueTest(allows, words, part, self.budget)
             for inner, edits in expression_edits(part, words):
                 for r, kind, new in edits:
-                    if r == rank and (test is None or test(inner, new)):
+                    if r == rank and (allows is not False or kind in RESHAPING) and (
+                            not test or test(inner, new)):
                         yield kind, [build(cloned(part, inner, as_node(inner, new)))]
 
     def _places(self, own):

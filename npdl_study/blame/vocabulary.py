@@ -15,7 +15,7 @@ import numpy as np
 from npdl_study.trace.runs import quiet
 from npdl_study.trace.syntax import bound_by, names_of
 
-MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: more edits, slower
+MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
 MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
