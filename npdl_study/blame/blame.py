@@ -232,11 +232,15 @@ def _blame_wrong(result, small, runs):
         return _with_fixes(result, found, best), best[0]
     if parts:
         return _of_part(result, *min(parts, key=lambda p: _order(p[2]))[1:]), None
+    passed = [c for c in found.feasible if c.status == PASSED]
+    if passed:
+        return _without_fix(result, found, passed[-1]), None
     return _first_suspicious(result, found), None
 
 
 def _suspicion(candidate):
-    return candidate.status, candidate.order if candidate.status != MATCHED else -candidate.order
+    order = candidate.order if candidate.status != MATCHED else -candidate.order
+    return candidate.status, not candidate.unique, order
 
 
 def _order(part):
@@ -250,7 +254,7 @@ def _with_fixes(result, found, fixes):
     best = fixes[0]
     report = located(best.line, result, kind=best.kind, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
-        if fix.line.function is best.line.function))
+        if fix.line.function is best.line.function and fix.line is not best.line))
     return with_values(report, found, best.candidate) if best.candidate else report
 
 

@@ -130,6 +130,20 @@ class Localization:
         return [c for c in self.candidates if c.feasible]
 
     @functools.cached_property
+    def upstream_names(self):
+        """Return the names of variables that depend on the upstream gradient."""
+        places, dout = self.runs.watch.places, self.runs.dout
+        found = {plain(n) for c in self.candidates for key in set(c.values) - c.constant
+                 for n in places[key[0]].names} if self.runs.uses_dout else set()
+        return found | {n for frame in self.frames.values() for n, value in frame.items()
+                        if isinstance(value, np.ndarray) and np.array_equal(value, dout)}
+
+    @functools.cached_property
+    def last(self):
+        """Return the last statement that could be the mistake."""
+        return max(self.feasible, key=lambda c: c.order * (c.status < PASSED), default=None)
+
+    @functools.cached_property
     def forward_lines(self):
         """Return the statements that forward runs: their values are correct."""
         return {self.runs.watch.places[key[0]].line for key in self.oracle.values}

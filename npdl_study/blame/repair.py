@@ -28,7 +28,7 @@ from npdl_study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATC
 from npdl_study.blame.vocabulary import vocabulary_at
 from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import patched, recompiled
-from npdl_study.trace.syntax import cloned
+from npdl_study.trace.syntax import cloned, names_of
 
 RESHAPING = ("axis", "transposed", "missing sum", "extra sum")  # edits that change a shape
 HOLE = "__npdl_hole__"
@@ -76,8 +76,8 @@ class FixSearch:
             [c for c in self.found.feasible if c.status == status and (
                 status != CORRECT or not c.constant)]
             for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
-        named = unmatched + constant + matched + correct
-        rest = [*passed, *self._other_lines({c.line for c in named})]
+        tried = {c.line for c in unmatched + constant + matched + correct + passed}
+        rest = [*passed, *self._other_lines(tried)]
         stages = [(group, rank) for rank in RANKS for group in (unmatched, constant)]
         stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
         for group, rank in stages:
@@ -126,22 +126,31 @@ class FixSearch:
         for part, is_value, build in expressions(node):
             if own is not None and own.is_argument:     # edit this argument alone
                 part = next((n for n in ast.walk(part) if isinstance(n, ast.expr)
-                             and ast.unparse(n) in places), None)
+                             and _site(n) in places), None)
                 if part is None:
                     continue
                 build = functools.partial(cloned, node, part)
-            place = places.get(ast.unparse(part)) if is_value else None
+            place = places.get(_site(part)) if is_value else None
             allows = None if place is None else own.value_test(place)
             test = allows and ValueTest(allows, words, part, self.budget)
             for inner, edits in expression_edits(part, words):
                 for r, kind, new in edits:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
-                            not test or test(inner, new)):
+                            not test or test(inner, new) and self._is_plausible(own, new)):
                         yield kind, [build(cloned(part, inner, as_node(inner, new)))]
+
+    def _is_plausible(self, own, new):
+        """Return False if an edit makes a derivative or a mask depend on the upstream gradient.
+
+        If that factor is missing altogether, it belongs into the last statement.
+        """
+        is_constant = not self.runs.uses_dout or set(own.values) <= own.constant
+        return not is_constant or own.line is self.found.last.line or not (
+            names_of(as_node(ast.Constant(0), new)) & self.found.upstream_names)
 
     def _places(self, own):
         places = self.runs.watch.places
-        return {places[key[0]].text: key[0] for key in own.values} if own is not None else {}
+        return {_site(places[key[0]].node): key[0] for key in own.values} if own else {}
 
     def _vocabulary(self, line):
         """Return the Vocabulary at a Line, with the variables of a moment close to it."""
@@ -152,6 +161,11 @@ class FixSearch:
         functions = dict.fromkeys([*self.found.functions, *(
             one.function for one in self.found.forward_lines if one is not None)])
         return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
+
+
+def _site(node):
+    """Return what tells an expression from all others in a function."""
+    return ast.unparse(node), node.lineno, node.col_offset
 
 
 class OwnInputs:
