@@ -20,7 +20,15 @@ import numpy as np
 from npdl.errors import InputError, NpdlError
 from npdl_study.blame.exceptions import blame_exception, blame_raised
 from npdl_study.blame.inputs import minimise_inputs, validation_runs
-from npdl_study.blame.localize import CORRECT, MATCHED, PASSED, UNMATCHED, localize, rank_candidates
+from npdl_study.blame.localize import (
+    CONSTANT,
+    CORRECT,
+    MATCHED,
+    PASSED,
+    UNMATCHED,
+    localize,
+    rank_candidates,
+)
 from npdl_study.blame.no_fault import blame_no_fault
 from npdl_study.blame.repair import FixSearch, OwnInputs, applied
 from npdl_study.blame.report import DIAGNOSES, Blame, located, with_values
@@ -32,7 +40,7 @@ from npdl_study.trace.runs import Budget, Runs, quiet
 __all__ = ["Blame", "assert_right", "blame"]
 
 WORK = 6_000_000        # values that a search may compute; larger: more fixes, longer answers
-SECONDS = 8.0           # processor time of a search; larger: likewise, on slow machines
+SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 
 
@@ -96,8 +104,8 @@ class CheckResult:
         return self.subject.uses
 
     @property
-    def wrong(self):
-        return {row.name for row in self.rows if row.right is False}
+    def misshapen(self):
+        return any(row.kind == "shape" for row in self.rows)
 
 
 def check(subject):
@@ -105,18 +113,18 @@ def check(subject):
     result = _check(subject)
     several = isinstance(subject.dout, tuple) and not type(subject.layer).__module__.startswith(
         "npdl.")
-    if result.dout is None or not several:
+    if result.dout is None or not several or result.error is None and not result.misshapen:
         return result
     alone = _check(_first_output(subject))
-    misshapen = any(row.kind == "shape" for row in result.rows)
-    if alone.error is not None or alone.dout is not None and result.error is None \
-            and not misshapen:
-        same = result.error is None or message(result.error) == message(alone.error)
-        return result if same else replace(result, questions=[
+    if alone.error is not None and result.error is not None and message(
+            alone.error) != message(result.error):
+        return replace(result, questions=[
             f"forward returns {len(subject.dout)} outputs, and backward raised "
             f"{message(result.error)} when it was called with a tuple of their gradients, and "
             f"{message(alone.error)} when it was called with the first one's alone. How is it "
             "called?"])
+    if alone.error is not None or alone.misshapen or alone.dout is not None and not result.error:
+        return result
     alone.notes.append(f"forward returns {len(subject.dout)} outputs and backward takes one "
                        "gradient: only the first output was used")
     return alone
@@ -239,8 +247,9 @@ def _blame_wrong(result, small, runs):
 
 
 def _suspicion(candidate):
-    order = candidate.order if candidate.status != MATCHED else -candidate.order
-    return candidate.status, not candidate.unique, order
+    status = UNMATCHED if candidate.status == CONSTANT else candidate.status
+    order = candidate.order if status != MATCHED else -candidate.order
+    return status, not candidate.unique, order
 
 
 def _order(part):

@@ -12,6 +12,8 @@ An edit is (rank, kind, new). `kind` is a key of report.DIAGNOSES.
 import ast
 import itertools
 
+import numpy as np
+
 from npdl_study.blame.vocabulary import DERIVATIVES
 from npdl_study.trace.syntax import binary, cloned, method, number, parsed
 
@@ -254,7 +256,7 @@ def _value_edits(node, text, parent, is_whole, words):
         yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-        if getattr(words.arrays.get(text), "dtype", None) != bool:
+        if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
             yield from ((DERIVATIVE, "derivative", form.format(a=text)) for form in DERIVATIVES)
         yield from ((DERIVATIVE, "name", a) for a in words.derivatives)
         yield from ((TERM, "function", f"{name}({text})") for name in words.functions)

@@ -31,7 +31,7 @@ def blame_raised(checked, runs):
     runs.learn_slopes()
     found = _localization(runs)
     found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
-    line = _line_at_fault(trail, found)
+    line = _line_at_fault(checked.error, trail, found)
     validation = [*validation_runs(checked, runs), OwnInputs(checked.check)]
     search = FixSearch(found, lambda: validation)
     before = [one for one in line.function.lines if one.first < line.first][::-1]
@@ -99,11 +99,11 @@ def _trail(error, watch):
                 yield line, frame.f_locals
 
 
-def _line_at_fault(trail, found):
+def _line_at_fault(error, trail, found):
     """Return the line that is responsible for an exception.
 
-    This is the innermost line of a traceback that is in no function of forward; or a line before
-    it that made an array whose shape differs from that of its namesake in forward.
+    This is the innermost line of a traceback that is in no function of forward; or, if shapes don't
+    fit, a line before it that made an array whose shape differs from its namesake's in forward.
     """
     places, oracle, shapes = found.runs.watch.places, found.oracle, {}
     shared = {places[key[0]].function for key in oracle.values}
@@ -112,6 +112,8 @@ def _line_at_fault(trail, found):
     line, held = next(((one, held) for one, held in trail if one.function not in shared
                        or one.inside), trail[-1])
     names = names_of(line.node)
+    if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
+        return line
     for before in [one for one in line.function.lines if one.first < line.first][::-1]:
         bound = bound_by(before.node) & names
         for name in bound:

@@ -151,7 +151,10 @@ class Localization:
     @property
     def functions(self):
         """Return the functions that backward runs, in the order of execution."""
-        return list(dict.fromkeys(c.line.function for c in self.candidates))
+        forward = {line.function for line in self.forward_lines if line is not None}
+        return list(dict.fromkeys([*(c.line.function for c in self.candidates), *(
+            f for f in self.runs.watch.functions
+            if f not in forward and "forward" not in f.qualname)]))
 
 
 def agree(a, b):

@@ -73,12 +73,14 @@ class FixSearch:
         then on values that do, then on the remaining lines that backward ran.
         """
         unmatched, constant, matched, passed, correct = (
-            [c for c in self.found.feasible if c.status == status and (
-                status != CORRECT or not c.constant)]
+            [c for c in self.found.candidates if c.status == status and (
+                c.feasible and (status != CORRECT or not c.constant)
+                or c.feasible is None and status == PASSED)]
             for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
         tried = {c.line for c in unmatched + constant + matched + correct + passed}
         rest = [*passed, *self._other_lines(tried)]
         stages = [(group, rank) for rank in RANKS for group in (unmatched, constant)]
+        stages[4:4] = [(passed, TOKEN)]
         stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
         for group, rank in stages:
             fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
@@ -131,7 +133,8 @@ class FixSearch:
                     continue
                 build = functools.partial(cloned, node, part)
             place = places.get(_site(part)) if is_value else None
-            allows = None if place is None else own.value_test(place)
+            allows = own.value_test(place) if place is not None and own.feasible is not None \
+                else None
             test = allows and ValueTest(allows, words, part, self.budget)
             for inner, edits in expression_edits(part, words):
                 for r, kind, new in edits:

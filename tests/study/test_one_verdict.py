@@ -8,16 +8,14 @@ import pytest
 
 from npdl import assert_right, blame, gradcheck, step
 from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.target import build
 from tests.tools import slow
-from tests.tools.corpus_files import cases
+from tests.tools.blame_files import built, mistakes, read
 
 LAYERS = ("Linear", "LayerNorm", "Softmax", "ReLU", "GRUCell", "DotAttention", "CrossEntropy",
           "GroupNorm", "Embedding", "ThresholdNeuron")
-EVERY = 101                     # of the corpus, so many cases apart
 # By default one of each kind of verdict.
 QUICK_LAYERS = ("Linear", "LayerNorm", "ThresholdNeuron")
-QUICK_CASES = ("softmax/no-sum/dict", "batchnorm/compact/tuple")
+QUICK_FILES = ("a_attention_scale", "b_relu_strict")
 X = np.random.default_rng(2).standard_normal((3, 4))
 
 
@@ -53,13 +51,12 @@ def test_of_npdls_layers(name):
     assert agreed(layer, inputs, options) is (None if name == "ThresholdNeuron" else True)
 
 
-@pytest.mark.parametrize("case", slow.but(QUICK_CASES, list(cases())[::EVERY]), ids=str)
-def test_of_the_corpus(case, tmp_path):
-    path = tmp_path / "mine.py"
-    path.write_text(case.text)
-    which = "net" if case.style == "functions" else "Net"
-    cache = "self" if case.style == "self" else None
-    assert agreed(*build(f"{path}:{which}", cache=cache)) is case.change.right
+@pytest.mark.parametrize("path", slow.but(QUICK_FILES, mistakes()[::6] + mistakes("b_relu"),
+                                          lambda path: path.stem), ids=lambda path: path.stem)
+def test_of_files_with_a_mistake_and_corrected(path, tmp_path):
+    wrong, _, right = read(path)
+    assert agreed(*built(wrong, tmp_path)) is False
+    assert agreed(*built(right, tmp_path)) is True
 
 
 SOURCE = '''

@@ -11,7 +11,6 @@ import linecache
 import tokenize
 from dataclasses import dataclass
 
-from npdl_study.blame.edits import nests_itself
 from npdl_study.trace.source import find_code
 from npdl_study.trace.statements import lines_of
 
@@ -101,6 +100,14 @@ def mutants(function):
             except SyntaxError:
                 continue
     return found
+
+
+def nests_itself(tree):
+    """Return True if a list is put into itself, of which NumPy makes an array without an end."""
+    return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+               and call.func.attr in ("append", "insert", "extend")
+               and any(ast.unparse(call.func.value) == ast.unparse(a) for a in call.args)
+               for call in ast.walk(tree))
 
 
 def _is_name(token):
