@@ -228,7 +228,7 @@ def _blame_wrong(result, small, runs):
         if best := fixes(found):
             return _with_fixes(result, found, best), best[0]
         if likely:
-            return _without_fix(result, found, min(likely, key=_suspicion)), None
+            return _without_fix(result, found, _most_suspicious(found, likely)), None
     parts = []
     for name in sorted(found.wrong) if len(found.wrong) > 1 else ():
         goal, ignored = rank_candidates(found, {name}), found.wrong - {name}
@@ -246,10 +246,13 @@ def _blame_wrong(result, small, runs):
     return _first_suspicious(result, found), None
 
 
-def _suspicion(candidate):
-    status = UNMATCHED if candidate.status == CONSTANT else candidate.status
-    order = candidate.order if status != MATCHED else -candidate.order
-    return status, not candidate.unique, order
+def _most_suspicious(found, candidates):
+    """Return the first Candidate, or the last if all of backward ignores the upstream gradient."""
+    def suspicion(c):
+        status = UNMATCHED if c.status == CONSTANT else c.status
+        late = status == MATCHED or not found.runs.uses_dout and found.upstream_names
+        return found.depth(c.line)[0], status, not c.unique, -c.order if late else c.order
+    return min(candidates, key=suspicion)
 
 
 def _order(part):

@@ -101,8 +101,9 @@ def statement_edits(node, words):
     if isinstance(node, ast.For):
         yield TOKEN, "reversed", [ast.For(node.target, parsed(
             f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)]
-    if isinstance(value, ast.Tuple):
-        yield from ((TOKEN, "order", [cloned(node, value, new)]) for new in _swapped(value))
+    for items in (value, target):
+        if isinstance(items, ast.Tuple):
+            yield from ((TOKEN, "order", [cloned(node, items, new)]) for new in _swapped(items))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "extra line", [ast.Pass()]
 
@@ -299,4 +300,4 @@ def _swapped(node):
     for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
         items = list(node.elts)
         items[i], items[j] = items[j], items[i]
-        yield type(node)(items, ast.Load())
+        yield type(node)(items, node.ctx)

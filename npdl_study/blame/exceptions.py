@@ -28,6 +28,7 @@ def blame_raised(checked, runs):
     trail = list(_trail(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
+    trail = [step for step in trail if step[0].function.file == runs.watch.home] or trail
     runs.learn_slopes()
     found = _localization(runs)
     found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}

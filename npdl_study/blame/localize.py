@@ -138,6 +138,11 @@ class Localization:
         return found | {n for frame in self.frames.values() for n, value in frame.items()
                         if isinstance(value, np.ndarray) and np.array_equal(value, dout)}
 
+    def depth(self, line):
+        """Return whether a line is outside of the layer's file, and how late its function ran."""
+        watch = self.runs.watch
+        return line.function.file != watch.home, watch.functions.index(line.function)
+
     @functools.cached_property
     def last(self):
         """Return the last statement that could be the mistake."""
@@ -278,7 +283,9 @@ def _set_status(found, candidate):
     statuses = [_status(found, candidate, *item) for item in candidate.values.items()]
     candidate.status = CORRECT if all(s == CORRECT for s in statuses) else min(statuses)
     parts = [places[key[0]].node for key in candidate.changed]
-    if candidate.status < CORRECT and (candidate.line in found.forward_lines
+    calls = not candidate.is_argument and isinstance(getattr(node, "value", None), ast.Call) and \
+        getattr(node.value.func, "attr", getattr(node.value.func, "id", "")) in found.runs.watch.own
+    if candidate.status < CORRECT and (candidate.line in found.forward_lines or calls
                                        or is_pass_through(node, parts)):
         candidate.status = PASSED
     if candidate.feasible and candidate.unique and not candidate.gradient_of \

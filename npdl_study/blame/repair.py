@@ -69,6 +69,8 @@ class FixSearch:
     def fixes(self):
         """Return the Fixes of the first stage that has any, at most one for each line.
 
+        A statement of the layer itself comes before one of a function that it calls.
+
         The stages try one rank of edits after the other; first on values that match no gradient,
         then on values that do, then on the remaining lines that backward ran.
         """
@@ -85,7 +87,7 @@ class FixSearch:
         for group, rank in stages:
             fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
             if fixes or self.budget.over:
-                return fixes
+                return sorted(fixes, key=lambda fix: self.found.depth(fix.line))
         return []
 
     def fix(self, candidate, rank):

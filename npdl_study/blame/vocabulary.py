@@ -141,6 +141,8 @@ def _sort_in(found, texts):
             kept[text] = value
         seen.add(key)
     for text, value in list(found.arrays.items()):
+        if text.isidentifier() and value.ndim < 3:
+            found.arrays[f"{text}[..., None]"] = value[..., None]
         sizes = [(f"shape[{i}]", n) for i, n in enumerate(value.shape)] + [("size", value.size)]
         for name, n in sizes if text.count(".") < 2 and "[" not in text else ():
             if n > 1 and float(n) not in seen:

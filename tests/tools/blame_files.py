@@ -62,14 +62,14 @@ def read(path):
 
 
 def target(text):
-    """Return the name of the layer in a source: the last class or pair with a backward."""
+    """Return the name of the layer in a source: the last class with a backward, or f of f_forward."""
     found = ""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and any(
                 isinstance(f, ast.FunctionDef) and f.name == "backward" for f in node.body):
             found = node.name
-        elif isinstance(node, ast.FunctionDef) and node.name.endswith("_backward"):
-            found = node.name.removesuffix("_backward")
+        elif isinstance(node, ast.FunctionDef) and node.name.endswith("_forward"):
+            found = node.name.removesuffix("_forward")
     return found
 
 

@@ -1,5 +1,6 @@
 """Attention as an npdl Layer with a Cache; the weights' gradient misses the sum."""
 import numpy as np
+
 from npdl.core import Cache, Layer, Param
 
 

@@ -1,5 +1,6 @@
 """An elementwise gain that is used twice, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 

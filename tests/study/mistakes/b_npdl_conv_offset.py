@@ -1,5 +1,6 @@
 """Convolution of three taps over time, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 

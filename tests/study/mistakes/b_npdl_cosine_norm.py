@@ -1,5 +1,6 @@
 """Scaling rows to length one, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer
 
 

@@ -1,5 +1,6 @@
 """GELU by its tanh approximation, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer
 
 C = np.sqrt(2 / np.pi)

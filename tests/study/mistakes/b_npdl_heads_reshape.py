@@ -1,5 +1,6 @@
 """Splitting into heads, scaling each head and merging, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 

@@ -1,5 +1,6 @@
 """Linear layer over (..., D), a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 

@@ -1,5 +1,6 @@
 """Log-softmax over the last axis, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer
 
 

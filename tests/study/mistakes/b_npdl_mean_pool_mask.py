@@ -1,5 +1,6 @@
 """The mean over the valid positions, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer
 
 

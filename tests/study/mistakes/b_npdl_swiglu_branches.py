@@ -1,5 +1,6 @@
 """SwiGLU, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 

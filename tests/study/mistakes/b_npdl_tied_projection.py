@@ -1,5 +1,6 @@
 """A tied projection to and from a smaller space, a layer of npdl's form."""
 import numpy as np
+
 from npdl import Cache, Layer, Param
 
 
