@@ -251,7 +251,8 @@ def _most_suspicious(found, candidates):
     def suspicion(c):
         status = UNMATCHED if c.status == CONSTANT else c.status
         late = status == MATCHED or not found.runs.uses_dout and found.upstream_names
-        return found.depth(c.line)[0], status, not c.unique, -c.order if late else c.order
+        order = -c.order if late else c.order
+        return status, found.depth(c.line)[0], not c.unique, order
     return min(candidates, key=suspicion)
 
 

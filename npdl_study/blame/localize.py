@@ -156,10 +156,15 @@ class Localization:
     @property
     def functions(self):
         """Return the functions that backward runs, in the order of execution."""
+        own = [f for f in self.runs.watch.functions if f.code.co_name in self.callees]
+        return list(dict.fromkeys([*(c.line.function for c in self.candidates), *own]))
+
+    @functools.cached_property
+    def callees(self):
+        """Return the names of the functions that only backward runs."""
         forward = {line.function for line in self.forward_lines if line is not None}
-        return list(dict.fromkeys([*(c.line.function for c in self.candidates), *(
-            f for f in self.runs.watch.functions
-            if f not in forward and "forward" not in f.qualname)]))
+        return {f.code.co_name for f in self.runs.watch.functions
+                if f not in forward and "forward" not in f.qualname}
 
 
 def agree(a, b):
@@ -283,14 +288,19 @@ def _set_status(found, candidate):
     statuses = [_status(found, candidate, *item) for item in candidate.values.items()]
     candidate.status = CORRECT if all(s == CORRECT for s in statuses) else min(statuses)
     parts = [places[key[0]].node for key in candidate.changed]
-    calls = not candidate.is_argument and isinstance(getattr(node, "value", None), ast.Call) and \
-        getattr(node.value.func, "attr", getattr(node.value.func, "id", "")) in found.runs.watch.own
-    if candidate.status < CORRECT and (candidate.line in found.forward_lines or calls
-                                       or is_pass_through(node, parts)):
+    if candidate.status < CORRECT and (
+            candidate.line in found.forward_lines or is_pass_through(node, parts)
+            or not candidate.is_argument and _called(node) in found.callees):
         candidate.status = PASSED
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:
         candidate.gradient_of = found.oracle.name(candidate.expected[candidate.key])
+
+
+def _called(node):
+    """Return the name of the function whose result a statement only assigns or returns, or ""."""
+    func = getattr(getattr(node, "value", None), "func", None)
+    return getattr(func, "attr", getattr(func, "id", ""))
 
 
 def _status(found, candidate, key, value):
