@@ -136,8 +136,8 @@ import npdl
 from npdl import *
 from npdl_study.check import samples
 from npdl_study.check.subjects import randomise
-from npdl_study.equations.holds import Equation
-from npdl_study.equations.measured import inside, numeric, slope
+from docs.book.equations.holds import Equation
+from docs.book.equations.measured import inside, numeric, slope
 
 rng = np.random.default_rng({checks.seed(chapter.name)})
 

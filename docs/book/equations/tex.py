@@ -7,7 +7,7 @@ W, only its bindings can tell (values.py).
 import re
 from dataclasses import dataclass
 
-from npdl_study.equations.tree import (
+from docs.book.equations.tree import (
     Apply,
     Big,
     Call,
