@@ -1,8 +1,4 @@
-"""A student's code at arm's length: what it may do is raise, no more.
-
-It may call sys.exit, raise what is no Exception, never end, or hold itself; the tools say so in a
-line and go on, or stop with a status of their own.
-"""
+"""Run a student's code so that the worst that it can do to the tools is to raise an exception."""
 
 import contextlib
 import copy
@@ -10,19 +6,16 @@ import functools
 import inspect
 import os
 import sys
-import types
+import sysconfig
 from pathlib import Path
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
-from numpy.lib.stride_tricks import as_strided
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl_study.trees import by_input, leaves
 
-STUDY = os.path.dirname(__file__) + os.sep
-NUMPY = os.path.dirname(np.__file__) + os.sep
+STUDY = Path(__file__).parent
+NUMPY = Path(np.__file__).parent
 
 
 class CodeLeft(Exception):
@@ -30,11 +23,11 @@ class CodeLeft(Exception):
 
 
 class TimeOver(BaseException):
-    """The student's code has not ended in time; no `except Exception` of its own stops this."""
+    """The student's code exceeded the time limit; no `except Exception` catches this."""
 
 
 def message(error, most=600):
-    """An exception as "Type: text" on one line, whatever its text holds or does."""
+    """Return an exception as "Type: text" on one line, whatever its text contains or does."""
     try:
         text = str(error)
     except Exception as second:
@@ -46,52 +39,19 @@ def message(error, most=600):
 
 
 def called(work, what):
-    """What a student's function returns; CodeLeft when it leaves by anything but an Exception. Its
-    views stay inside of the memory of their arrays."""
-    before, as_strided.__code__ = as_strided.__code__, BOUNDED.__code__
+    """Return what `work()` returns; raise CodeLeft if it ends by anything but an Exception."""
     try:
         return work()
     except (Exception, KeyboardInterrupt, TimeOver):
         raise
     except SystemExit as error:
-        raise CodeLeft(f"{what} called sys.exit({error.code!r}); take that out") from error
+        raise CodeLeft(f"{what} called sys.exit({error.code!r}); remove that call") from error
     except BaseException as error:
         raise CodeLeft(f"{what} raised {message(error)}, which is no Exception") from error
-    finally:
-        as_strided.__code__ = before
-
-
-def _bounded():
-    """as_strided with its own signature, that calls `view_inside`: what has imported the function
-    by its name runs that code, too."""
-    own, space = inspect.signature(as_strided), {}
-    given = ", ".join(f"{name}={name}" for name in own.parameters)
-    exec(f"def bounded{own}:\n    from npdl_study.containment import view_inside\n"
-         f"    return view_inside({given})", space)
-    return space["bounded"]
-
-
-BOUNDED = _bounded()
-UNBOUNDED = types.FunctionType(as_strided.__code__, as_strided.__globals__, "as_strided",
-                               as_strided.__defaults__)
-UNBOUNDED.__kwdefaults__ = as_strided.__kwdefaults__
-
-
-def view_inside(x, **how):
-    """as_strided(x, **how); ValueError for a view beyond the memory of x, where a read may end the
-    process."""
-    view, memory = UNBOUNDED(x, **how), np.asarray(x)
-    while isinstance(memory.base, np.ndarray):
-        memory = memory.base
-    (low, high), (begin, end) = byte_bounds(view), byte_bounds(memory)
-    if view.size and not begin <= low <= high <= end:
-        raise ValueError(f"as_strided: a view of shape {view.shape} with strides {view.strides} "
-                         f"reaches beyond the array of shape {np.shape(x)}")
-    return view
 
 
 def held_off(layer):
-    """A layer with the same parameters, whose forward and backward leave by an Exception only."""
+    """Return a layer with the same parameters whose methods end by an Exception only."""
     if type(layer).__module__.startswith("npdl."):
         return layer
     twin = copy.copy(layer)
@@ -102,44 +62,61 @@ def held_off(layer):
 @functools.lru_cache(maxsize=64)
 def _guarded(cls):
     def forward(self, *given, **options):
-        self._floats = [any(True for _ in leaves(value)) for value in given]
         return called(lambda: cls.forward(self, *given, **options), f"{cls.__name__}.forward")
 
     def backward(self, *given, **options):
-        returned = called(lambda: cls.backward(self, *given, **options),
-                          f"{cls.__name__}.backward")
-        returned, self._places = by_input(returned, self._floats)
-        return returned
+        return called(lambda: cls.backward(self, *given, **options), f"{cls.__name__}.backward")
 
     forward.__signature__ = inspect.signature(cls.forward)
     return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
                                        "__module__": cls.__module__})
 
 
+@functools.lru_cache(maxsize=4096)
+def is_library(filename):
+    """Return True if a file belongs to Python, NumPy or an installed package, wherever they are.
+
+    A package is installed if it is in a folder called site-packages or dist-packages, or if the
+    metadata of its distribution is next to it (`pip install --target`).
+    """
+    if filename.startswith("<frozen"):
+        return True
+    path = Path(filename)
+    standard = [Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib")]
+    if NUMPY in path.parents or {"site-packages", "dist-packages"} & set(path.parts):
+        return True
+    if any(folder in path.parents for folder in standard):
+        return True
+    loaded = next((name for name, module in list(sys.modules.items())
+                   if getattr(module, "__file__", None) == filename), "")
+    package = loaded.partition(".")[0]
+    root = path.parents[loaded.count(".") + (path.name == "__init__.py")]
+    return bool(package) and any(root.glob(f"{package}-*.dist-info"))
+
+
 @contextlib.contextmanager
 def time_limit(seconds, more=" Give more time with --limit, or smaller shapes with --input"):
-    """Raise InputError when the block runs longer; no limit where the system has no timers."""
+    """Raise InputError if the block uses more processor time; no limit on Windows."""
     try:
         import signal
 
-        before = signal.signal(signal.SIGALRM, _Alarm())
-        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+        before = signal.signal(signal.SIGPROF, _Alarm())
+        signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
     except (ImportError, AttributeError, ValueError):       # Windows, a browser, another thread
         yield
         return
     try:
         yield
     except TimeOver as error:
-        raise InputError(
-            f"not at an end after {seconds:g} seconds, at {error}: a loop without an end?{more}"
-        ) from None
+        raise InputError(f"not finished after {seconds:g} seconds of processor time{error}.{more}"
+                         ) from None
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class _Alarm:
-    """Ends what runs; a second later again, in case a bare `except:` caught that, then for good."""
+    """Raises TimeOver; again each second, as a bare `except:` may catch it; at last exits."""
 
     def __init__(self):
         self.times = 0
@@ -148,25 +125,34 @@ class _Alarm:
         self.times += 1
         where = place(frame)
         if self.times > 3:
-            sys.stderr.write(f"not at an end in time, at {where}, where `except:` catches what "
+            sys.stderr.write(f"not finished in time, at {where}, where `except:` catches what "
                              "would stop it; write `except Exception:`\n")
             sys.stderr.flush()
             os._exit(2)
-        raise TimeOver(where)
+        own = frame
+        while own is not None and _is_npdls(own):
+            own = own.f_back
+        in_code = own is not None and Path(own.f_code.co_filename).stem not in (
+            "__main__", "runpy") and not is_library(own.f_code.co_filename)
+        raise TimeOver(f", at {where}: a loop without an end?" if in_code else "")
+
+
+def _is_npdls(frame):
+    parents = Path(frame.f_code.co_filename).parents
+    return STUDY in parents or NUMPY in parents
 
 
 def place(frame):
-    """file.py:12 of the innermost frame that is the student's own."""
+    """Return file.py:12 of the innermost frame that is the student's own."""
     innermost = frame
-    while frame is not None and frame.f_code.co_filename.startswith((STUDY, NUMPY)):
+    while frame is not None and _is_npdls(frame):
         frame = frame.f_back
     frame = frame or innermost
     return f"{os.path.basename(frame.f_code.co_filename.split('#')[0])}:{frame.f_lineno}"
 
 
 def written(path, text):
-    """Write a text file whole or not at all (npdl.files.write_atomically), and its folder where it
-    is not there; return its path."""
+    """Write a text file atomically, create its folder if needed, and return its path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))

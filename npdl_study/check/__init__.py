@@ -1,17 +1,14 @@
-"""The one place that decides whether a backward is right. A call passes in this order:
+"""Decide whether a backward is right. A call passes through the modules in this order:
 
-    adapters      what can be checked (a Layer, a cache in self, two functions, a context) made into
-                  a Layer; learned: what an object that is none learns, and where its gradients are;
-                  arguments: which of a function's are a cache, or a learning rate
-    subjects      a Layer with inputs made into a Subject: run(), backward(), arrays, upstream()
-    differences   a numerical derivative, how far it can be trusted, and why not where it can't
-    verdicts      check(subject): a Verdict with a Row for each gradient: right (True, False, or
-                  None: not checkable here), error, reason; Check judges many backwards on one
-                  set of derivatives
-    questions     what may be a gradient, or may need one, and has no place: asked, not judged
-    side_effects  what a backward does beside: writes, a second run, strides, float32
-    explain       in what way, and where, a wrong gradient is wrong
+    adapters      code that is not written as npdl's layers are, made a Layer: a cache in self, two
+                  functions; learned: the parameters of an object, and where their gradients are
+    subjects      a Subject: a layer with inputs, which runs forward and backward repeatably
+    differences   finite differences with an estimate of their uncertainty
+    verdicts      a Check compares all gradients; a Verdict has a Row for each: right (True, False,
+                  or None for inconclusive), relative error, reason
+    questions     arrays whose role is unknown: the student is asked
+    side_effects  other errors: written arguments, a second run, strides, float32
     gradcheck     all of these in one call, and its report
-    examples      a row for every layer of npdl, values for every option; samples: built from them
-    target        from what is typed to a layer
+    examples      the specification of every layer of npdl: inputs and options; samples builds them
+    target        the layer and inputs that a command line names
 """

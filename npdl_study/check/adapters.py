@@ -1,81 +1,130 @@
-"""Backwards that are not written as npdl's are, made into Layers.
+"""Make a Layer of code that is not written as npdl's layers are.
 
     y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         a Layer, as it is
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
-    y, back = f_forward(x, w)             dx, dw = back(dy)                      a closure
-    y = F.forward(ctx, x, w)              dx, dw = F.backward(ctx, dy)           static methods
 
-The cache may come first; a loss's backward may take no gradient, and any the inputs again; one that
-takes a learning rate is believed to subtract it times the gradient. Gradients may be returned by
-name, or in lists. What a class that is no Layer learns, `learned` knows.
+A class may have `__call__` in place of `forward`. A loss's backward may take no gradient. Functions
+may return their gradients in a dict: {"dx": dx}. `learned` finds the parameters of objects.
 """
 
 import contextlib
 import copy
 import inspect
+import traceback
 
 import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl_study.check.arguments import CACHES, needed, positional, rates_of, takes_cache
-from npdl_study.check.learned import attributes, candidates, gradient_names, in_turn, is_constant
-from npdl_study.trees import is_float, leaves, mapped, restored, tupled
+from npdl_study.check.learned import (
+    after_first_forward,
+    attributes,
+    candidates,
+    gradient_names,
+    is_constant,
+)
+from npdl_study.trees import by_input, is_float, leaves, mapped, restored, tupled
+
+CACHES = ("cache", "caches", "ctx", "memory")       # an argument that is a cache, if it is first
+
+
+class Unfit(InputError):
+    """Code whose gradients can't be checked; `kind` is "contract", "aliasing" or "random"."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
 
 
 def as_layer(thing):
-    """A Layer of what can be checked. Raises InputError for anything else."""
+    """Return a Layer for a layer, an object or a pair of functions; raise InputError for others."""
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
-    if inspect.isclass(thing) and of_context(thing) is not None:
-        return of_context(thing)()
+    if isinstance(thing, InSelf):
+        return thing
     if not inspect.isclass(thing) and keeps_cache_in_self(type(thing)):
-        return thing if isinstance(thing, InSelf) else in_self(type(thing))(thing, made=True)
+        if not hasattr(thing, "__dict__"):
+            raise InputError(f"{type(thing).__name__} has __slots__ and no __dict__, so its "
+                             "parameters can't be found; remove __slots__")
+        return in_self(type(thing))(thing, made=True)
     if not isinstance(thing, Layer):
-        raise InputError(f"a layer is needed, not {type(thing).__name__}; give an instance of a "
-                         "class such as class Mine(Layer)")
+        name = getattr(thing, "__name__", type(thing).__name__)
+        how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
+            "give an instance of a class with forward and backward"
+        raise InputError(f"{name} is not a layer; {how}")
     refuse_cycle(thing)
     return thing
 
 
 def refuse_cycle(layer, around=(), path="self"):
-    """Raise InputError for a layer that holds itself."""
+    """Raise InputError for a layer that contains itself."""
     if any(layer is other for other in around):
-        raise InputError(f"{type(layer).__name__} holds itself, as {path}: parameters could not "
-                         "be counted to an end; hold the parts of a layer, not the layer they "
-                         "belong to")
+        raise InputError(f"{type(layer).__name__} contains itself, as {path}; a layer may hold its "
+                         "parts, but not the layer that it belongs to")
     for name, child in layer.children():
         refuse_cycle(child, (*around, layer), f"{path}.{name}")
 
 
-class Functions(Layer):
-    """Two functions as a layer without parameters: each array that forward takes is an input."""
+def keeps_cache_in_self(cls):
+    """Return True for a class that has to be made a Layer.
 
-    def forward(self, *inputs, **options):
-        self.given = inputs
-        returned = self.run(*inputs, **options)
-        if not isinstance(returned, tuple) or len(returned) < 2:
-            raise InputError(f"{self.run.__name__} must return its output and a cache: "
-                             "return out, cache")
-        *outputs, cache = returned
-        return (outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
-
-    def backward(self, dout, cache):
-        returned = scaled(*undone(self.undo, dout, (cache,), self.run, self.given))
-        if isinstance(returned, list) and len(self.given) > 1:
-            returned = tuple(returned)
-        return tupled(in_order(returned, self.run, self.given))
+    It has a forward and a backward and is no Layer, or its backward takes a gradient alone.
+    """
+    backward = getattr(cls, "backward", None)
+    if issubclass(cls, (Functions, InSelf)) or not inspect.isfunction(
+            backward) or backward is Layer.backward:
+        return issubclass(cls, InSelf)
+    if issubclass(cls, Layer):
+        return len(gradient_arguments(backward)) == 2
+    return inspect.isfunction(forward_of(cls))
 
 
-def in_order(returned, forward, inputs):
-    """Gradients that a backward returned by the names of forward's arguments, as a tuple; of an
-    argument that is a dict, a dict; what is left in the end, in one too."""
+def forward_of(thing):
+    """Return the forward of a class or an object, which may be its __call__."""
+    return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
+
+
+def gradient_arguments(backward):
+    """Return the positional arguments of a backward, flags left out: gradients and a cache."""
+    return [p for p in inspect.signature(backward).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+            and not isinstance(p.default, bool)]
+
+
+def takes_cache(backward):
+    """Return True if an argument of a bound backward is, by its name, a cache and no gradient."""
+    names = [p.name for p in gradient_arguments(backward)]
+    return len(names) > 1 and (names[0] in CACHES or not (
+        names[-1].startswith(("d", "g")) or names[-1].endswith("_grad")))
+
+
+def call_backward(backward, dout, cache):
+    """Return what a backward returns; `cache` is a tuple of the cache, or empty.
+
+    The gradient of a loss may be left out, or have the default 1. Then the result is scaled.
+    """
+    arguments = gradient_arguments(backward)
+    wanted = len(arguments) - len(cache)
+    is_loss = not isinstance(dout, tuple) and np.size(dout) == 1
+    if wanted < 1 or is_loss and arguments[0].default in (1, 1.0):
+        if not is_loss:
+            raise Unfit("contract", f"{backward.__qualname__} takes no upstream gradient, but the "
+                        "output is more than one number: write backward(self, dout)")
+        return mapped(backward(*cache), lambda g: g if g is None else np.asarray(g) * np.reshape(
+            dout, ()))
+    douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
+    first = arguments[0].name in CACHES
+    return backward(*cache, *douts) if first else backward(*douts, *cache)
+
+
+def by_names(returned, forward, inputs):
+    """Return a dict of gradients as a tuple in the order of forward's arguments.
+
+    The gradient of an argument that is a dict is a dict. What is left over is a dict at the end.
+    """
     names = list(inspect.signature(forward).parameters)[: len(inputs)]
-    known = {key for name, value in zip(names, inputs, strict=False) for key in (
-        value if isinstance(value, dict) else (name,))}
-    if not isinstance(returned, dict) or not returned.keys() & {
-            other for name in known for other in (name, *gradient_names(str(name)))}:
+    if not isinstance(returned, dict):
         return returned
     rest = dict(returned)
 
@@ -88,123 +137,160 @@ def in_order(returned, forward, inputs):
     return (*found, rest) if rest else tuple(found)
 
 
-def undone(backward, dout, cache, forward, inputs):
-    """(what a backward returns, called as it wants to be; what is to be multiplied by): handed by
-    their names the inputs that it takes again; a loss's, that takes no gradient, none."""
-    rates, given = rates_of(backward), dict(zip(positional(forward), inputs, strict=False))
-    names = [name for name in positional(backward) if name not in rates]
-    needs, many = needed(backward) - len(rates), isinstance(dout, tuple)
-    again = [n for n in names if n in given] if len(names) == needs > len(cache) + (
-        len(dout) if many else 1) else []
-    last = not many and np.size(dout) == 1              # backward(self, dout=1)
-    if len(names) > len(again) + len(cache) and not (last and inspect.signature(
-            backward).parameters[names[0]].default in (1, 1.0)):
-        douts, last = dout if many and needs - len(again) - len(cache) > 1 else (dout,), False
-    elif last:
-        douts = ()
-    else:
-        raise InputError(f"{backward.__qualname__} takes no gradient, as only that of a loss can, "
-                         "whose output is one number: write backward(self, dout)")
-    rest = (*cache, *douts) if names and names[0] in CACHES else (*douts, *cache)
-    left = iter(rest)
-    handed = [given[n] if n in again else next(left) for n in names] if again else rest
-    return backward(*handed, **dict.fromkeys(rates, 1.0)), np.reshape(dout, ()) if last else None
+class Adapter(Layer):
+    """Code made a Layer. `count` is how many of its outputs are differentiated, None for all.
+
+    `dropped` are notes on the outputs that are not.
+    """
+
+    count, dropped = None, ()
+
+    def prepare(self, inputs, options):
+        """Run forward and backward once, to find out what backward takes."""
+        self.choose_outputs(inputs, options)
+
+    def choose_outputs(self, inputs, options):
+        """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
+        outputs, cache = self.forward(*inputs, **options)
+        count = sum(1 for _ in leaves(outputs))
+        if not isinstance(outputs, tuple) or len(outputs) < 2 or not count:
+            return
+        arguments = gradient_arguments(self.called)
+        wanted = len(arguments) - (self.handed(cache) != ())
+        if wanted > 1:
+            chosen = min(wanted, len(outputs))
+        elif wanted < 1 or arguments[0].default in (1, 1.0):
+            chosen = 1
+        else:
+            chosen = 1 if self._takes_first_alone(inputs, options, outputs) else len(outputs)
+        if chosen < len(outputs):
+            self.count = chosen
+            only = "the first" if chosen == 1 else f"the first {chosen}"
+            self.dropped = [f"forward returns {len(outputs)} outputs and backward takes the "
+                            f"gradient of {only}: gradients of the others are not compared"]
+
+    def _takes_first_alone(self, inputs, options, outputs):
+        """Return True if backward takes the gradient of the first output, not those of all.
+
+        Raises Unfit if it raises with either.
+        """
+        errors = []
+        for given in (outputs, outputs[0]):
+            _, cache = self.forward(*inputs, **options)
+            dout = mapped(given, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
+            with restored([p for _, p in self.params()], inputs), np.errstate(all="ignore"):
+                try:
+                    found = self.backward(dout, cache)
+                except Exception as error:
+                    errors.append(error)
+                    continue
+            if fits(found, inputs):
+                return given is not outputs
+            errors.append(None)
+        if None in errors:
+            return errors[0] is not None
+        depths = [max((frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+                       if frame.name == self.called.__name__), default=0) for error in errors]
+        if depths[0] == depths[1]:
+            raise Unfit("contract", f"forward returns {len(outputs)} outputs, and it is not known "
+                        f"whether {self.called.__qualname__} takes a tuple of their gradients or "
+                        f"the first gradient: with the tuple it raises {errors[0]!r}, with the "
+                        f"first {errors[1]!r}. Give it one argument for each gradient")
+        return depths[1] > depths[0]
+
+    def differentiated(self, outputs):
+        """Return the outputs of which backward takes the gradients."""
+        if self.count is None:
+            return outputs
+        return outputs[0] if self.count == 1 else outputs[: self.count]
 
 
-def scaled(gradients, scale):
-    """A nest of gradients times a number."""
-    return gradients if scale is None else mapped(
-        gradients, lambda g: g if g is None else np.asarray(g) * scale)
+def fits(gradients, inputs):
+    """Return True if each gradient that a backward returned has the shape of its input."""
+    found, _ = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
+    return all(np.shape(g) == x.shape for g, x in zip(tupled(found), inputs, strict=False)
+               if g is not None and isinstance(x, np.ndarray))
 
 
-def pulled(dout, back):
-    """The backward of a forward that returned what it made as its cache."""
-    if isinstance(back, (tuple, list)) and any(map(callable, back)):
-        return tuple(one and one(dout) for one in back)
-    if isinstance(back, dict) and all(map(callable, back.values())):
-        return {name: one(dout) for name, one in back.items()}
-    if not callable(back):
-        raise InputError("forward must return its output and a function: return out, backward")
-    return back(dout)
+class Functions(Adapter):
+    """Two functions as a Layer without parameters: each array that forward takes is an input."""
+
+    @property
+    def called(self):
+        return self.undo
+
+    def handed(self, cache):
+        return (cache,)
+
+    def forward(self, *inputs, **options):
+        self.given = inputs
+        returned = self.run(*inputs, **options)
+        if not isinstance(returned, tuple) or len(returned) < 2:
+            raise Unfit("contract", f"{self.run.__name__} must return its output and a cache: "
+                        "return out, cache")
+        *outputs, cache = returned
+        return self.differentiated(outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
+
+    def backward(self, dout, cache):
+        returned = by_names(call_backward(self.undo, dout, (cache,)), self.run, self.given)
+        if isinstance(returned, list) and len(self.given) > 1:
+            returned = tuple(returned)
+        return tupled(returned)
 
 
-def functions(name, forward, backward=pulled, sample=None):
-    """A Layer class of two functions; `sample()` returns forward's arguments."""
+def functions(name, forward, backward, sample=None):
+    """Return a Layer class for two functions; `sample()` returns the arguments of forward."""
     def run(self, /, *inputs, **options):
         return Functions.forward(self, *inputs, **options)
 
-    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # forward's may be self
+    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # forward may have a self
     signature = inspect.signature(forward)
     run.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
     body = {"forward": run, "run": staticmethod(forward), "undo": staticmethod(backward),
             "__module__": forward.__module__, "__doc__": forward.__doc__}
     if sample is not None:
-        body["sample"] = classmethod(lambda cls: (cls(), sample()))
+        body["sample"] = classmethod(lambda cls: (cls(), *tupled(sample())))
     return type(name, (Functions,), body)
 
 
-class Context:
-    """What forward(ctx, x) keeps for backward(ctx, dy)."""
-
-    def save_for_backward(self, *arrays):
-        self.saved_tensors = arrays
-
-
-def of_context(cls):
-    """A Layer class of a class with static forward(ctx, x) and backward(ctx, dy); or None."""
-    names = [list(inspect.signature(f).parameters)[:1] for f in map(
-        vars(cls).get, ("forward", "backward")) if isinstance(f, staticmethod)]
-    if len(names) < 2 or not names[0] or names[0][0] not in CACHES:
-        return None
-
-    def forward(*inputs, **options):
-        context = Context()
-        return *tupled(cls.forward(context, *inputs, **options)), context
-
-    signature = inspect.signature(cls.forward)
-    forward.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
-    forward.__module__, own = cls.__module__, getattr(cls, "sample", None)
-
-    def sample():
-        found = tupled(own())
-        return found[1:] if found and found[0] is cls else found
-    return functions(cls.__name__, forward, cls.backward, own and sample)
-
-
 class ObjectRun:
-    """One run of an object that keeps its cache in itself: the object, `now` of what it was made
-    of in this run, and the cache that its forward returned beside, in a tuple."""
+    """One run of an object that keeps its cache in self: a copy of it, and the map to the copy."""
 
-    def __init__(self, made, now):
-        self.made, self.now, self.cache = made, now, ()
+    def __init__(self, made, twin_of):
+        self.made, self.twin_of, self.cache = made, twin_of, ()
 
 
-class InSelf(Layer):
-    """A layer that keeps its cache in itself: backward(dout), after a forward that returns out.
+class InSelf(Adapter):
+    """An object that keeps its cache in self, or its parameters in plain arrays, as a Layer.
 
-    Each forward runs on a copy of the object as it was made, which is the cache: what an object
-    remembers of other runs is not in it. What it learns is known by its names, and after
-    `find_params` by where a backward has left its gradient.
+    Each forward runs on a copy of the object, which is the cache. So nothing that the object
+    remembers of other runs is in it.
     """
 
     def __init__(self, made):
-        self.made, self.count, self.returned, self.extra, self.absent = made, None, [], [], set()
-        self.could = {} if isinstance(made, Layer) else candidates(made)
-        self.held = {}
-        self._hold(path for path, one in self.could.items() if one.is_known)
+        self.made, self.absent = made, set()
+        self._find()
 
-    def _hold(self, paths):
-        for path in paths:
-            value = self.could[path].value
-            self.held.setdefault(path, value if isinstance(value, Param) else Param(value))
+    def _find(self, also=()):
+        """Find the arrays of the object; those with a known name, or in `also`, are parameters."""
+        self.could = {} if isinstance(self.made, Layer) else candidates(self.made)
+        self.held = {path: one.value if isinstance(one.value, Param) else Param(one.value)
+                     for path, one in self.could.items() if one.is_known or path in also}
+
+    @property
+    def called(self):
+        return self.made.backward
+
+    def handed(self, run):
+        return run.cache
 
     def params(self, frozen=False):
         yield from self.made.params(frozen) if isinstance(self.made, Layer) else self.held.items()
 
-    def _anew(self):
-        """A Run of the object as it was made, with the arrays and generators of this one."""
+    def _new_run(self):
+        """Return an ObjectRun of a copy that shares the parameters and the random generators."""
         memo = {id(value): value for param in self.held.values() for value in (param, param.data)}
-        if not isinstance(self.made, Layer) and not takes_cache(self.made.backward):
+        if not isinstance(self.made, Layer):
             memo |= {id(value): value for _, _, _, value in attributes(self.made)
                      if isinstance(value, np.random.Generator) or is_constant(value)}
             with contextlib.suppress(Exception):        # it may hold what can't be copied
@@ -212,107 +298,68 @@ class InSelf(Layer):
         return ObjectRun(self.made, lambda one: one)
 
     def forward(self, *inputs, **options):
-        self.given, run, backward = inputs, self._anew(), self.made.backward
-        returned = run.made.forward(*inputs, **options)
-        several = isinstance(returned, tuple) and len(returned) > 1
-        if takes_cache(backward) and (several or needed(backward) > 1):
-            if not several and not {*positional(backward)} & {*positional(self.made.forward)}:
-                raise InputError(f"{type(self.made).__name__}.forward must return its output and "
-                                 "a cache: return out, cache")
-            if not several:                             # it takes the inputs again
-                return returned, run
+        self.given, run = inputs, self._new_run()
+        name = type(self.made).__name__
+        returned = forward_of(run.made)(*inputs, **options)
+        if returned is None:
+            raise Unfit("contract", f"{name}.forward returned nothing; return the output")
+        if takes_cache(self.made.backward):
+            if not isinstance(returned, tuple) or len(returned) < 2:
+                raise Unfit("contract", f"{name}.backward takes a cache, and forward returned "
+                            "none: return out, cache")
             *outputs, cache = returned
             run.cache = (cache,)
-            return (outputs[0] if len(outputs) == 1 else tuple(outputs)), run
-        if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
-            raise InputError(f"{type(self.made).__name__}.forward returns a cache, and its "
-                             "backward takes none: write backward(self, dy, cache)")
-        return returned, run
+            returned = outputs[0] if len(outputs) == 1 else tuple(outputs)
+        elif isinstance(returned, tuple) and isinstance(returned[-1], Cache):
+            raise Unfit("contract", f"{name}.forward returns a Cache, and its backward takes none: "
+                        "write backward(self, dy, cache)")
+        return self.differentiated(returned), run
 
     def backward(self, dout, run):
         for one in self.could.values():
-            left = one.left(run.now, {})
-            if isinstance(left, np.ndarray) and left.flags.writeable:
-                left[...] = 0                           # some write into it, some add
-        before = {path: param.data.copy() for path, param in self.held.items()}
-        found, scale = undone(run.made.backward, dout, run.cache, self.made.forward, self.given)
-        gradients, given = self._sorted_out(found, self.count)
+            gradient = one.gradient(run.twin_of)
+            if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
+                gradient[...] = 0                       # some backwards write into it, some add
+        returned = call_backward(run.made.backward, dout, run.cache)
         self.absent = set()
         for path, param in self.held.items():
-            if self.could[path].value is param:         # a Param: that was added to
+            if self.could[path].value is param:         # a Param: backward has added to it
                 continue
-            gradient = self.could[path].left(run.now, given)
-            if gradient is None and path in self.returned:
-                gradient = given.get(self.returned.index(path))
-            if gradient is None and rates_of(run.made.backward):
-                gradient = before[path] - self.could[path].at(run.now)
+            gradient = self.could[path].gradient(run.twin_of)
             if gradient is None:
                 self.absent.add(path)
-            elif np.shape(gradient) == param.grad.shape:
-                param.grad += scaled(gradient, scale)
+                continue
+            gradient = np.asarray(gradient)
+            if gradient.shape == param.grad.shape and gradient.dtype.kind in "fiu":
+                param.grad += gradient * self._scale(dout)
             else:
-                param.grad = np.asarray(gradient)
-        return scaled(gradients, scale)
+                param.grad = gradient
+        return returned
 
-    def _sorted_out(self, returned, count=None):
-        """(the gradients of the inputs, {name or number: gradient} of all others): of `count`
-        inputs, in the order in which forward takes them."""
-        if isinstance(self.made, Layer):
-            return returned, {}
-        first, *others = self.given or (None,)
-        if isinstance(first, np.ndarray) and isinstance(returned, list) and not others and len(
-                returned) == len(first) and np.shape(returned[0]) == first.shape[1:]:
-            returned = np.array(returned)               # dxs, a list of time steps
-        returned = in_order(returned, self.made.forward, self.given)
-        items = list(returned) if isinstance(returned, (tuple, list)) else [returned]
-        if isinstance(first, (tuple, list)) and not others:
-            return returned, {}
-        dicts = [isinstance(item, dict) and not any(isinstance(v, dict) for v in self.given)
-                 for item in items]
-        plain = [item for item, named in zip(items, dicts, strict=True) if not named]
-        given = {key: value for item, named in zip(items, dicts, strict=True) if named
-                 for key, value in item.items()}
-        count = len(self.given) if count is None else count
-        more = [part for item in plain[count:] for part in (
-            item if isinstance(item, (tuple, list)) else [item])]
-        plain = plain[:count]
-        return plain[0] if len(plain) == 1 else tuple(plain) or None, given | dict(enumerate(more))
+    def _scale(self, dout):
+        """Return what the gradients of a loss that is handed no gradient are multiplied by."""
+        arguments = gradient_arguments(self.made.backward)
+        left_out = not arguments or arguments[0].default in (1, 1.0)
+        return float(np.reshape(dout, ())) if left_out and np.size(dout) == 1 else 1.0
 
-    def find_params(self, inputs, options):
-        """Try where the backward leaves the gradients of what could be learned: hold what has one,
-        know the order of those that it returns, and what has no place."""
+    def prepare(self, inputs, options):
+        """Set up what the first forward makes, and find which arrays get a gradient."""
+        if not isinstance(self.made, Layer):
+            with contextlib.suppress(Exception):        # it may hold what can't be copied
+                self.made = after_first_forward(self.made, forward_of, inputs, options)
+            self._find()
+        self.choose_outputs(inputs, options)
         outputs, run = self.forward(*inputs, **options)
-        with restored(self.held.values(), self.given):
-            found, _ = undone(run.made.backward, mapped(outputs, lambda y: np.ones(np.shape(
-                y)) if is_float(y) else None), run.cache, self.made.forward, self.given)
-        floats = [any(True for _ in leaves(value)) for value in self.given]
-        for count in (len(floats), sum(floats)):
-            own, given = self._sorted_out(found, count)
-            left = [path for path, one in self.could.items() if one.left(run.now, given) is not None
-                    or rates_of(run.made.backward) and not np.array_equal(
-                        one.at(run.now), one.value)]
-            more = [value for key, value in given.items()
-                    if isinstance(key, int) and value is not None]
-            self.returned = in_turn([p for p in self.could if p not in left], more, self.could)
-            if self.returned or not more and isinstance(own, tuple) and all(
-                    g is None for g, f in zip(own, floats, strict=False) if not f):
-                break
-        self.count = count if self.returned else None
-        self._hold(path for path in self.could if path in left or path in self.returned)
-        self.extra = [] if self.returned else [f"an array {np.shape(value)}" for value in more]
-        names = {name for path in self.could for name in self.could[path].names}
-        self.extra += [repr(key) for key in given if not isinstance(key, int) and key not in names]
-
-    @property
-    def updates(self):
-        """Whether the backward subtracts the gradients itself."""
-        return bool(self.could and rates_of(self.made.backward))
+        with restored(self.held.values(), inputs), contextlib.suppress(Exception):
+            self.backward(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None),
+                          run)
+            self._find([path for path, one in self.could.items()
+                        if one.gradient(run.twin_of) is not None])
 
     def unplaced(self, run):
-        """{path: Candidate} of the arrays of which no gradient was found, and which forward leaves
-        as they are: no state of its own."""
+        """Return {path: Candidate} of the arrays without a gradient that forward does not set."""
         return {path: one for path, one in self.could.items() if path not in self.held
-                and np.array_equal(one.at(run.now), one.value)}
+                and np.array_equal(one.at(run.twin_of), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         if isinstance(self.made, Layer):
@@ -320,16 +367,16 @@ class InSelf(Layer):
         found = {id(value): value for _, _, _, value in attributes(self.made) if is_constant(value)}
         for path, param in self.held.items():
             twin = copy_param(param)
-            found[id(self.could[path].value)] = twin if self.could[path].value is param else \
-                twin.data
+            value = self.could[path].value
+            found[id(value)] = twin if value is param else twin.data
         twin = type(self)(copy.deepcopy(self.made, found), made=True)
-        twin._hold(self.held)
-        twin.count, twin.returned, twin.extra = self.count, self.returned, self.extra
+        twin._find(self.held)
+        twin.count, twin.dropped = self.count, self.dropped
         return twin
 
 
 def in_self(cls):
-    """A Layer class that runs a class whose cache is in self."""
+    """Return a Layer class that runs a class that keeps its cache in self."""
     def __init__(self, *arguments, made=False, **keywords):
         InSelf.__init__(self, arguments[0] if made else cls(*arguments, **keywords))
 
@@ -337,35 +384,23 @@ def in_self(cls):
         return InSelf.forward(self, *inputs, **options)
 
     __init__.__signature__ = inspect.signature(cls.__init__)
-    forward.__signature__ = inspect.signature(cls.forward)
+    forward.__signature__ = inspect.signature(forward_of(cls))
     body = {"__init__": __init__, "forward": forward, "__module__": cls.__module__,
             "__doc__": cls.__doc__}
     if hasattr(cls, "sample"):
         def sample(own):
             first, *rest = cls.sample()
-            return (own(first, made=True), *rest)
+            return (as_layer(first), *rest)
         body["sample"] = classmethod(sample)
     return type(cls.__name__, (InSelf,), body)
 
 
 def holders(layer):
-    """A layer and its parts; of what was made a Layer, the objects that it was made of."""
+    """Return the layer and its parts; of an adapted object, the objects that it consists of."""
     if not isinstance(layer, InSelf) or isinstance(layer.made, Layer):
         return list(walk(layer.made if isinstance(layer, InSelf) else layer))
     found = {id(layer.made): layer.made}
     for _, owner, _, item in attributes(layer.made):
-        found |= {id(part): part for part in (owner, item) if part is owner or hasattr(
-            item, "grad") and hasattr(item, "__dict__")}
+        found |= {id(part): part for part in (owner, item)
+                  if part is owner or isinstance(item, Param)}
     return list(found.values())
-
-
-def keeps_cache_in_self(cls):
-    """Whether a class needs to be made a Layer: its backward takes a gradient alone; or it is no
-    Layer, and has a forward and a backward."""
-    if issubclass(cls, InSelf):
-        return True
-    backward = getattr(cls, "backward", None)
-    if issubclass(cls, Functions) or not inspect.isfunction(backward) or backward is Layer.backward:
-        return False
-    return needed(backward) == 2 or not issubclass(cls, Layer) and callable(
-        getattr(cls, "forward", None))

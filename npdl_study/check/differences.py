@@ -1,35 +1,38 @@
-"""Numerical derivatives that know how far they can be trusted.
+"""Finite differences with an estimate of their uncertainty.
 
-A `Line` is a function moved along one direction, usually one entry of one array: at each step h it
-is evaluated at -2h, -h, h and 2h. With the value in the middle these five points give
+A `Line` is a function along one direction, usually one entry of one array. For a step h it is
+evaluated at -2h, -h, h and 2h. With the value in the middle these five points give
 
-    the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, off by h^4
-    the bend            what the two sides differ by, beyond a smooth curve's: h^3, at a kink O(1)
-    the noise           what rounding, of the outputs or of numbers near 1, can do to it
+    the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, with an error of O(h^4)
+    the bend            the difference of the two sides, O(h^3) for a smooth curve, O(1) at a kink
+    the noise           the possible effect of rounding
 
-One step is enough to agree with a gradient to seven digits. To disagree with it, or to say
-anything at a kink, takes two steps that agree with each other: `Line.derivative` tries steps from
-1e-7 to 0.3 of the array's size. Where none do, the derivative is not known, and the reason is said.
-Outputs are subtracted before they are weighted and summed, which keeps their last digits.
+One step size is enough to agree with a gradient to seven digits. To disagree with it, or to say
+anything near a kink, two step sizes must agree with each other: `Line.derivative` tries steps from
+1e-7 to 0.3 of the array's largest entry. If none agree, the derivative is unknown, and a reason is
+given. Outputs are subtracted before they are weighted and summed, which keeps their last digits.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-LIMIT = 1e-7                    # the relative error that is allowed; of outputs that are no float64
-                                # the root of their eps: 3e-4 for float32
-STEP = 5e-4                     # of the size of the array, at level 0
-FINER = 8                       # a level down divides the step by this
+LIMIT = 1e-7                    # the allowed relative error; for outputs of a lower precision than
+                                # float64 the square root of their eps, 3e-4 for float32
+STEP = 5e-4                     # the step at level 0, relative to the array's largest entry
+FINER = 8                       # the next level divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
-SURE = 4                        # of its doubts is what a derivative is believed to
-KINK = 1e-3                     # a bend of more than this part of the scale is looked into
+SURE = 4                        # the error of a derivative is at most this many times its doubt
+KINK = 1e-3                     # a bend larger than this, relative to the scale, is examined
 
 
 @dataclass
 class Derivative:
-    """`value` is known to `doubt`; `scale` is the sum of the sizes of the parts that it is
-    summed from, one for each entry of the outputs. `reason` says why it is not known, or is ""."""
+    """A derivative `value` with its uncertainty `doubt`.
+
+    `scale` is the sum of the magnitudes of the terms that it is summed from, one for each entry of
+    the outputs. `reason` says why the derivative is unknown, or is "".
+    """
 
     value: float
     doubt: float
@@ -38,12 +41,12 @@ class Derivative:
 
 
 class Line:
-    """The outputs along one direction.
+    """The outputs as a function of a step t along one direction.
 
-    at        at(t) returns the outputs, a list of arrays, t away from where they are now
-    base      the outputs there
-    weights   their upstream gradients: the derivative is that of sum weights * outputs
-    size      of the numbers that are moved: steps are relative to it
+    at        at(t) returns the outputs, a list of arrays
+    base      the outputs at t = 0
+    weights   their upstream gradients: the derivative is that of sum(weights * outputs)
+    size      the largest entry of the perturbed array: steps are relative to it
     """
 
     def __init__(self, at, base, weights, size=1.0):
@@ -52,7 +55,7 @@ class Line:
         self.limit, self._found = limit_of(base), {}
 
     def points(self, level):
-        """(value, scale, bend, noise), one of each for every output, at one level of steps."""
+        """Return (value, scale, bend, noise) for every output, at one level of steps."""
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -62,17 +65,11 @@ class Line:
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self._found[level]
 
-    def parts(self, level=0):
-        """What each entry of each output adds to the derivative: a list of arrays."""
-        h = self.size * STEP / FINER**level
-        a, b, c, d = (self.at(t) for t in (h, -h, 2 * h, -2 * h))
-        return [w * (8 * (p - q) - (r - s)) / (12 * h)
-                for w, p, q, r, s in zip(self.weights, a, b, c, d, strict=True)]
-
     def derivative(self, used=slice(None), floor=0.0):
-        """The Derivative by the two neighbouring steps that agree best, for some of the outputs.
+        """Return the Derivative by the two neighbouring steps that agree best.
 
-        A derivative smaller than `floor` need be known no better than that one would be.
+        `used` selects outputs. A derivative smaller than `floor` may have the uncertainty of one
+        of that size.
         """
         best = Derivative(np.nan, np.inf, 0.0)
         known = {}
@@ -92,31 +89,31 @@ class Line:
         return best
 
     def _reason(self, used, known, best):
-        """Why no two steps agree."""
+        """Return the reason why no two steps agree."""
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
         if not all(np.isfinite(a).all() for a in middle):
             return "the outputs are not finite"
         fine = [known[level] for level in LEVELS if level >= 1]
         if not np.isfinite(best.value):
-            return "the outputs are not finite beside it"
+            return "the outputs are not finite next to it"
         bends = [bend for _, scale, bend, noise in fine if bend > KINK * scale and bend > noise]
         if len(bends) == len(fine):
             return "a jump: the outputs are not continuous here" if bends[-1] > FINER * bends[0] \
-                else f"a kink: the slopes of its two sides differ by {bends[-1]:.2g}"
+                else f"a kink: the derivatives of its two sides differ by {bends[-1]:.2g}"
         if best.doubt > 100 * max(noise for *_, noise in known.values()):
-            return f"two steps differ by {best.doubt:.1g}: the slope itself changes abruptly here"
-        return (f"rounding hides it: two steps differ by {best.doubt:.1g}; the numbers are too "
+            return f"two steps differ by {best.doubt:.1g}: the derivative changes abruptly here"
+        return (f"rounding hides it: two steps differ by {best.doubt:.1g}; the values are too "
                 "large, too small or too uneven")
 
 
 def limit_of(outputs):
-    """The relative error that is allowed for the derivatives of these outputs."""
+    """Return the relative error that is allowed for the derivatives of these outputs."""
     eps = max((np.finfo(np.asarray(a).dtype).eps for a in outputs), default=0.0)
     return LIMIT if eps <= np.finfo(float).eps else float(np.sqrt(eps))
 
 
 def five_points(h, weight, middle, a, b, c, d):
-    """(derivative, scale, bend, noise) of one output from its arrays at h, -h, 2h and -2h."""
+    """Return (derivative, scale, bend, noise) of one output from its values at h, -h, 2h, -2h."""
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
     near, far = (a - middle + (b - middle)) / h, (c - middle + (d - middle)) / (2 * h)
@@ -127,15 +124,15 @@ def five_points(h, weight, middle, a, b, c, d):
 
 
 def length(array):
-    """The Euclidean length of an array, of any size of numbers."""
+    """Return the Euclidean norm of an array without overflow."""
     largest = np.abs(array).max(initial=0)
     return largest * np.sqrt(((array / largest) ** 2).sum()) if largest > 0 else largest
 
 
 def moved(array, index, run):
-    """at(t) for a Line: what `run()` returns, a list of arrays, with array[index] moved by t.
+    """Return at(t) for a Line: the arrays that `run()` returns with array[index] increased by t.
 
-    `index` may be an array of the array's shape: a direction. The array is put back each time.
+    `index` may be an array of the same shape, a direction. The array is restored each time.
     """
     def at(t):
         before = array.copy()

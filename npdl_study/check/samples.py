@@ -2,9 +2,9 @@
 
 A sample is (layer, inputs, options): layer.forward(*inputs, **options) runs. A user's own class
 brings its own: a classmethod `sample()` that returns such a triple, a pair without options, or
-layer, *inputs; or `samples()`, a list of these. A class with the name of one of npdl's, or derived
-from one, is given that one's (`examples`): the sample; a second of other sizes; one of sizes of 1;
-one for each option, in which it matters.
+layer, *inputs; or `samples()`, a list of these. A class that is named as one of npdl's, or derived
+from one, uses that one's specification in `examples`: a sample, another of other sizes, one of
+sizes of 1, and one for each option.
 """
 
 import functools
@@ -16,51 +16,64 @@ import npdl
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
+from npdl_study.check.adapters import as_layer
 from npdl_study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, STAND_INS, TOGETHER, VALUES
 from npdl_study.check.subjects import randomise
 from npdl_study.trees import cast, leaves, tupled, upstream
 
 ROW = "a sample", "another", "sizes of 1"
-DRAWINGS = 40           # in search of inputs in which an option matters
-MATTERS = 1e-6          # the least difference that an option makes to an entry
+DRAWINGS = 40           # how often inputs are drawn until an option changes the result
+MATTERS = 1e-6          # the smallest change of an entry that counts
 
 
 def layer_classes():
-    """{name: class} of every layer and model of npdl."""
+    """Return {name: class} of every layer and model of npdl."""
     public = {name: getattr(npdl, name) for name in npdl.__all__}
     return {name: cls for name, cls in public.items()
             if isinstance(cls, type) and issubclass(cls, Layer) and cls is not Layer}
 
 
 def sample(cls, seed=0, **options):
-    """(layer, inputs, options) for a class: its own `sample()`, or npdl's for its name, there made
-    with these options of the constructor too.
+    """Return (layer, inputs, options) for a class, from its own `sample()` or from `examples`.
 
-    Raises InputError when there is none.
+    `options` are arguments of the constructor of one of npdl's. Raises InputError if there is none.
     """
     if own := own_samples(cls):
         return own[0]
     cls, row = _row(cls)
     if row is None:
         raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() "
-                         "that returns (layer, inputs), or use --input, say --input x=2,3,4")
+                         "that returns (layer, inputs), or use --input, for example "
+                         "--input x=2,3,4")
     return row[0](cls, stream(seed, 11), **options)
 
 
 def own_samples(cls):
-    """[sample] of those that a class brings itself, none for npdl's."""
+    """Return the samples that a class brings itself."""
     if callable(own := getattr(cls, "samples", None)):
         if not isinstance(every := own(), list) or not every:
-            raise InputError(f"{cls.__name__}.samples() must return a list of what sample() may")
-        return [_taken_apart(one, cls) for one in every]
+            raise InputError(f"{cls.__name__}.samples() must return a list of samples")
+        return [_parse_sample(one, cls) for one in every]
     own = getattr(cls, "sample", None)
-    return [_taken_apart(own(), cls)] if callable(own) else []
+    return [_parse_sample(own(), cls)] if callable(own) else []
+
+
+def _parse_sample(built, cls):
+    """Return (layer, inputs, options) of what a class's own sample() returned."""
+    layer, *rest = built if isinstance(built, tuple) and built else (None,)
+    options = rest.pop() if len(rest) > 1 and isinstance(rest[-1], dict) else {}
+    layer = as_layer(layer) if isinstance(layer, cls) else layer
+    if not isinstance(layer, Layer) or not rest:
+        raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
+                         "options) or layer, *inputs: an instance, a tuple of arrays, a dict")
+    alone = len(rest) == 1 and isinstance(rest[0], tuple)
+    return layer, rest[0] if alone else tuple(rest), options
 
 
 def every_sample(cls):
-    """{name: build(rng)} of all that is told of one of npdl's classes; build gives a sample.
+    """Return {name: build(rng)} of all samples of one of npdl's classes.
 
-    Raises InputError where nothing is told of it, or of one of its options.
+    Raises InputError if `examples` has no values for the class, or for one of its options.
     """
     cls, row = _row(cls)
     if row is None or len(row) != len(ROW):
@@ -75,32 +88,16 @@ def every_sample(cls):
 
 
 def with_state(layer, inputs, options):
-    """A sample whose state is an input, so that its gradient is looked at."""
+    """Return a sample whose state is an input, so that its gradient is compared."""
     given = {name: value for name, value in options.items() if name != "state"}
     return layer, (*inputs, options["state"]) if "state" in options else inputs, given
 
 
-def more_samples(cls, seed=0):
-    """(what is special, sample) of each sample of a class but the first: of those that it brings,
-    or, if it has the name of one of npdl's, with each option that both take."""
-    own = own_samples(cls)
-    yield from ((f"sample {i}", given) for i, given in enumerate(own[1:], 2))
-    for base in cls.__mro__ if not own else ():
-        if known := layer_classes().get(base.__name__):
-            taken = {name for function in (cls.__init__, cls.forward)
-                     for name in inspect.signature(function).parameters}
-            yield from ((name if value is None else f"{name}={value!r}",
-                         with_option(cls, name, value, seed)[0])
-                        for name, value in option_values(known) if name in taken)
-            return
-
-
 def option_values(cls):
-    """[(name, value)] of every option of a class with npdl's name that changes what it computes:
-    of its constructor, and of forward (their value is None: it is drawn). None of a class that
-    brings its samples: these tell its options.
+    """Return [(name, value)] of every option of one of npdl's classes that changes its result.
 
-    Raises InputError for an option for which `examples` has no values.
+    The value of an option of forward is None: it is drawn. A class with samples of its own has no
+    options. Raises InputError if `examples` has no value for an option.
     """
     (cls, _), found = _row(cls), []
     if own_samples(cls):
@@ -119,27 +116,30 @@ def option_values(cls):
 
 
 def with_option(cls, name, value, seed=0):
-    """(with, without): the sample of a class, (layer, inputs, options), with an option and, with
-    the same parameters and inputs, without it. Inputs are drawn until that is another answer of
-    npdl's own class of the name, where there is one: another may ignore the option."""
+    """Return (with, without): a sample with an option, and the same sample without it.
+
+    Both have the same parameters and inputs. Inputs are drawn until npdl's own class of the name
+    gives different results for the two.
+    """
     cls, _ = _row(cls)
     own = [known for base in cls.__mro__ if (known := layer_classes().get(base.__name__))]
     known = own[0] if own and (name, value) in option_values(own[0]) else cls
-    return _drawn(cls, name, value, _telling_seed(known, name, value, seed))
+    return _draw(cls, name, value, _telling_seed(known, name, value, seed))
 
 
 @functools.cache
 def _telling_seed(cls, name, value, seed):
-    """A seed, `seed` or one after it, with which an option changes the answer."""
+    """Return `seed`, or one after it, for which an option changes the result."""
     for drawing in range(DRAWINGS):
         drawn = seed + (drawing << 32)
-        if _differ(*_drawn(cls, name, value, drawn)):
+        if _differ(*_draw(cls, name, value, drawn)):
             return drawn
-    raise InputError(f"{cls.__name__}: with {name}={value!r} no inputs give another answer than "
-                     "without; npdl_study/check/examples.py is to say when it matters")
+    raise InputError(f"{cls.__name__}: with {name}={value!r} no inputs give another result than "
+                     "without; npdl_study/check/examples.py has to say when it matters")
 
 
-def _drawn(cls, name, value, seed):
+def _draw(cls, name, value, seed):
+    """Return the two samples of with_option for one seed."""
     made, more = TOGETHER.get(name, ({}, {}))
     taken, called = (list(inspect.signature(f).parameters) for f in (cls.__init__, cls.forward))
     made = {key: one for key, one in made.items() if key in taken}
@@ -162,7 +162,7 @@ def _drawn(cls, name, value, seed):
 
 
 def outputs_and_gradients(layer, inputs, options):
-    """{path: array} of the outputs and of the gradients of a sample."""
+    """Return {path: array} of the outputs and the gradients of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
         dx = layer.backward(upstream(outputs, stream(0, 78)), cache)
@@ -172,42 +172,28 @@ def outputs_and_gradients(layer, inputs, options):
 
 
 def _differ(given, without):
-    """Whether a sample has another answer without its option."""
+    """Return True if a sample has another result without its option."""
     wanted = outputs_and_gradients(*given)
     try:
-        return not _same(outputs_and_gradients(*without), wanted)
+        found = outputs_and_gradients(*without)
     except Exception:               # an option without which forward or backward does not run
         return True
-
-
-def _same(one, other):
-    return one.keys() == other.keys() and all(
-        array.shape == other[path].shape and np.abs(array - other[path]).max(initial=0) < MATTERS
-        for path, array in one.items())
+    return found.keys() != wanted.keys() or any(
+        array.shape != wanted[path].shape
+        or np.abs(array - wanted[path]).max(initial=0) >= MATTERS for path, array in found.items())
 
 
 def as_float64(layer, inputs, seed=0):
-    """A float64 copy with random parameters (gains too), and the inputs in float64."""
+    """Return a float64 copy with random parameters, gains too, and the inputs in float64."""
     layer = layer.astype("float64")
     randomise(layer, stream(seed, 77))
     return layer, cast(tuple(inputs), "float64")
 
 
 def _row(cls):
-    """(what is made for a class, the row of it or of one of its bases, by name, or None)."""
+    """Return (the class to make, the specification of it or of a base, by name, or None)."""
     for base in cls.__mro__:
         made = STAND_INS.get(base.__name__, cls)
         if made is not cls or base.__name__ in EXAMPLES:
             return made, EXAMPLES[made.__name__ if made is not cls else base.__name__]
     return cls, None
-
-
-def _taken_apart(built, cls):
-    """(layer, inputs, options) of what a class's own sample() returned."""
-    layer, *rest = built if isinstance(built, tuple) and built else (None,)
-    options = rest.pop() if rest and isinstance(rest[-1], dict) else {}
-    if not isinstance(layer, Layer) or not rest:
-        raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
-                         "options) or layer, *inputs: an instance, a tuple of arrays, a dict")
-    alone = len(rest) == 1 and isinstance(rest[0], tuple)
-    return layer, rest[0] if alone else tuple(rest), options

@@ -1,12 +1,11 @@
-"""The verdict on a backward: each of its gradients against its numerical derivatives.
+"""The verdict on a backward pass: each gradient is compared with finite differences.
 
-`check(subject)` gives a Verdict. A `Check` computes the derivatives once and judges as many
-backwards as one likes, with all outputs used and with each, and each two, alone.
+A `Check` computes the numerical gradients once and can then judge several backwards. It compares
+with the upstream gradients of all outputs, and with those of each output and each pair alone.
 
-An entry is right when it differs from its derivative by no more than LIMIT of what the derivative
-is summed from, and what rounding explains; wrong when by more, and by more than the derivative's
-doubts; and else not checkable here. A gradient that is zero by theory is so compared at the scale
-of its parts, or of the layer's other gradients where these are rounding themselves.
+An entry is right if its error is at most LIMIT, relative to the magnitudes of the terms that the
+derivative is summed from, plus an allowance for rounding. It is wrong if the error is larger than
+that, and larger than the uncertainty of the numerical derivative. Otherwise it is inconclusive.
 """
 
 from dataclasses import dataclass, field
@@ -18,21 +17,23 @@ from npdl_study.check.differences import KINK, LIMIT, SURE, Line, limit_of, move
 from npdl_study.check.questions import questions
 from npdl_study.trees import is_float, leaves
 
-FEW, MANY = 200, 400            # of an array of more than MANY entries FEW are looked at, and
-DIRECTIONS = 2                  # so many random directions of all
-FLOOR = 1e-3                    # of the layer's largest: a gradient below is compared as if it were
-ROUNDING = 1e-13                # of the layer's largest: what a backward may be off by itself
+FEW, MANY = 200, 400            # of an array with more than MANY entries, FEW are compared, and
+DIRECTIONS = 2                  # the derivatives along so many random directions
+FLOOR = 1e-3                    # of the layer's largest derivative: smaller ones are compared as if
+                                # they were so large
+ROUNDING = 1e-13                # of the layer's largest derivative: allowed rounding of a backward
 
 
 @dataclass
 class Row:
-    """One gradient. `right` is None where no entry of it can be checked here, with the `reason`.
+    """The comparison of one gradient. `right` is None if entries of it are inconclusive.
 
-    error      of its worst entry: LIMIT is what is allowed in float64; the entry is `index`, with
-               the `computed` and `numerical` value there and the difference that is `allowed`
-    unknown    how many entries can't be checked, the first for the `reason` at `doubtful`
-    used       the outputs that were used alone, if it was wrong then
-    place, kind, diagnosis   of a wrong one, by `explain`
+    error      the largest relative error of an entry: LIMIT is allowed in float64
+    index      that entry, with its `computed` and `numerical` value and the `allowed` difference
+    points     the number of entries that were compared
+    unknown    the number of inconclusive entries; the first is at `doubtful`, for the `reason`
+    used       the outputs whose upstream gradients were handed over, if not all
+    kind       "missing" or "shape" if there is no gradient, or one of another shape
     """
 
     name: str
@@ -43,19 +44,19 @@ class Row:
     numerical: float = 0.0
     allowed: float = 0.0
     reason: str = ""
+    points: int = 0
     unknown: int = 0
     doubtful: object = ()
     used: str = ""
-    place: str = ""
     kind: str = ""
-    diagnosis: str = ""
 
 
 @dataclass(repr=False)
 class Verdict:
-    """The rows of a check; `faults` that no row shows, in sentences; `notes` on what was not
-    looked at; `questions` on what may be a gradient, or may need one. `right` is None where some
-    gradient could not be checked, or placed, and none is wrong."""
+    """The rows of a check, with sentences: `faults` that no row shows, `questions`, and `notes`.
+
+    `right` is None if a gradient is inconclusive or a question is open, and nothing is wrong.
+    """
 
     rows: list = field(default_factory=list)
     faults: list = field(default_factory=list)
@@ -76,7 +77,7 @@ class Verdict:
 
 @dataclass
 class Comparison:
-    """One gradient at the entries that were looked at, with some outputs used."""
+    """One gradient at the entries that are compared, for the upstream gradients of some outputs."""
 
     name: str
     used: list
@@ -84,15 +85,15 @@ class Comparison:
     computed: np.ndarray
     numerical: np.ndarray
     allowed: np.ndarray
-    unknown: np.ndarray         # a mask
-    reasons: dict               # {number of a point: why it can't be checked}
-    note: str = ""              # what is wrong with the gradient as a whole
-    missing: bool = False       # there is none
+    unknown: np.ndarray         # a mask of the inconclusive points
+    reasons: dict               # {number of a point: why it is inconclusive}
+    note: str = ""              # the error of the gradient as a whole
+    missing: bool = False       # True if there is no gradient
     limit: float = LIMIT
 
     @property
     def errors(self):
-        """`limit` where an entry differs by what is allowed; 0 where it can't be checked."""
+        """The relative errors: `limit` is what is allowed; 0 for inconclusive points."""
         with np.errstate(all="ignore"):
             errors = self.limit * np.abs(self.computed - self.numerical) / self.allowed
         errors = np.where(self.computed == self.numerical, 0, errors)
@@ -107,39 +108,38 @@ class Comparison:
     def row(self):
         if self.missing:
             return Row(self.name, None if np.any(self.numerical) else True, reason=self.note,
-                       kind="missing", place=self.name)
+                       kind="missing")
         if self.note:
-            return Row(self.name, False, np.inf, reason=self.note, diagnosis=self.note,
-                       kind="shape", place=self.name)
+            return Row(self.name, False, np.inf, reason=self.note, kind="shape")
         if not self.points:
             return Row(self.name)
         errors, first = self.errors, min(self.reasons, default=0)
-        at = int(errors.argmax())
-        right = None if self.unknown.all() else bool(errors[at] <= self.limit)
-        entry = self.points[at]
+        at = int(np.where(self.unknown & (errors == 0), -1, errors).argmax())
+        right = False if errors[at] > self.limit else None if self.unknown.any() else True
+        entry, unknown = self.points[at], int(self.unknown.sum())
         return Row(self.name, right, float(errors[at]), entry if isinstance(entry, tuple) else (),
                    float(self.computed[at]), float(self.numerical[at]), float(self.allowed[at]),
-                   self.reasons.get(first, ""), int(self.unknown.sum()), self.points[first])
+                   self.reasons.get(first, ""), len(self.points) - unknown, unknown,
+                   self.points[first])
 
 
 class Check:
-    """A Subject with numerical derivatives of all that has a gradient; it judges backwards.
+    """A Subject with its numerical gradients; it judges backwards.
 
-    entries      check at most this many entries of each array, chosen at random
-    each_output  False leaves out the backwards with one output, or two of several, used alone
-    bare         True hands over the gradient of the first output, used alone, as a bare array
+    entries  compare at most this many entries of each array, chosen at random
+    bare     True hands over the gradient of the first output, if used alone, as a bare array
     """
 
-    def __init__(self, subject, entries=None, each_output=True, bare=False):
+    def __init__(self, subject, entries=None, bare=False):
         self.subject, self.arrays, self.bare = subject, subject.arrays, bare
-        self.paths, self.dout, self.notes = subject.paths, subject.dout, subject.notes()
-        self.uses = subject.uses if each_output else subject.uses[:1]
+        self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
+        self.notes = subject.notes()
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         weights = [d for _, d in leaves(self.dout)]
         limit = limit_of(base)
         if limit > LIMIT:
-            self.notes.append(f"forward computes in less than float64: its gradients are held "
-                              f"against differences to {limit:.0e} of their size alone")
+            self.notes.append("forward computes in less than float64, so gradients are compared "
+                              f"to a relative error of {limit:.0e} only")
         self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
@@ -147,18 +147,18 @@ class Check:
         self._known, self._scales = {}, {}
 
     def verdict(self):
-        """The Verdict on the backward that the layer has now, each gradient's worst use."""
+        """Return the Verdict on the backward, with the worst comparison of each gradient."""
         found = {}
         for comparison in self.comparisons():
             found.setdefault(comparison.name, []).append(comparison)
         rows = [worst_row(own, self.paths) for own in found.values()]
         if self.all_zero and not any(row.right is False for row in rows):
             for row in rows:
-                row.right, row.reason = None, "every gradient is 0 at these inputs"
+                row.right, row.reason = None, "all gradients are 0 at these inputs"
         return self.asked(rows)
 
     def asked(self, rows):
-        """The Verdict of Rows, less those of inputs that need no gradient; with the questions."""
+        """Return the Verdict of Rows, without those of targets, and with the questions."""
         notes, found = questions(self.subject, [row.name for row in rows if (
             row.kind == "missing" and row.right is None)])
         return Verdict([row for row in rows if row.name not in notes], notes=list(notes.values()),
@@ -166,22 +166,22 @@ class Check:
 
     @property
     def all_zero(self):
-        """Whether no output changes with anything: every gradient is 0, and that shows nothing."""
+        """True if all gradients are 0 at these inputs, so that comparing them shows nothing."""
         return any(self.lines.values()) and not self._largest(self.paths)
 
     def passes(self):
-        """Whether no gradient is wrong; stops at the first that is."""
+        """Return True if no gradient is wrong; stop at the first that is."""
         return not any(c.row.right is False for c in self.comparisons())
 
     def comparisons(self):
-        """Yield a Comparison for every gradient, with all outputs used and with each alone."""
+        """Yield a Comparison of every gradient, for each use of the outputs."""
         for used in self.uses:
             gradients, _ = self.backward(used)
             for name in self.arrays:
                 yield self.compare(name, gradients.get(name), used)
 
     def backward(self, used, turn=0):
-        """({name: gradient}, {name: what param.grad holds}) with some outputs used."""
+        """Return ({name: gradient}, {name: content of param.grad}) for a use of the outputs."""
         dout = self.subject.upstream(used)
         if self.bare and used == self.paths[:1] != self.paths and is_float(dout[0]):
             dout = dout[0]
@@ -189,7 +189,7 @@ class Check:
         return self.subject.backward(dout, cache, turn)
 
     def compare(self, name, gradient, used):
-        """The Comparison of a gradient, an array or None, with the outputs `used`."""
+        """Return the Comparison of a gradient, an array or None, for a use of the outputs."""
         points, wanted = self.points[name], self.arrays[name].shape
         known = self._numerical(name, tuple(used))
         found = Comparison(name, used, points, np.zeros(len(points)), known.value, known.allowed,
@@ -205,30 +205,22 @@ class Check:
                 found.computed = np.array([at(gradient, point) for point in points], float)
             for i in np.flatnonzero(found.wrong & ~known.refined):
                 known.refine(i)
-            for i in np.flatnonzero(known.unknown):     # known well enough to be wrong
+            for i in np.flatnonzero(known.unknown):     # certain enough to say that it is wrong
                 off = abs(found.computed[i] - known.value[i])
                 found.unknown[i] = not off > known.allowed[i]
         return found
 
     def _misshapen(self, gradient, points, wanted, known):
-        """What is said of a gradient with another shape than its array's."""
-        said = f"its shape is {gradient.shape}, the array's own {wanted}"
+        """Describe a gradient whose shape is not that of its array."""
+        said = f"its shape is {gradient.shape}; it must be {wanted}"
         if gradient.shape == wanted[::-1]:
-            return f"{said}; it is transposed"
+            return f"{said}, so transpose it"
         if gradient.size == np.prod(wanted) and [n for n in gradient.shape if n > 1] == [
                 n for n in wanted if n > 1]:
             found = [at(gradient.reshape(wanted), point) for point in points]
             if (np.abs(found - known.value) <= known.allowed).all():
-                return f"{said}; its numbers are right: write .reshape{wanted} after it"
+                return f"{said}; its values are right, so append .reshape{wanted}"
         return said
-
-    def parts(self, name, index):
-        """The derivative of one entry, in the parts that each entry of each output adds."""
-        return self.lines[name][self.points[name].index(index)].parts()
-
-    def numerical(self, name, used):
-        """The numerical values at the points of an array, with the outputs `used`."""
-        return self._numerical(name, tuple(used)).value
 
     def _numerical(self, name, used):
         if (name, used) not in self._known:
@@ -239,7 +231,7 @@ class Check:
         return known
 
     def _largest(self, used):
-        """The largest scale of any derivative, with the outputs `used`."""
+        """Return the largest scale of any derivative, for a use of the outputs."""
         if tuple(used) not in self._scales:
             columns = [self.paths.index(path) for path in used]
             self._scales[tuple(used)] = max((line.points(0)[1, columns].sum() for lines in
@@ -248,7 +240,7 @@ class Check:
 
 
 class Numerical:
-    """The derivatives of one array with some outputs used, and what is allowed for each."""
+    """The numerical derivatives of one array for a use of the outputs, and the allowed errors."""
 
     def __init__(self, lines, columns, largest):
         self.lines, self.columns, self.largest = lines, columns, largest
@@ -265,7 +257,7 @@ class Numerical:
             self.refine(i)
 
     def refine(self, i):
-        """Try other steps for one entry: a derivative that can be relied on, or a reason."""
+        """Try other step sizes for one entry, to find a reliable derivative or a reason."""
         found = self.lines[i].derivative(self.columns, self.floor)
         self.value[i], self.refined[i], self.hidden[i] = found.value, True, bool(found.reason)
         self.allowed[i] = self.limit * found.scale + SURE * found.doubt + ROUNDING * self.largest
@@ -274,24 +266,23 @@ class Numerical:
 
 
 def worst_row(comparisons, paths):
-    """The Row of one gradient from its Comparisons, one for each use of the outputs."""
+    """Return the worst Row of one gradient from its Comparisons, one for each use."""
     rows = [c.row for c in comparisons]
-    asked = [row.kind == "missing" and row.right is None for row in rows]   # of what has a slope
+    asked = [row.kind == "missing" and row.right is None for row in rows]
     at = max(range(len(rows)), key=lambda i: (rows[i].right is False, asked[i],
-                                              rows[i].right is not None, rows[i].error))
+                                              rows[i].unknown, rows[i].error))
     if comparisons[at].used != paths:
         rows[at].used = " and ".join(comparisons[at].used)
     return rows[at]
 
 
 def at(gradient, point):
-    """A gradient's entry, or what it is along a direction."""
+    """Return an entry of a gradient, or its inner product with a direction."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
 def chosen(array, rng, entries=None):
-    """What is looked at of an array: all its entries; of many a sample, and random directions of
-    all, in which every entry shows."""
+    """Choose what to compare: all entries; of large arrays a sample, and random directions."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices
