@@ -14,6 +14,7 @@ import numpy as np
 from npdl.errors import InputError
 from npdl.files import write_atomically
 
+NPDL = Path(sys.modules["npdl"].__file__).parent
 STUDY = Path(__file__).parent
 NUMPY = Path(np.__file__).parent
 
@@ -79,19 +80,15 @@ def is_library(filename):
     A package is installed if it is in a folder called site-packages or dist-packages, or if the
     metadata of its distribution is next to it (`pip install --target`).
     """
-    if filename.startswith("<frozen"):
-        return True
     path = Path(filename)
     standard = [Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib")]
-    if NUMPY in path.parents or {"site-packages", "dist-packages"} & set(path.parts):
-        return True
-    if any(folder in path.parents for folder in standard):
+    if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
+            folder in path.parents for folder in (NUMPY, *standard)):
         return True
     loaded = next((name for name, module in list(sys.modules.items())
                    if getattr(module, "__file__", None) == filename), "")
-    package = loaded.partition(".")[0]
     root = path.parents[loaded.count(".") + (path.name == "__init__.py")]
-    return bool(package) and any(root.glob(f"{package}-*.dist-info"))
+    return loaded != "" and any(root.glob(f"{loaded.partition('.')[0]}-*.dist-info"))
 
 
 @contextlib.contextmanager
@@ -123,31 +120,29 @@ class _Alarm:
 
     def __call__(self, number, frame):
         self.times += 1
-        where = place(frame)
+        own = own_frame(frame)
+        where = f", at {place(own)}: a loop without an end?" if own else ""
         if self.times > 3:
-            sys.stderr.write(f"not finished in time, at {where}, where `except:` catches what "
-                             "would stop it; write `except Exception:`\n")
+            sys.stderr.write(f"not finished in time{where} `except:` catches what would stop it; "
+                             "write `except Exception:`\n")
             sys.stderr.flush()
             os._exit(2)
-        own = frame
-        while own is not None and _is_npdls(own):
-            own = own.f_back
-        in_code = own is not None and Path(own.f_code.co_filename).stem not in (
-            "__main__", "runpy") and not is_library(own.f_code.co_filename)
-        raise TimeOver(f", at {where}: a loop without an end?" if in_code else "")
+        raise TimeOver(where)
 
 
-def _is_npdls(frame):
-    parents = Path(frame.f_code.co_filename).parents
-    return STUDY in parents or NUMPY in parents
+def own_frame(frame):
+    """Return the innermost frame of the student's own code around a frame, or None."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not (name.startswith("<frozen") or NPDL in (path := Path(name)).parents
+                or STUDY in path.parents or is_library(name)):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def place(frame):
-    """Return file.py:12 of the innermost frame that is the student's own."""
-    innermost = frame
-    while frame is not None and _is_npdls(frame):
-        frame = frame.f_back
-    frame = frame or innermost
+    """Return file.py:12 of a frame; file.py of file.py#edit, an edited copy."""
     return f"{os.path.basename(frame.f_code.co_filename.split('#')[0])}:{frame.f_lineno}"
 
 

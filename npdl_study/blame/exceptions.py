@@ -11,7 +11,7 @@ from npdl_study.blame.inputs import validation_runs
 from npdl_study.blame.localize import Localization
 from npdl_study.blame.repair import FixSearch, OwnInputs
 from npdl_study.blame.report import Blame, located, nearby
-from npdl_study.check.subjects import NotAPair
+from npdl_study.check.subjects import Unfit
 from npdl_study.containment import CodeLeft, message
 from npdl_study.trace.oracle import Oracle, plain, stems
 from npdl_study.trace.source import defined, original_file
@@ -61,7 +61,7 @@ def blame_exception(layer, error, notes=(), in_backward=False):
             "write this function" if place else f"{type(layer).__name__} has no {name} yet")
         return Blame(False, notes=list(notes), error=error, kind="blank", diagnosis=text, **place)
     at = f" at {nearby(place['file'])}:{place['line']}, `{place['source']}`" if place else ""
-    advice = "" if isinstance(error, NotAPair) else f". {ADVICE}"
+    advice = "" if isinstance(error, Unfit) else f". {ADVICE}"
     return Blame(False, notes=list(notes), error=error, kind="unchecked",
                  diagnosis=f"{message(error)}{at}{advice}")
 

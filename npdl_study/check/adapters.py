@@ -30,7 +30,7 @@ CACHES = ("cache", "caches", "ctx", "memory")       # an argument that is a cach
 
 
 class Unfit(InputError):
-    """Code whose gradients can't be checked; `kind` is "contract", "aliasing" or "random"."""
+    """Code whose gradients can't be checked; `kind` is "unchecked", "aliasing" or "random"."""
 
     def __init__(self, kind, text):
         super().__init__(text)
@@ -44,9 +44,6 @@ def as_layer(thing):
     if isinstance(thing, InSelf):
         return thing
     if not inspect.isclass(thing) and keeps_cache_in_self(type(thing)):
-        if not hasattr(thing, "__dict__"):
-            raise InputError(f"{type(thing).__name__} has __slots__ and no __dict__, so its "
-                             "parameters can't be found; remove __slots__")
         return in_self(type(thing))(thing, made=True)
     if not isinstance(thing, Layer):
         name = getattr(thing, "__name__", type(thing).__name__)
@@ -109,7 +106,7 @@ def call_backward(backward, dout, cache):
     is_loss = not isinstance(dout, tuple) and np.size(dout) == 1
     if wanted < 1 or is_loss and arguments[0].default in (1, 1.0):
         if not is_loss:
-            raise Unfit("contract", f"{backward.__qualname__} takes no upstream gradient, but the "
+            raise Unfit("unchecked", f"{backward.__qualname__} takes no upstream gradient, but the "
                         "output is more than one number: write backward(self, dout)")
         return mapped(backward(*cache), lambda g: g if g is None else np.asarray(g) * np.reshape(
             dout, ()))
@@ -192,7 +189,7 @@ class Adapter(Layer):
         depths = [max((frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                        if frame.name == self.called.__name__), default=0) for error in errors]
         if depths[0] == depths[1]:
-            raise Unfit("contract", f"forward returns {len(outputs)} outputs, and it is not known "
+            raise Unfit("unchecked", f"forward returns {len(outputs)} outputs, and it is not known "
                         f"whether {self.called.__qualname__} takes a tuple of their gradients or "
                         f"the first gradient: with the tuple it raises {errors[0]!r}, with the "
                         f"first {errors[1]!r}. Give it one argument for each gradient")
@@ -226,7 +223,7 @@ class Functions(Adapter):
         self.given = inputs
         returned = self.run(*inputs, **options)
         if not isinstance(returned, tuple) or len(returned) < 2:
-            raise Unfit("contract", f"{self.run.__name__} must return its output and a cache: "
+            raise Unfit("unchecked", f"{self.run.__name__} must return its output and a cache: "
                         "return out, cache")
         *outputs, cache = returned
         return self.differentiated(outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
@@ -268,6 +265,9 @@ class InSelf(Adapter):
     """
 
     def __init__(self, made):
+        if not hasattr(made, "__dict__"):
+            raise InputError(f"{type(made).__name__} has __slots__ and no __dict__, so its "
+                             "parameters can't be found; remove __slots__")
         self.made, self.absent = made, set()
         self._find()
 
@@ -302,17 +302,17 @@ class InSelf(Adapter):
         name = type(self.made).__name__
         returned = forward_of(run.made)(*inputs, **options)
         if returned is None:
-            raise Unfit("contract", f"{name}.forward returned nothing; return the output")
+            raise Unfit("unchecked", f"{name}.forward returned nothing; return the output")
         if takes_cache(self.made.backward):
             if not isinstance(returned, tuple) or len(returned) < 2:
-                raise Unfit("contract", f"{name}.backward takes a cache, and forward returned "
+                raise Unfit("unchecked", f"{name}.backward takes a cache, and forward returned "
                             "none: return out, cache")
             *outputs, cache = returned
             run.cache = (cache,)
             returned = outputs[0] if len(outputs) == 1 else tuple(outputs)
         elif isinstance(returned, tuple) and isinstance(returned[-1], Cache):
-            raise Unfit("contract", f"{name}.forward returns a Cache, and its backward takes none: "
-                        "write backward(self, dy, cache)")
+            raise Unfit("unchecked", f"{name}.forward returns a Cache, and its backward takes "
+                        "none: write backward(self, dy, cache)")
         return self.differentiated(returned), run
 
     def backward(self, dout, run):

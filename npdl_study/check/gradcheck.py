@@ -22,7 +22,7 @@ from npdl_study.check.adapters import as_layer
 from npdl_study.check.side_effects import side_effects
 from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check, Verdict
-from npdl_study.containment import message, place
+from npdl_study.containment import message, own_frame, place
 
 OWN = ("seed", "forward", "keep", "entries", "bare")
 
@@ -108,9 +108,10 @@ def report(subject, **limits):
     except Exception as error:
         if type(subject.layer).__module__.startswith("npdl."):
             raise
-        *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-        return Report(faults=[f"backward raised {message(error)} at {place(frame)}; blame shows "
-                              "the values that this line read"], notes=check.notes)
+        own = own_frame(list(traceback.walk_tb(error.__traceback__))[-1][0])
+        where = f" at {place(own)}" if own else ""
+        return Report(faults=[f"backward raised {message(error)}{where}; blame shows the values "
+                              "that this line read"], notes=check.notes)
     found = Report(verdict.rows, notes=check.notes + verdict.notes, questions=verdict.questions)
     if not found.wrong and not check.bare:
         found.faults = side_effects(check)

@@ -62,8 +62,8 @@ class Subject:
         self.dout = upstream(outputs, stream(seed, 78))
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
-            raise Unfit("contract", f"{self.name}.forward returned no float array; return an array "
-                        "or a tuple of arrays")
+            raise Unfit("unchecked", f"{self.name}.forward returned no float array; return an "
+                        "array or a tuple of arrays")
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
             self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
@@ -105,7 +105,7 @@ class Subject:
         if not isinstance(returned, tuple) or len(returned) != 2:
             what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
                 "nothing" if returned is None else f"one {type(returned).__name__}")
-            raise Unfit("contract", f"{self.name}.forward returned {what}; it must return a pair: "
+            raise Unfit("unchecked", f"{self.name}.forward returned {what}; it must return a pair: "
                         "its output and a Cache")
         return returned
 

@@ -172,7 +172,7 @@ def _from_shapes(cls, shapes, arguments, rng):
             with np.errstate(all="ignore"):
                 called(lambda: layer.forward(*copied(inputs)), f"{cls.__name__}.forward")
         except Exception as error:
-            raise Unfit("contract", (
+            raise Unfit("unchecked", (
                 f"not checked: {cls.__name__}.forward raised {_with_line(cls, error)}. It was made "
                 f"with {_shown(invented)}, which may be wrong: give these arguments with --set "
                 "(W=4,5 for an array), or write a classmethod sample()")) from error

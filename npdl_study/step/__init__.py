@@ -1,10 +1,10 @@
-"""A layer, statement by statement. A call passes in this order:
+"""A layer, statement by statement. A call passes through the modules in this order:
 
-    step            step(layer, x): a Walk; check decides what is right, blame which line is wrong
-    record          what each statement of forward and backward read and wrote (trace.watch tells)
-    marks           what is known of each value: the oracle's word (trace.oracle), or blame's
+    step            step(layer, x): a Walk
+    record          what each statement of forward and backward read and wrote (trace.watch)
+    marks           which values are right: the true gradient that their name promises
     fold            which statements are mathematics, and shown
-    pictures        an array in a few numbers and a small picture
+    pictures        an array as a few numbers and a small picture
     maths, markup   a line of code as a formula, in Unicode and in MathML
-    show_terminal, show_html (with page/)   the Walk as lines, and as a page that plays
+    show_terminal, show_html (with page/)   the Walk as text, and as an interactive page
 """

@@ -1,8 +1,8 @@
-"""Which statements of a Recording are mathematics, and which only carry arrays about.
+"""Decide which statements of a Recording are mathematics, and shown.
 
-Left out are checks of inputs, what takes fields out of a cache, heads of loops, returns of what is
-there already, helpers of a statement or two, and whatever hands an array on as it is. What is
-wrong, or raised, is never left out.
+Left out are checks of inputs, reads of a cache, loop headers, returns of an existing array, short
+helper functions, and everything that passes on an array unchanged. Statements that are wrong, or
+that raised an exception, are always shown.
 """
 
 import ast
@@ -13,26 +13,26 @@ import numpy as np
 from npdl_study.step.pictures import arrays_in
 
 CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
-NAMED = ("normal_cdf",)         # known by its name, however it is computed
+NAMED = ("normal_cdf",)         # a function that a formula shows by its name
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Starred, ast.Load,
          ast.Store)
 CARRYING = (*PLAIN, ast.Call, ast.keyword)
 
 
 def is_check(name):
-    """Whether a function, by its name, only looks at what it is given."""
+    """Return True if a function, by its name, only checks its arguments."""
     return name.lstrip("_").split("_")[0] in CHECKS or name == "gradients_of"
 
 
 def is_pass(call):
-    """Whether a call is a forward or a backward, and so mathematics whatever its length."""
+    """Return True for a call of a forward or a backward."""
     name = call.code.co_name
     return call.parent is None or "forward" in name or "backward" in name
 
 
 @functools.lru_cache(maxsize=4096)
 def is_checking(node):
-    """Whether a statement checks something: `check_width(x)`, `dy = checked(dy)`, `raise`."""
+    """Return True for a check: `check_width(x)`, `dy = checked(dy)`, `raise`."""
     if isinstance(node, (ast.Raise, ast.Assert)):
         return True
     if isinstance(node, ast.If):
@@ -45,7 +45,7 @@ def is_checking(node):
 
 @functools.lru_cache(maxsize=4096)
 def only_names(node):
-    """Whether a statement only names what is there: `x, h = cache.x, cache.h`, `return dx`."""
+    """Return True for a statement that only names values: `x = cache.x`, `return dx`."""
     value = getattr(node, "value", None)
     if not isinstance(node, (ast.Assign, ast.Return)) or value is None:
         return isinstance(node, ast.For)
@@ -55,7 +55,7 @@ def only_names(node):
 
 
 def _is_plain_access(node):
-    """Whether a node is part of an expression such as cache.x, or shape[1]."""
+    """Return True for a part of an expression such as cache.x, or shape[1]."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Constant)
     return isinstance(node, PLAIN) and getattr(node, "attr", "") != "T"
@@ -63,13 +63,13 @@ def _is_plain_access(node):
 
 @functools.lru_cache(maxsize=4096)
 def _only_calls(node):
-    """Whether a statement's own text has no operator, index or method of an array."""
+    """Return True if a statement has no operator, index or transpose."""
     value = getattr(node, "value", None)
     return value is not None and all(isinstance(n, CARRYING) for n in ast.walk(value))
 
 
 class Folder:
-    """Decides for the steps of a walk; `mark(step, name)` is what is known of a write."""
+    """Decides which steps to show; `mark(step, name)` is the Mark of a write, or None."""
 
     def __init__(self, recording, mark):
         self.mark, self.helpers = mark, {}
@@ -77,18 +77,18 @@ class Folder:
             self.helpers.setdefault(step.call, []).append(step)
 
     def shows(self, step):
-        """Whether a step is shown."""
+        """Return True if a step is shown."""
         marks = [m for w in step.writes if (m := self.mark(step, w.name)) is not None]
         if step.error is not None or any(mark.right is False for mark in marks):
             return True
         return self.is_mathematics(step, any(mark.right for mark in marks))
 
     def is_mathematics(self, step, judged=False):
-        """Whether a step is shown without a mark, or with one, `judged`."""
+        """Return True for a statement that computes; `judged` says if it has a mark."""
         node = step.line.node
         if not step.writes or self._folded(step.call) or is_checking(node):
             return False
-        if only_names(node):                            # dx = dy: an equation, though a short one
+        if only_names(node):                            # dx = dy is an equation too
             return judged and isinstance(node, ast.Assign) and isinstance(
                 node.value, ast.Name) and all(w.name[:1] == "d" for w in step.writes)
         if step.carried == "view" and _only_calls(node):
@@ -96,7 +96,7 @@ class Folder:
         return step.carried != "same"
 
     def _folded(self, call):
-        """Whether a call, or one around it, is a helper that is left out."""
+        """Return True if a call, or one around it, is a helper that is left out."""
         while call is not None and not is_pass(call):
             steps = self.helpers.get(call, ())
             short = len({s.line for s in steps}) <= 2
@@ -107,14 +107,13 @@ class Folder:
         return False
 
     def _moves(self, step):
-        """Whether what a statement of a helper wrote is carried on, or room full of zeros."""
+        """Return True if a statement of a helper passes on an array, or makes one of zeros."""
         zero = all(not summary.scale for w in step.writes for _, summary in w.shown or ())
         return step.error is None and (zero or bool(step.carried) or only_names(step.line.node))
 
 
 def carried(values, before):
-    """"same" when every float array among `values` was held before, "view" when each is at least
-    a view of one that was, else ""."""
+    """Return "same" if all float arrays of `values` existed before, "view" if they are views."""
     wanted, held = ([a for _, a in arrays_in(nest)] for nest in (values, before))
     known = {id(a) for a in held}
     if not wanted or all(id(a) in known for a in wanted):

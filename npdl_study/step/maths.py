@@ -1,8 +1,8 @@
-"""A line of code as mathematics: `dx = xp.multiply(dx, rstd, out=dx)` is dx = dx ⊙ rstd.
+"""Write a line of code as a formula: `dx = xp.multiply(dx, rstd, out=dx)` is dx = dx ⊙ rstd.
 
-`text(node)` gives Unicode, `mathml(node)` the MathML that every browser shows. What belongs to
-the program and not to the mathematics is left out: `out=`, `cache.`, `.data`, reshapes, dtypes.
-A statement in which something else is left, such as a conversion or a list, has no formula.
+`text(node)` returns Unicode, `mathml(node)` MathML. Parts that belong to the program and not to the
+mathematics are left out: `out=`, `cache.`, `.data`, reshapes, dtypes. A statement with other parts
+of a program, such as a conversion or a list, has no formula.
 """
 
 import ast
@@ -31,11 +31,11 @@ SUMS = {"sum": "Σ", "mean": "mean", "max": "max", "min": "min"}
 
 
 class NoFormula(Exception):
-    """What stands in a statement is a program's and no mathematics."""
+    """The statement is no mathematics."""
 
 
 def text(node):
-    """A statement as one line of Unicode; "" when it has no mathematics."""
+    """Return a statement as one line of Unicode; "" if it has no formula."""
     try:
         return " ".join(_Writer(Text()).statement(node).split())
     except NoFormula:
@@ -43,7 +43,7 @@ def text(node):
 
 
 def mathml(node):
-    """A statement as a <math> element; "" when it has no mathematics."""
+    """Return a statement as a <math> element; "" if it has no formula."""
     try:
         body = _Writer(MathML()).statement(node)
     except NoFormula:
@@ -96,7 +96,7 @@ class _Writer:
         return self.identifier(node.id)
 
     def identifier(self, name):
-        """x_hat with its hat, W_x with its index, dx with its d."""
+        """Write x_hat with its hat, W_x with its index, dx with its d."""
         form = self.form
         if name in GREEK:
             return form.name(GREEK[name])
@@ -176,7 +176,7 @@ class _Writer:
         return self.form.row(self.form.op(",").join(self.expression(item) for item in kept))
 
     def listed(self, items):
-        """[a, b, c]: blocks side by side."""
+        """Write [a, b, c]: blocks side by side."""
         inner = self.form.op(",").join(self.expression(item) for item in items)
         return self.form.row(self.form.op("["), inner, self.form.op("]"))
 
@@ -188,10 +188,12 @@ class _Writer:
                                             self.expression(node.comparators[0], 1)))
 
     def _Subscript(self, node, outer):
-        """x[:, t] is x with the index t; x[..., None] is x."""
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        parts = [ast.unparse(part) for part in parts]
-        parts = [part for part in parts if part not in (":", "...", "Ellipsis", "None")]
+        """Write x[:, t] as x with the index t, x[..., None] as x, and x[:, :n] as it is."""
+        nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = [ast.unparse(part).replace("Ellipsis", "...") for part in nodes]
+        is_range = any(isinstance(part, ast.Slice) and ast.unparse(part) != ":" for part in nodes)
+        if not is_range:
+            parts = [part for part in parts if part not in (":", "...", "None")]
         if any("[" in part or "(" in part for part in parts):
             raise NoFormula
         base = self.expression(node.value, 5)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SIDE = 16                   # a picture has at most this many rows and columns
-SAMPLED = 128
-FEW = 48                    # arrays with at most so many entries are shown with their numbers
+SIDE = 16                   # rows and columns of a picture, at most
+SAMPLED = 128               # rows and columns of a large array that its picture is made of
+FEW = 48                    # arrays with at most this many entries are shown with their values
 
 
 @dataclass
 class Summary:
-    """Shape, dtype, Euclidean norm, least and greatest entry, entries that are NaN or infinite.
+    """Shape, dtype, norm, smallest and largest entry, and the number of NaN and infinite entries.
 
-    `cells` is a picture: a small matrix of means of blocks, NaN where a block has nothing finite;
-    `scale` the largest size among the finite entries; `values` the entries themselves, if few.
+    `cells` is a picture: a small matrix of means of blocks, NaN if a block has no finite entry.
+    `scale` is the largest magnitude; `values` are the entries themselves, if they are few.
     """
 
     shape: tuple
@@ -34,7 +34,7 @@ class Summary:
     def from_array(cls, array):
         array = np.asarray(array)
         if array.size <= FEW:
-            array = array.copy()                        # its numbers are kept
+            array = array.copy()                        # its values are kept
         with np.errstate(all="ignore"):
             clean = np.isfinite(array.sum())            # so are all its entries
         good = array if clean else array[np.isfinite(array)]
@@ -49,9 +49,7 @@ class Summary:
         )
 
     def line(self):
-        """One line: (3, 5) |.| 4.7  -1.2 .. 2.1"""
-        if self.nan and not self.norm:
-            return f"{_shape(self.shape):<10} all NaN, as room is before it is written"
+        """Return one line: (3, 5) ‖·‖ 4.7  -1.2 .. 2.1"""
         if 0 in self.shape:
             return f"{_shape(self.shape):<10} empty"
         text = f"{_shape(self.shape):<10} ‖·‖ {self.norm:<8.3g} {self.low + 0.0:.3g} "
@@ -63,13 +61,13 @@ class Summary:
         return text
 
     def brief(self):
-        """(3, 5) 4.7: the shape and the norm; of one number, itself."""
+        """Return the shape and the norm: (3, 5) 4.7; of a single number, its value."""
         if self.values is not None and self.values.size == 1:
             return f"= {self.values.item():.4g}"
-        return f"{_shape(self.shape)} {self.norm:.3g}"
+        return f"{_shape(self.shape)} ‖·‖ {self.norm:.3g}"
 
     def packed(self):
-        """The picture as base64 bytes: 128 + 127 * value / scale, 0 for NaN."""
+        """Return the picture as base64 bytes: 128 + 127 * value / scale, 0 for NaN."""
         cells = np.where(np.isfinite(self.cells), self.cells, 0) / (self.scale or 1)
         found = np.clip(np.rint(128 + 127 * cells), 1, 255)
         found = np.where(np.isfinite(self.cells), found, 0).astype(np.uint8)
@@ -77,8 +75,7 @@ class Summary:
 
 
 def arrays_in(value, path="", depth=8):
-    """[(path, array)] of the float arrays in a nest of tuples and lists; `depth` ends a list that a
-    mistake has put into itself."""
+    """Return [(path, array)] of the float arrays in nested tuples and lists, to a depth."""
     if isinstance(value, (np.ndarray, np.floating)):
         return [(path, value)] if value.dtype.kind == "f" else []
     inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
@@ -86,7 +83,7 @@ def arrays_in(value, path="", depth=8):
 
 
 def digest(value):
-    """[(path, Summary)] of the same."""
+    """Return [(path, Summary)] of the float arrays in nested tuples and lists."""
     return [(path, Summary.from_array(array)) for path, array in arrays_in(value)]
 
 
@@ -95,17 +92,14 @@ def _shape(shape):
 
 
 def _matrix(array):
-    """Any array as a matrix: leading axes joined, the last one kept."""
+    """Return an array as a matrix, its leading axes joined."""
     if array.ndim == 0:
         return array.reshape(1, 1)
     return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
 
 
 def _blocks(matrix, clean):
-    """At most SIDE rows and columns, each cell the mean of a block's finite entries.
-
-    Of a large matrix, SAMPLED evenly spaced rows and columns stand for all.
-    """
+    """Return at most SIDE rows and columns, each cell the mean of a block's finite entries."""
     for axis in (0, 1):
         if matrix.shape[axis] > SAMPLED:
             matrix = matrix.take(np.linspace(0, matrix.shape[axis] - 1, SAMPLED).astype(int), axis)
@@ -123,12 +117,12 @@ def _blocks(matrix, clean):
 
 
 def _starts(length):
-    """Where each of at most SIDE blocks of an axis begins."""
+    """Return the first index of each of at most SIDE blocks of an axis."""
     return np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]
 
 
 def _sums(matrix, rows, columns):
-    """The sum of each block."""
+    """Return the sum of each block."""
     if (len(rows), len(columns)) == matrix.shape:
         return matrix.astype(float)
     return np.add.reduceat(np.add.reduceat(matrix, rows, 0), columns, 1)

@@ -1,11 +1,10 @@
-"""One forward and one backward, statement by statement: what each read, and what it wrote.
+"""Record one forward and one backward: what each statement read and wrote.
 
-A Recorder is a Watch (npdl_study.trace.watch) that hears of every statement too. Each Step holds a
-digest of every array that its statement read and wrote, those changed in place or through a view of
-another array included, and the keys under which an oracle knows the values that it computed.
+A Recorder is a Watch (npdl_study.trace.watch) that is also notified of every statement. Each Step
+holds a summary of every array that its statement read and wrote, also in place or through a view of
+another array, and the keys of the values that it computed.
 """
 
-import contextlib
 import sys
 import traceback
 from collections import Counter
@@ -13,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.backend import xp
 from npdl_study.containment import CodeLeft
 from npdl_study.step.fold import carried
 from npdl_study.step.pictures import arrays_in, digest
@@ -21,17 +19,16 @@ from npdl_study.trace.statements import Watched, read_by, written_by
 from npdl_study.trace.watch import Watch
 from npdl_study.trees import restored, tupled
 
-COPIED = 1 << 14            # entries of an array that is copied; of larger ones a digest is kept
-MOST_STEPS = 4000           # of a phase
-COMPARED = 1 << 12          # entries of which each counts, when an array is compared with itself
-MOST_READ = 8               # arrays that are shown beside one statement
-MOST_RAISED = 20            # calls that an exception is shown to pass through
+COPIED = 1 << 14            # larger arrays are not copied, so they are not compared
+MOST_STEPS = 4000           # statements of a phase that are recorded
+COMPARED = 1 << 12          # of larger arrays, sums are compared to find changes in place
+MOST_READ = 8               # arrays that are shown as read by one statement
+MOST_RAISED = 20            # calls that are shown for one exception
 
 
 @dataclass(repr=False, eq=False)
 class Call:
-    """One call of a function: who called it, with what, and what it returned; `pairs` are the
-    forward calls that a backward call undoes."""
+    """One call of a function; `pairs` are the forward calls that belong to a backward call."""
 
     number: int
     phase: str
@@ -47,7 +44,7 @@ class Call:
 
     @property
     def name(self):
-        """Its qualified name; of a function inside a watched one, the other's and its own."""
+        """The qualified name of the function."""
         own, around = self.code.co_name, self.function
         return around.qualname + f".{own}" * (own != around.code.co_name)
 
@@ -56,34 +53,31 @@ class Call:
 class Write:
     """A value that a statement wrote.
 
-    name     a local ("dx"), an attribute ("self.W.grad"), or "return"
+    name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
     arrays   copies of the arrays in it, unless they are large
-    how      "bound", "in place", or "through a view": the statement names another array, and this
-             one changed
-    shown    its digest
-    same_as  for an array that changed because the statement bound it to another name too
-             (`dx = np.multiply(dy, 2, out=dgain)`): that name
+    how      "bound", "in place", or "through a view" of another array that the statement names
+    shown    their summaries
     """
 
     name: str
     arrays: list
     how: str
     shown: list
-    same_as: str = ""
 
     @property
     def is_one(self):
-        """Whether it is one array, and no nest of them."""
+        """True for a single array, not a nested structure."""
         return [path for path, _ in self.shown] == [""]
 
 
 @dataclass(repr=False)
 class Step:
-    """One statement that ran, or raised.
+    """One statement that ran, or raised an exception.
 
-    `turns` are the loops around it and their variables, `reads` {source: digest}, `keys` those of
-    the values that it computed, `carried` is "same" when it made no array but handed on what its
-    call held, "view" when it handed on parts of that.
+    turns    the loop variables around it: ((name, value), ...) for each loop
+    reads    {source: summaries} of the arrays that it read
+    keys     the keys of the values that it computed
+    carried  "same" if it passed on existing arrays unchanged, "view" if it passed on views
     """
 
     index: int
@@ -98,20 +92,22 @@ class Step:
 
 
 class Recording:
-    """All calls and steps of both phases; `error` is what the layer raised, `cut` the phases of
-    which only the first MOST_STEPS steps are there."""
+    """All calls and steps of both phases.
+
+    `error` is the exception of the layer; of the phases in `cut` only the first steps are recorded.
+    """
 
     def __init__(self):
         self.steps, self.calls, self.cut, self.error = [], [], [], None
-        self.call_of = {}           # {key of a value of forward: its Call}
-        self.values = {}            # {key of a value of backward: a copy}
+        self.call_of = {}           # {key of a value in forward: its Call}
+        self.values = {}            # {key of a value in backward: a copy}
 
     def phase(self, name):
         return [step for step in self.steps if step.call.phase == name]
 
 
 class _Frame:
-    """What is known of a call while it runs."""
+    """The state of a call while it runs."""
 
     def __init__(self, call, frame):
         self.call, self.frame = call, frame
@@ -131,10 +127,12 @@ class Recorder(Watch):
                      and place.text for place in self.places]
 
     def run(self, layer, inputs, forward, upstream):
-        """The Recording of a forward, `forward()`, and a backward with the gradients
-        `upstream(outputs)`; parameters and inputs are put back."""
+        """Return the Recording of `forward()` and of a backward with `upstream(outputs)`.
+
+        Parameters and inputs are restored.
+        """
         params = [param for _, param in layer.params()]
-        with np.errstate(all="ignore"), restored(params, inputs), self, unwritten_is_nan():
+        with np.errstate(all="ignore"), restored(params, inputs), self:
             try:
                 self._begin("forward")
                 outputs, cache = forward()
@@ -179,14 +177,12 @@ class Recorder(Watch):
         return value
 
     def _found(self, frame):
-        """The _Frame of a frame of Python's; what it had called is over. None if it is over."""
+        """Return the _Frame of a Python frame, or None; calls above it have returned."""
         for i in range(len(self.stack) - 1, -1, -1):
             if self.stack[i].frame is frame:
                 del self.stack[i + 1:]
                 return self.stack[i]
         return None
-
-    # What is told
 
     def _entered(self, function, frame):
         outer = frame.f_back
@@ -243,10 +239,6 @@ class Recorder(Watch):
             if name not in binds:
                 how = "in place" if name in direct else "through a view"
                 self._write(step, name, look_up(name, names), how)
-        for write in step.writes:
-            array = names.get(write.name) if write.how != "bound" else None
-            write.same_as = next((n for n in binds if array is not None
-                                  and names.get(n) is array), "")
         found.names = names
         if returns:
             self.stack.remove(found)
@@ -264,8 +256,10 @@ class Recorder(Watch):
         return step
 
     def _turns(self, found, line, names):
-        """The loops around a Line, those around the calls that led here first: ((name, value), ..)
-        for each; of a loop without a number how often the line has run."""
+        """Return the loop variables around a Line, outer calls first.
+
+        For a loop without an integer variable, count how often the line has run.
+        """
         turns = []
         for loop in line.loops if line is not None else ():
             bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
@@ -281,7 +275,7 @@ class Recorder(Watch):
             step.writes.append(Write(name, copies, how, digest(value)))
 
     def _changed(self, found, names, binds):
-        """The names of the arrays whose entries differ from what they were."""
+        """Return the names of the arrays whose entries have changed."""
         before, changed = found.prints, []
         found.prints = {n: (v, fingerprint(v)) for n, v in names.items()
                         if isinstance(v, np.ndarray) and v.dtype.kind == "f"}
@@ -292,7 +286,7 @@ class Recorder(Watch):
         return changed
 
     def _raised(self, error):
-        """A Step for each call that an exception came through, the innermost first."""
+        """Add a Step for each call that an exception passed through, the innermost first."""
         own = error.__cause__ if isinstance(error, CodeLeft) else error
         trail = list(traceback.walk_tb(own.__traceback__))[::-1]
         known = {id(found.frame): found for found in self.stack}
@@ -304,14 +298,14 @@ class Recorder(Watch):
 
 
 def fingerprint(array):
-    """What tells whether an array is as it was; of a large one sums."""
+    """Return bytes that change if an array changes; for a large one, of sums."""
     if array.size <= COMPARED:
         return array.tobytes()
     return np.array([array.sum(), np.sqrt((array * array).sum())]).tobytes()
 
 
 def look_up(source, names):
-    """The value of `self.W.grad`, `dz`, or None."""
+    """Return the value of a source such as `self.W.grad` or `dz`, or None."""
     head, *path = source.split(".")
     value = names.get(head)
     for attribute in path:
@@ -320,16 +314,16 @@ def look_up(source, names):
 
 
 def stem(name):
-    """What a function's name says beside its direction: attend_backward, attend -> "attend"."""
+    """Return a function's name without its direction: attend_backward -> "attend"."""
     parts = [p for p in name.split("_") if p not in ("", "forward", "backward", "back", "grad")]
     return "_".join(parts)
 
 
 def pairs_of(call, calls):
-    """The forward calls that a backward call undoes, the best first.
+    """Return the forward calls that belong to a backward call, the best match first.
 
-    They returned a value (a cache, or the output itself) that this call was handed; if there are
-    none, they are a method of the same object, which keeps its cache in itself.
+    They returned an argument of this call, such as a cache. If there are none, they are calls of a
+    method of the same object, which keeps its cache in self.
     """
     plain = (bool, int, float, str, type(None))
     handed = {id(v): isinstance(v, np.ndarray) for v in call.arguments.values()
@@ -340,28 +334,8 @@ def pairs_of(call, calls):
             continue
         arrays = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
         same = stem(other.code.co_name) == own
-        if False in arrays or arrays and same and own:      # an array alone may be anybody's
+        if False in arrays or arrays and same and own:      # arrays alone prove little
             found.append((not same, -other.number, other))
         elif same and call.owner is not None and other.owner is call.owner:
             same_owner.append((False, -other.number, other))
     return [other for *_, other in sorted(found or same_owner, key=lambda item: item[:2])]
-
-
-@contextlib.contextmanager
-def unwritten_is_nan():
-    """Let xp.empty give NaN instead of leftovers, so that what is never written shows."""
-    def poisoned(make):
-        def empty(*args, **options):
-            array = make(*args, **options)
-            if array.dtype.kind == "f":
-                array[...] = np.nan
-            return array
-        return empty
-
-    names = ("empty", "empty_like")
-    vars(xp).update((name, poisoned(getattr(np, name))) for name in names)
-    try:
-        yield
-    finally:
-        for name in names:
-            vars(xp).pop(name, None)

@@ -1,4 +1,4 @@
-"""A walk through a layer as one page that plays by itself: no network, no other file."""
+"""Write a walk through a layer as one interactive page, which needs no network and no file."""
 
 import ast
 import html
@@ -20,7 +20,7 @@ PARTS = Path(__file__).parent / "page"
 
 
 def page(walk, phases=("forward", "backward")):
-    """The page of a Walk, as text."""
+    """Return the page of a Walk, as text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
     data = json.dumps(_data(walk, phases), separators=(",", ":"))
@@ -31,14 +31,14 @@ def page(walk, phases=("forward", "backward")):
 
 
 def framed(walk):
-    """The page in a frame, as a notebook shows it: several of them do not meet."""
+    """Return the page in a frame, as a notebook shows it."""
     return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
             f'srcdoc="{html.escape(page(walk))}"></iframe>')
 
 
 def _data(walk, phases):
-    """What the page shows, as JSON can hold it."""
+    """Return the data of the page, as JSON can hold it."""
     writer = _Data(walk)
     steps = [writer.step(step) for step in walk.steps(phases)]
     error = walk.recording.error
@@ -52,7 +52,7 @@ def _data(walk, phases):
 
 
 class _Data:
-    """Collects functions and calls as steps mention them."""
+    """Collects the functions, calls and arrays that steps mention."""
 
     def __init__(self, walk):
         self.walk = walk
@@ -73,17 +73,14 @@ class _Data:
 
     def writes(self, step, write):
         mark = self.walk.mark(step, write.name)
-        if write.same_as:
-            yield {"name": write.name, "how": f"is {write.same_as} now"}
-            return
         for path, summary in write.shown:
             found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
-            if mark is not None and mark.says:
+            if mark is not None and mark.text:
                 found["check"] = self.check(mark)
             yield found
 
     def array(self, summary):
-        """The number of an array in the page's list, which has each array once."""
+        """Return the number of an array in the page's list, which has each array once."""
         rows, columns = summary.cells.shape
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype, "norm": _number(summary.norm),
@@ -101,14 +98,14 @@ class _Data:
 
     def check(self, mark):
         kind = "right" if mark.right else "kink" if mark.kink else (
-            "follows" if mark.follows else "wrong")
-        found = {"kind": kind, "says": mark.says}
+            "upstream" if mark.upstream else "wrong")
+        found = {"kind": kind, "text": mark.text}
         if mark.call is not None:
             found |= {"call": self.call(mark.call), "line": mark.line, "of": mark.of}
         return found
 
     def call(self, call):
-        """The number of a call in the page's list."""
+        """Return the number of a call in the page's list."""
         if call.number not in self._call_of:
             parent = None if call.parent is None else self.call(call.parent)
             pair = self.call(call.pairs[0]) if call.pairs else None
@@ -121,7 +118,7 @@ class _Data:
         return self._call_of[call.number]
 
     def function(self, call):
-        """The number of a function in the page's list, its lines with code and formulae."""
+        """Return the number of a function in the page's list, with its code and formulas."""
         function, code = call.function, call.function.code
         node = function.node
         key = (code.co_filename, node.lineno)
@@ -143,7 +140,7 @@ class _Data:
 
 
 def _skipped(function):
-    """The lines of a function's docstring, and those that only check what comes in."""
+    """Return the lines of a function's docstring, and those that only check arguments."""
     told = [n for n in function.node.body[:1] if isinstance(n, ast.Expr)
             and isinstance(n.value, ast.Constant)]
     told += [line.node for line in function.lines if is_checking(line.node)]
@@ -151,14 +148,14 @@ def _skipped(function):
 
 
 def _place(filename):
-    """A file's name from its package on, never a folder of this machine."""
+    """Return a file's name from its package on, without the folders of this machine."""
     parts = original_file(filename).replace("\\", "/").split("/")
     at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
     return "/".join(parts[at:])
 
 
 def _coloured(source, first, last):
-    """{line: (HTML of the code, its comment)} of a function, without its indentation."""
+    """Return {line: (HTML of the code, its comment)} of a function, without its indentation."""
     spans = {n: [] for n in range(first, last + 1)}
     for kind, (row, start), (end_row, end) in _colours("".join(source)):
         if row == end_row and row in spans:
@@ -175,9 +172,8 @@ def _coloured(source, first, last):
 
 
 def _colours(source):
-    """Yield (kind, start, end) of what has a colour. An f-string is one string: from Python 3.12
-    on it comes as several tokens, with those of the names and numbers in it between them."""
-    opened = []                                         # starts of the f-strings we are in
+    """Yield (kind, start, end) of each coloured part; an f-string is one string."""
+    opened = []                                         # starts of the enclosing f-strings
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         name = tokenize.tok_name[token.type]
         if name.endswith("STRING_START"):
@@ -210,7 +206,7 @@ def _marked(line, spans, indent):
 
 
 def _number(value):
-    """A float that JSON can hold, with six digits."""
+    """Return a float with six digits that JSON can hold, or None."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 

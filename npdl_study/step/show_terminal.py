@@ -1,13 +1,7 @@
-"""A walk through a layer, or a report, as lines of a terminal.
-
-Colours and pictures are used only where the output is a terminal and NO_COLOR is not set.
-"""
+"""Print a walk through a layer; in colour if the output is a terminal and NO_COLOR is not set."""
 
 import os
-import shutil
 import sys
-
-import numpy as np
 
 from npdl.exceptions import printable
 from npdl_study.containment import message
@@ -15,11 +9,11 @@ from npdl_study.step import maths
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
     "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
-MOST_ROWS, MOST_READ = 6, 6
+MOST_READ = 6               # arrays that are listed as read by a statement
 
 
 class Paint:
-    """Text that changes nothing of a terminal but, where it can, its colours."""
+    """Makes text printable, and coloured if the output is a terminal."""
 
     def __init__(self, file):
         self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
@@ -60,7 +54,7 @@ def _step(walk, step, paint, file):
     print(f"{pad}{line.first:>5}  {paint(code)}{paint(turn, YELLOW)}", file=file)
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
-        formula = ""                                    # it only says the code again
+        formula = ""                                    # it only repeats the code
     if formula or line.comment:
         comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
@@ -70,58 +64,25 @@ def _step(walk, step, paint, file):
     if read:
         print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
     for write in step.writes:
-        if write.same_as:
-            print(paint(f"{pad}       {write.name} is {write.same_as} now"), file=file)
-            continue
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
             mark = _mark(walk.mark(step, write.name), paint)
             line = paint(f"{pad}       {write.name}{path} {summary.line()}{how}")
             print(line + mark, file=file)
-            if paint.on:
-                for row in _picture(summary):
-                    print(f"{pad}         {row}", file=file)
     if step.error is not None:
         print(paint(f"{pad}       raised {message(step.error)}", RED), file=file)
 
 
 def _plain(text):
-    """A line without what formulae write differently."""
+    """Return a line without the characters that formulas write differently."""
     return text.replace(" ", "").replace("−", "-").replace("self.", "")
 
 
 def _mark(mark, paint):
-    if mark is None or not mark.says:
+    if mark is None or not mark.text:
         return ""
-    if mark.right:
-        return "  " + paint(mark.says, GREEN)
-    return "  " + (paint(mark.says, YELLOW) if mark.kink or mark.follows else
-                   paint(mark.says, RED, BOLD))
-
-
-def _picture(summary):
-    """Rows of coloured half blocks, two rows of the picture to a line."""
-    cells = summary.cells
-    if cells.size < 2:
-        return
-    width = max(1, min(2, shutil.get_terminal_size().columns // (2 * cells.shape[1] + 20)))
-    rows = cells[: 2 * MOST_ROWS]
-    for top in range(0, len(rows), 2):
-        line = ""
-        for column in range(cells.shape[1]):
-            upper = _colour(rows[top, column], summary.scale)
-            lower = _colour(rows[top + 1, column], summary.scale) if top + 1 < len(rows) else None
-            back = f"\033[48;5;{lower}m" if lower is not None else "\033[49m"
-            line += f"\033[38;5;{upper}m{back}" + "▀" * width
-        yield line + RESET
-
-
-def _colour(value, scale):
-    """A colour of the 256: blue below zero, orange above, grey for NaN."""
-    if not np.isfinite(value):
-        return 240
-    ramp = (25, 31, 74, 110, 153, 255, 223, 216, 209, 202, 166)
-    return ramp[int(round((value / (scale or 1) + 1) / 2 * (len(ramp) - 1)))]
+    colours = (GREEN,) if mark.right else (YELLOW,) if mark.kink or mark.upstream else (RED, BOLD)
+    return "  " + paint(mark.text, *colours)
 
 
 def _finals(walk, paint, file):
@@ -134,6 +95,6 @@ def _finals(walk, paint, file):
     print(paint("\n=== gradients against their numerical values ===", BOLD), file=file)
     width = max(len(f.name) for f in walk.finals)
     for row in walk.finals:
-        word = paint(f"not checkable here: {row.reason}", YELLOW) if row.right is None else \
+        word = paint(f"inconclusive here: {row.reason}", YELLOW) if row.right is None else \
             paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
         print(paint(f"  {row.name:<{width}}  {row.error:8.1e}  ") + word, file=file)

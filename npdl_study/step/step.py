@@ -2,10 +2,9 @@
 
     walk = step(LSTM(2, 3), x)
     walk.show()                         # in the terminal
-    walk.to_html("lstm.html")           # as a page that plays, offline
+    walk.to_html("lstm.html")           # as an interactive page that works offline
 
-What a backward's statement computed is compared with the true gradients of what forward computes
-(npdl_study.step.marks).
+The values of backward are compared with the true gradients of the variables of forward (marks).
 """
 
 import functools
@@ -13,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from npdl_study.blame.blame import check as check_gradients
 from npdl_study.blame.blame import search
 from npdl_study.check.subjects import Subject, Unfit, as_layer
-from npdl_study.check.verdicts import Check
 from npdl_study.containment import held_off, message, written
 from npdl_study.step.fold import Folder
 from npdl_study.step.marks import Marks
@@ -25,15 +24,16 @@ from npdl_study.step.show_terminal import show
 from npdl_study.trace.runs import Budget, Runs, quiet
 from npdl_study.trees import copied, upstream
 
-WORK = 9_000_000            # values that the marks of single lines may compute: some seconds
+WORK = 9_000_000            # values that the marks of single lines may compute; larger: longer
 
 
 @dataclass(repr=False)
 class Walk:
     """A Recording with what is known of it.
 
-    `recording.steps` are the statements, `mark(step, name)` what is known of a value that a
-    statement wrote, `finals` the check of each gradient as a whole (npdl_study.check).
+    recording  `recording.steps` are the statements
+    marks      {(index of a step, name): Mark} of the values that the statements wrote
+    finals     the Row of each gradient (npdl_study.check)
     """
 
     title: str
@@ -47,18 +47,18 @@ class Walk:
         show(self, phases, file)
 
     def to_html(self, path, phases=("forward", "backward")):
-        """Write the page; it needs nothing but itself. Returns its path."""
+        """Write the page, which needs no other file; return its path."""
         return written(path, page(self, phases))
 
     def _repr_html_(self):
         return framed(self)
 
     def __repr__(self):
-        return (f"{self.title}: {len(self.steps())} statements, {self.said()}; .show() prints "
+        return (f"{self.title}: {len(self.steps())} statements, {self.outcome()}; .show() prints "
                 "them, .to_html(path) writes a page")
 
-    def said(self):
-        """How it ended, in a few words."""
+    def outcome(self):
+        """Return how it ended, in a few words."""
         if self.recording.error is not None:
             return f"ended by {message(self.recording.error)}"
         wrong = [row.name for row in self.finals if row.right is False]
@@ -66,12 +66,11 @@ class Walk:
             return f"wrong: the gradients of {', '.join(wrong)}"
         count = sum(bool(row.right) for row in self.finals)
         if count < len(self.finals):
-            return f"{count} gradients are right, {len(self.finals) - count} not checkable here"
+            return f"{count} gradients are right, {len(self.finals) - count} inconclusive here"
         return f"all {count} gradients are right" if count else "nothing checked"
 
     def steps(self, phases=("forward", "backward")):
-        """The steps that are mathematics, or wrong, or raised (npdl_study.step.fold); of a phase
-        in which nothing is, all that wrote an array."""
+        """Return the steps to show (npdl_study.step.fold); at least those that wrote an array."""
         found = []
         for phase in phases:
             steps = self.recording.phase(phase)
@@ -83,16 +82,16 @@ class Walk:
         return Folder(self.recording, self.mark)
 
     def mark(self, step, name):
-        """The Mark on what a step wrote under a name, or None."""
+        """Return the Mark of what a step wrote under a name, or None."""
         return self.marks.get((step.index, name))
 
 
 def step(layer, *inputs, seed=0, check=True, title=None, **options):
     """Run a layer's forward and backward and return the Walk through them.
 
-    The layer is copied to float64 and its parameters made random, as gradcheck does; `check`
-    False leaves out the numerical gradients. What the layer raises ends the walk and is kept in
-    it. Raises InputError for a layer that holds itself.
+    The layer is copied to float64 and its parameters made random, as gradcheck does. With `check`
+    False no numerical gradients are computed. An exception of the layer ends the Walk and is kept
+    in it. Raises InputError for a layer that contains itself.
     """
     layer = as_layer(layer)
     title, layer = title or type(layer).__name__, held_off(layer)
@@ -101,74 +100,60 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     except Exception as error:                          # show how far forward came
         return _unchecked(title, layer, inputs, options, error)
     with quiet():
-        rows, failed = _checked(subject) if check else ([], None)
-    for used in [failed] if failed else subject.uses:
-        recorder, recording = _recorded(subject, subject.upstream(used))
-        if recording.error is not None or rows is not None:
-            break
-    walk = Walk(title, recording, notes=subject.notes())
-    walk.notes += [f"of the {phase}, the first {MOST_STEPS} statements are shown; the gradients "
-                   "are checked all the same" for phase in recording.cut]
+        result = check_gradients(subject) if check else None
+    is_wrong = result is not None and result.dout is not None
+    dout = result.dout if is_wrong else subject.dout
+    recorder = Recorder(lambda: layer_backward(subject, dout))
+    for _, param in subject.layer.params():
+        param.grad = np.zeros_like(param.data)
+    recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
+    walk = Walk(title, recording, notes=subject.notes() if result is None else list(result.notes))
+    walk.notes += [f"the first {MOST_STEPS} statements of {phase} are shown; the gradients are "
+                   "checked all the same" for phase in recording.cut]
     if recorder.unseen:
-        walk.notes.append(f"no source could be had of {', '.join(recorder.unseen)}: what is "
-                          "computed there is not shown")
-    if rows and recording.error is None:
-        walk.finals = rows
-        _mark(walk, subject, recorder, subject.upstream(failed or subject.paths), bool(failed))
+        walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}: what they "
+                          "compute is not shown")
+    if result is not None and result.rows and recording.error is None:
+        walk.finals = result.rows
+        _mark(walk, subject, recorder, dout, is_wrong)
     return walk
 
 
-def _checked(subject):
-    """(the Rows of a check, the outputs that were used when one was wrong, or None); no Rows where
-    the backward raises."""
-    try:
-        rows = Check(subject).verdict().rows
-    except Exception:
-        return None, None
-    wrong = [row.used for row in rows if row.right is False]
-    return rows, wrong and (subject.paths if "" in wrong else wrong[0].split(" and "))
-
-
-def _recorded(subject, dout):
-    """(a Recorder, its Recording) of a Subject, its gradients zeros at first."""
-    layer = subject.layer
-    recorder = Recorder(lambda: layer.backward(copied(dout), subject.run()[1]))
-    for _, param in layer.params():
-        param.grad = np.zeros_like(param.data)
-    return recorder, recorder.run(layer, subject.inputs, subject.run, lambda outputs: copied(dout))
+def layer_backward(subject, dout):
+    """Run forward and backward once."""
+    return subject.layer.backward(copied(dout), subject.run()[1])
 
 
 def _unchecked(title, layer, inputs, options, error):
-    """The Walk through a layer that no backward can be checked of."""
+    """Return the Walk through a layer whose backward can't be checked."""
     def run():
         return layer.forward(*inputs, **options)
 
+    def draw(outputs):
+        return upstream(outputs, np.random.default_rng(0))
+
     def both():
         outputs, cache = run()
-        layer.backward(upstream(outputs, np.random.default_rng(0)), cache)
+        layer.backward(draw(outputs), cache)
 
-    recording = Recorder(both).run(layer, inputs, run,
-                                   lambda outputs: upstream(outputs, np.random.default_rng(0)))
+    recording = Recorder(both).run(layer, inputs, run, draw)
     if not isinstance(error, Unfit):
         recording.error = error
     return Walk(title, recording, notes=[str(error)] if isinstance(error, Unfit) else [])
 
 
-def _mark(walk, subject, recorder, dout, wrong):
-    """Put the Marks into a Walk; of WORK values, and a note when that was not enough."""
-    report = search(subject, other_inputs=False) if wrong else None
+def _mark(walk, subject, recorder, dout, is_wrong):
+    """Put the Marks into a Walk; if a gradient is wrong, mark the line that blame finds."""
+    report = search(subject, other_inputs=False) if is_wrong else None
     budget = Budget(WORK)
     with quiet(), recorder:
-        marks = Marks(walk.recording, Runs(subject, dout, recorder, budget))
+        marks = Marks(walk.recording, Runs(subject, dout, recorder, budget), is_wrong)
         if report is not None:
-            marks.of_wrong(report)
-        else:
-            marks.of_right(walk.folder.is_mathematics)
+            marks.mark_line(report.file, report.line)
     walk.marks = marks.of
-    walk.notes += marks.notes
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
-        walk.notes.append(f"{place}{report.diagnosis}")
+        walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
     if budget.over:
-        walk.notes.append(f"the checks of single lines were ended after {WORK} values; those of "
-                          "the whole gradients are complete")
+        walk.notes.append(f"single lines were compared up to {WORK} computed values; the "
+                          "comparison of the gradients is complete")

@@ -12,19 +12,17 @@ import functools
 import gc
 import inspect
 import sys
-import sysconfig
 from collections import Counter
 from types import FunctionType, ModuleType
 
 import numpy as np
 
+from npdl_study.containment import is_library
 from npdl_study.trace.source import HOOK, LAMBDA, defined, recompiled
 from npdl_study.trace.statements import Line, Place, Watched
 from npdl_study.trace.syntax import lifted
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
-LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib",
-                                                           "platlib"))
 STUDY = __file__.rpartition("trace")[0]
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]
 MOST_KEPT = 1 << 22             # entries of all that one run records
@@ -212,7 +210,7 @@ def _is_own(code, npdls):
         part = name[len(NPDL):]
         return part.startswith(("layers", "models", "adapt", "losses", "functions")) and (
             npdls or "#" in part)
-    return not name.startswith((STUDY, "<frozen", *LIBRARIES))
+    return not name.startswith(STUDY) and not is_library(name)
 
 
 def _inside(code):

@@ -50,7 +50,7 @@ function heat(write) {
 function badge(check) {
   const sign = { right: "✓ ", wrong: "✗ " }[check.kind] || "~ ";
   const where = check.of === undefined ? "" : ": the gradient of " + check.of + " (line " + check.line + ")";
-  return make("p", "badge " + check.kind, sign + check.says + where);
+  return make("p", "badge " + check.kind, sign + check.text + where);
 }
 
 // An array that a line wrote, or read: its name, its verdict, its picture.

@@ -9,7 +9,7 @@ let at = 0, timer = null;
 
 const phaseOf = (step) => calls[step.call].phase;
 const wrongAt = (step) => Boolean(step.error) || step.writes.some((w) => w.check && w.check.kind === "wrong");
-const doubtfulAt = (step) => wrongAt(step) || step.writes.some((w) => w.check && w.check.kind === "follows");
+const doubtfulAt = (step) => wrongAt(step) || step.writes.some((w) => w.check && w.check.kind === "upstream");
 // The marks that each line has earned so far in the whole run: right, wrong, or none.
 const marks = new Map();
 for (const step of steps) {
@@ -47,7 +47,7 @@ function fillLane(phase, callIndex) {
     const mark = marks.get(key);
     if (mark) {
       const sign = make("span", "marks " + mark, mark === "right" ? "✓" : mark === "wrong" ? "✗" : "~");
-      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "at a kink" : mark === "follows" ? "wrong, here or in what it reads" : "wrong";
+      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "inconclusive: a kink" : mark === "upstream" ? "wrong, here or upstream" : "wrong";
       row.append(sign);
     }
     const pre = make("pre");
@@ -133,7 +133,7 @@ function show(index) {
   byId("back").disabled = byId("first").disabled = at === 0;
   byId("on").disabled = byId("last").disabled = at === steps.length - 1;
   if (!timer) {
-    const verdicts = step.writes.map((w) => w.name + " " + (w.array === undefined ? w.how : data.arrays[w.array].shape.join(" by ")) + (w.check ? ", " + w.check.says : "")).join("; ");
+    const verdicts = step.writes.map((w) => w.name + " " + (data.arrays[w.array].shape.join(" by ")) + (w.check ? ", " + w.check.text : "")).join("; ");
     byId("said").textContent = phase + ", line " + step.from + ": " + (row ? row[4] || row[1].replace(/<[^>]*>/g, "") : "") + ". " + verdicts;
   }
   document.body.dataset.step = at;
