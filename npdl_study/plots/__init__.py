@@ -1,10 +1,9 @@
-"""Pictures of learning: `python -m npdl plot WHAT [RUN]`.
+"""Plot what a model does and has learned: `python -m npdl plot WHAT [RUN]`.
 
-A call passes plotting (options; loads the run), then the module of the picture, then style (how
-all look; save writes the PNG):
-
-    through_time         gradients: how far back they reach, RNN, GRU, LSTM
+    plotting             the command; it loads the run
+    through_time         gradients: how far back they reach in an RNN, a GRU and an LSTM
     flow                 activations and gradients of each layer
-    attention_maps       where each head looks
-    embedding_spectrum   principal components and Fourier spectrum; experiments ask it too
+    attention_maps       what each head attends to
+    embedding_spectrum   principal components and Fourier spectrum of the embeddings
+    style                colours, labels, and the PNG file
 """

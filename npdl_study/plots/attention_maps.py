@@ -1,5 +1,4 @@
-"""Where each head looks: the attention weights of a GPT's run on one sequence, or of an
-encoder-decoder's on a source and its translation."""
+"""Plot attention weights: of a GPT on one sequence, or of an encoder-decoder on a translation."""
 
 import numpy as np
 
@@ -11,11 +10,11 @@ from npdl.models.gpt import attentions
 from npdl_study.plots import style
 
 MOST_TOKENS = 32
-SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}     # characters that would not be seen
+SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}
 
 
 def tokens_of(run, text=None):
-    """(ids (S,), their tokens) of what is shown: `text`, or one of the run's own samples."""
+    """Return (ids (S,), their tokens) of `text`, or of a sample of the run's data."""
     vocabulary = run.task.vocabulary
     if run.config.text is None:
         ids = _equation(run, text)
@@ -38,9 +37,9 @@ def _equation(run, text):
 
 
 def plot_attention(run, title, text=None):
-    """A Figure: one map for each layer (row) and head (column); a query's row sums to 1.
+    """Return a Figure with one map for each layer (row) and head (column).
 
-    Raises InputError for a run without attention and for a text that is too long to be shown.
+    Raises InputError for a run without attention and for a text that is too long.
     """
     if run.config.translates:
         return plot_alignment(run, title, text)
@@ -55,13 +54,14 @@ def plot_attention(run, title, text=None):
     A = attentions(cache)[0]                            # A (L, H, S, S)
     future = np.triu(np.ones(A.shape[2:], bool), 1)
     return _maps(np.ma.array(A, mask=np.broadcast_to(future, A.shape)), tokens, tokens, title,
-                 "row: the token that looks; column: the token looked at; grey: the future, which "
-                 "no token may see")
+                 "row: the query token; column: the token it attends to; grey: the masked future")
 
 
 def plot_alignment(run, title, text=None):
-    """A Figure: for each token of the translation (row) where the decoder looks in the source
-    (column), a map for each layer, the mean over its heads; `text`, or a date that is held out."""
+    """Return a Figure: which source characters (columns) each output token (row) attends to.
+
+    There is one map for each layer, the mean over its heads. The default text is a held-out date.
+    """
     model, words = run.model, run.task.vocabulary
     if text is None:
         [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
@@ -74,23 +74,20 @@ def plot_alignment(run, title, text=None):
         A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
     return _maps(A[:, None], [words.target[i] for i in found.tokens],
                  [*(SHOWN.get(c, c) for c in text), "end"], title,
-                 "row: the token that is written; column: the character looked at", 0.26)
+                 "row: the output token; column: the source character it attends to", 0.26)
 
 
 def _maps(A, rows, columns, title, note, inches=0.19):
-    """A Figure of the weights A (L, H, R, S), with the tokens of the rows and the columns, each
-    so many inches wide."""
+    """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns."""
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)
     made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
-    labels, family = style.readable([*rows, *columns])
-    rows, columns = labels[:R], labels[R:]
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
     for layer in range(L):
         for head in range(H):
             axes = grid[layer, head]
             image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
-            _label(axes, rows, columns, family, 9 if S <= 10 or inches > 0.2 else 6.5)
+            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
             if layer == 0 and H > 1:
                 axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
             if head == 0 and L > 1:
@@ -101,12 +98,11 @@ def _maps(A, rows, columns, title, note, inches=0.19):
     return made
 
 
-def _label(axes, rows, columns, family, size):
+def _label(axes, rows, columns, size):
     axes.set_facecolor("#e8e8e8")
     axes.spines[:].set_visible(False)
     for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
-        ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False,
-              fontfamily=family)
+        ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
     if max(map(len, columns)) > 3:
         axes.tick_params(axis="x", labelrotation=90)
     axes.tick_params(length=0)

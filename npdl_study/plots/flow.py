@@ -1,10 +1,10 @@
-"""What flows through a model, layer by layer: activations forward, gradients backward."""
+"""Plot the activations and the gradients of each layer of a model."""
 
 import contextlib
 
 import numpy as np
 
-from npdl.core import Layer, walk
+from npdl.core import Layer, named_layers
 from npdl.data.text import windows
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import RecurrentLayer
@@ -16,41 +16,26 @@ from npdl_train.runs.task import make_model
 SAMPLES = 256
 
 
-def names_of(model):
-    """{id: dotted name} of every layer below a model."""
-    found = {}
-
-    def visit(layer, prefix):
-        for name, child in layer.children():
-            found.setdefault(id(child), prefix + name)
-            visit(child, f"{prefix}{name}.")
-
-    visit(model, "")
-    return found
-
-
 @contextlib.contextmanager
-def watched(layers, seen):
-    """Note what each layer returns and the gradient it is handed: seen[id] = [outputs, gradients].
+def recorded(layers, seen):
+    """Record outputs and upstream gradients of layers: seen[layer] = [outputs, gradients].
 
     Only these instances are changed, and only within the block.
     """
-    def watch(layer):
-        forward, backward = layer.forward, layer.backward
-
-        def noted_forward(*inputs, **options):
+    def record(layer, forward, backward):
+        def recording_forward(*inputs, **options):
             outputs, cache = forward(*inputs, **options)
             _note(seen, layer, 0, outputs)
             return outputs, cache
 
-        def noted_backward(dout, cache):
+        def recording_backward(dout, cache):
             _note(seen, layer, 1, dout)
             return backward(dout, cache)
 
-        layer.forward, layer.backward = noted_forward, noted_backward
+        layer.forward, layer.backward = recording_forward, recording_backward
 
     for layer in layers:
-        watch(layer)
+        record(layer, layer.forward, layer.backward)
     try:
         yield
     finally:
@@ -61,23 +46,23 @@ def watched(layers, seen):
 def _note(seen, layer, which, value):
     first = value[0] if isinstance(value, tuple) else value
     if first is not None and np.asarray(first).dtype.kind == "f":
-        seen.setdefault(id(layer), [[], []])[which].append(np.abs(np.array(first)).ravel())
+        seen.setdefault(layer, [[], []])[which].append(np.abs(np.array(first)).ravel())
 
 
 def flow(model, ids, targets, counted):
-    """[(dotted name, |activations|, |gradients|)] of one forward and backward, in their order.
+    """Return [(dotted name, |activations|, |gradients|)] of one forward and backward, in order.
 
-    Gradients are those of the sum of the losses of the sequences, one entry for each number that
-    a layer puts out. Layers made of others are left out, but for a recurrent layer; so are
-    Dropout and Same, which only pass on what another layer put out.
+    The gradients are those of the summed loss with respect to the outputs of a layer. Layers made
+    of others are left out, except for recurrent layers; so are Dropout and Same.
     """
-    names, seen = names_of(model), {}
-    parts = [layer for layer in walk(model)
-             if layer is not model and not isinstance(layer, (Dropout, Same))
-             and (isinstance(layer, RecurrentLayer) or not list(layer.children()))
-             and type(layer).forward is not Layer.forward]
+    names, seen = {}, {}
+    for name, layer in named_layers(model):
+        if layer is not model and not isinstance(layer, (Dropout, Same)) and (
+                isinstance(layer, RecurrentLayer) or not list(layer.children())) and \
+                type(layer).forward is not Layer.forward:
+            names.setdefault(layer, name)
     loss = SequenceLoss("sum")
-    with watched(list({id(p): p for p in parts}.values()), seen):
+    with recorded(names, seen):
         outputs, cache = model.forward(ids)
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
         _, c_loss = loss.forward(logits, targets, counted)
@@ -88,7 +73,7 @@ def flow(model, ids, targets, counted):
 
 
 def some_samples(task, config):
-    """Up to SAMPLES training sequences: ids, targets, and which targets count, each (B, S)."""
+    """Return up to SAMPLES training sequences: ids, targets and the loss mask, each (B, S)."""
     if config.text is not None:
         ids, targets = windows(task.parts["train"], config.block, config.batch, config.seed, 0)
         return ids, targets, np.ones(ids.shape, bool)
@@ -98,7 +83,7 @@ def some_samples(task, config):
 
 
 def plot_flow(config, task, title, trained=None):
-    """A Figure of `flow` in a fresh model with these settings and, if given, a trained one."""
+    """Return a Figure of `flow` in a new model with these settings and, if given, a trained one."""
     samples = some_samples(task, config)
     rows = {"at the start": flow(make_model(config, task), *samples)}
     if trained is not None:
@@ -106,7 +91,7 @@ def plot_flow(config, task, title, trained=None):
     names = [_shortened(name) for name, _, _ in next(iter(rows.values()))]
     made = style.figure(
         10.5, 1.9 + 0.24 * len(names), title,
-        "dot: root mean square; bar: the middle 90 % of the sizes; zeros are left out")
+        "dot: root mean square; bar: the middle 90 % of the magnitudes; zeros are left out")
     looks = {"at the start": (style.ORANGE, -0.16, "o"), "trained": (style.BLUE, 0.16, "D")}
     panels = made.subplots(1, 2, sharey=True)
     for which, (axes, what) in enumerate(zip(panels, ("activation", "gradient"), strict=True)):
@@ -116,9 +101,7 @@ def plot_flow(config, task, title, trained=None):
             for row, entry in enumerate(layers):
                 _draw(axes, entry[1 + which], row + shift, colour, marker, label if not row else "")
         axes.set_xscale("log")
-        style.dress(axes, f"size of the {what}s (log scale)", "", grid="x")
-        for row in range(0, len(names), 2):
-            axes.axhspan(row - 0.5, row + 0.5, color="#f6f6f6", zorder=0)
+        style.dress(axes, f"magnitude of the {what}s (log scale)", "", grid="x")
     panels[0].set_yticks(range(len(names)), names, fontfamily="monospace", fontsize=8)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     panels[0].set_title("forward, downwards", color=style.INK, fontsize=11, loc="left")

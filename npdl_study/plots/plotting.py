@@ -1,4 +1,4 @@
-"""Pictures of learning, one command each.
+"""Draw a plot into a PNG file.
 
     python -m npdl plot gradients            gradient norm through time: RNN, GRU, LSTM
     python -m npdl plot flow [RUN]           activations and gradients of each layer
@@ -6,8 +6,8 @@
     python -m npdl plot embeddings RUN       principal components and Fourier spectrum
     python -m npdl plot curves RUN           loss and accuracy over the steps
 
-RUN is the folder that a training wrote. Without one, `flow` shows a model at its starting values
-(--model, --depth, --norm). The picture is a PNG, WHAT.png or --out FILE.
+RUN is the folder of a training run. Without one, `flow` shows a model at its initialisation
+(--model, --depth, --norm). The file is WHAT.png, or --out FILE.
 """
 
 import dataclasses
@@ -34,32 +34,30 @@ NEED_RUN = ("attention", "embeddings", "curves")
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a picture is drawn; each setting is of the picture that its group names."""
+    """The options of the plots; the group of a setting is the plot that it belongs to."""
 
-    steps: int = setting("gradients", 100, "how many steps back", "N",
+    steps: int = setting("gradients", 100, "number of steps back", "N",
                          Range(lambda n: 2 <= n <= 1000, "2 to 1000"))
-    model: str = setting("flow", "gpt", "without RUN: which model", allowed=("gpt", "lstm"))
-    depth: int = setting("flow", 2, "without RUN: how many layers", "N", count(100))
+    model: str = setting("flow", "gpt", "without RUN: the model", allowed=("gpt", "lstm"))
+    depth: int = setting("flow", 2, "without RUN: the number of layers", "N", count(100))
     norm: str = setting("flow", "post", "without RUN: where a GPT's norms are",
                         allowed=("post", "pre"))
-    text: str = setting("attention", "", 'what is read, say "5 + 7 ="')
+    text: str = setting("attention", "", 'the text to attend to, for example "5 + 7 ="')
     log_steps: bool = setting("curves", False, "logarithmic steps")
 
 
 def plot(what, run=None, out=None, **how):
-    """Draw one picture into a PNG file and return its path.
+    """Draw a plot, one of KINDS, into a PNG file (WHAT.png if `out` is None); return its path.
 
-    what  one of KINDS; run: a run folder, needed for NEED_RUN
-    out   the file (WHAT.png if None)
-    how   of Settings, those that go with `what`
-    Raises InputError for options that do not go together and for a folder without a run.
+    `run` is a run folder, needed for NEED_RUN; `how` are Settings that belong to `what`. Raises
+    InputError for options that do not go together and for a folder without a run.
     """
     if what not in KINDS:
         raise InputError(f"plot {what!r} is unknown; choose one of: {', '.join(KINDS)}")
     if run is None and what in NEED_RUN:
-        raise InputError(f"plot {what} needs a run; give its folder, say: plot {what} runs/NAME")
+        raise InputError(f"plot {what} needs a run; give its folder: plot {what} runs/NAME")
     if run is not None and what == "gradients":
-        raise InputError("plot gradients is about fresh layers; leave the run out")
+        raise InputError("plot gradients is about new layers; leave the run out")
     settings = Settings(**how)
     check(settings)
     for field in dataclasses.fields(settings):
@@ -67,47 +65,25 @@ def plot(what, run=None, out=None, **how):
             raise InputError(f"{option_of(field.name)} goes with {field.metadata['group']}, not "
                              f"with {what}; leave it out")
     path = Path(out or f"{what}.png")
+    if what == "gradients":
+        return save(plot_gradients(settings.steps), path)
     if what == "curves":
-        return _curves(run, path, settings.log_steps)
-    made = {"gradients": lambda: plot_gradients(settings.steps),
-            "attention": lambda: _attention(run, settings.text or None),
-            "flow": lambda: _flow(run, settings.model, settings.depth, settings.norm),
-            "embeddings": lambda: _embeddings(run)}[what]()
-    return save(made, path)
-
-
-def _loaded(folder, translation=False):
-    run = load_run(folder)
-    if run.config.translates and not translation:
-        raise InputError(f"{folder}: holds a model that translates; plot its attention or curves")
-    return run, f"{describe(run.config)}, step {run.step}"
-
-
-def _flow(folder, model, depth, norm):
-    if folder is not None:
-        run, title = _loaded(folder)
-        return plot_flow(run.config, run.task, f"What flows: {title}", run.model)
-    config = dataclasses.replace(Config(model=model), layers=depth, norm=norm)
-    layers = f"{depth} layer{'s' if depth > 1 else ''}"
-    name = f"GPT, {layers}, {norm}-norm" if model == "gpt" else f"LSTM, {layers}"
-    return plot_flow(config, make_task(config), f"What flows: {name}, at its start")
-
-
-def _attention(folder, text):
-    run, title = _loaded(folder, translation=True)
-    return plot_attention(run, f"Attention: {title}", text)
-
-
-def _embeddings(folder):
-    run, title = _loaded(folder)
-    return plot_embeddings(run, f"Embeddings: {title}")
-
-
-def _curves(folder, path, log_steps):
-    config = read_config(folder)
-    records = read_records(Path(folder) / "metrics.jsonl")
-    plot_curves(records, path, describe(config), log_steps)
-    return path
+        config, records = read_config(run), read_records(Path(run) / "metrics.jsonl")
+        plot_curves(records, path, describe(config), settings.log_steps)
+        return path
+    if run is None:
+        config = dataclasses.replace(Config(model=settings.model), layers=settings.depth,
+                                     norm=settings.norm)
+        return save(plot_flow(config, make_task(config), "A model at its initialisation"), path)
+    loaded = load_run(run)
+    title = f"{what.capitalize()}: {describe(loaded.config)}, step {loaded.step}"
+    if what == "attention":
+        return save(plot_attention(loaded, title, settings.text or None), path)
+    if loaded.config.translates:
+        raise InputError(f"{run}: holds a model that translates; plot its attention or curves")
+    if what == "embeddings":
+        return save(plot_embeddings(loaded, title), path)
+    return save(plot_flow(loaded.config, loaded.task, title, loaded.model), path)
 
 
 def add_arguments(parser):
@@ -118,9 +94,9 @@ def add_arguments(parser):
     parser.add_argument("--out", metavar="FILE", type=file_or_folder,
                         help="the PNG to write (default: WHAT.png)")
     add_settings(parser, "plot", ("gradients", "flow", "attention", "curves"),
-                 Settings(text="one of the run's"))
+                 Settings(text="a sample of the run"))
 
 
 def run(options):
-    """Draw the picture that the options ask for, and print its path."""
+    """Draw the plot that the options ask for, and print its path."""
     print(plot(**vars(options)))

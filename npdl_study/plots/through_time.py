@@ -1,4 +1,4 @@
-"""The gradient through time: RNN against LSTM against GRU, on npdl's own cells."""
+"""Plot the norm of the gradient through time, for an RNN, a GRU and an LSTM cell."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ from npdl_study.plots import style
 CELLS = {"RNN": (RNNCell, style.VERMILION), "GRU": (GRUCell, style.GREEN),
          "LSTM": (LSTMCell, style.BLUE)}
 WIDTH, BATCH, SEEDS = 64, 16, 5
-BIAS = 3.0              # how far a gate is opened: sigmoid(3) = 0.95
+BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
 
 
 def start(cell, rng):
-    """The cell as it is made."""
+    """Leave the cell at its initialisation."""
 
 
 def remember(cell, rng):
-    """Set a cell up to remember: the RNN's W_h orthogonal, the gates that forget near closed."""
+    """Make a cell remember: W_h of an RNN orthogonal, forget gates near 1."""
     H = cell.d_hidden
     if isinstance(cell, RNNCell):
         Q, R = np.linalg.qr(rng.standard_normal((H, H)))
@@ -29,7 +29,7 @@ def remember(cell, rng):
 
 
 def gradient_norms(cell, steps, rng):
-    """||dL/dstate_t|| at t = 0..steps, averaged over a batch, for a random dL/dh at the end.
+    """Return ||dL/dstate_t|| at t = 0..steps, the mean over a batch, for a random dL/dh at the end.
 
     The state is (h, c) for an LSTM. Inputs are standard normal; the state starts at zero.
     """
@@ -52,7 +52,7 @@ def _norm(dstate):
 
 
 def plot_gradients(steps=100):
-    """A Figure: the norm of the gradient of the state, step by step back from the end."""
+    """Return a Figure: the norm of the state's gradient against the steps back from the end."""
     made = style.figure(
         10, 4.2, "How far back does the gradient reach?",
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "

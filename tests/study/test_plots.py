@@ -138,7 +138,7 @@ def test_flow_shows_what_the_layers_compute(model):
     assert not any("dropout" in name for name in rows)
     for _, part in network.params():
         assert not part.grad.any()
-    for layer in flow.walk(network):              # nothing stays behind in the layers
+    for _, layer in flow.named_layers(network):
         assert "forward" not in vars(layer) and "backward" not in vars(layer)
 
 
