@@ -244,7 +244,7 @@ def functions(name, forward, backward, sample=None):
     signature = inspect.signature(forward)
     run.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
     body = {"forward": run, "run": staticmethod(forward), "undo": staticmethod(backward),
-            "__module__": forward.__module__, "__doc__": forward.__doc__}
+            "__module__": forward.__module__ or "__main__", "__doc__": forward.__doc__}
     if sample is not None:
         body["sample"] = classmethod(lambda cls: (cls(), *tupled(sample())))
     return type(name, (Functions,), body)

@@ -156,11 +156,12 @@ def after_first_forward(made, forward, inputs, options):
     """
     other = mapped(inputs, lambda x: x + MOVED if getattr(
         getattr(x, "dtype", None), "kind", "") == "f" else x)
-    once = copy.deepcopy(made)
+    constants = {id(value): value for *_, value in attributes(made) if is_constant(value)}
+    once = copy.deepcopy(made, dict(constants))
     forward(once)(*copied(inputs), **options)
-    twice = copy.deepcopy(once)
+    twice = copy.deepcopy(once, dict(constants))
     forward(twice)(*copied(other), **options)
-    return _set_up(copy.deepcopy(made), once, twice)
+    return _set_up(copy.deepcopy(made, dict(constants)), once, twice)
 
 
 def _set_up(before, once, twice):

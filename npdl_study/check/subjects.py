@@ -183,11 +183,12 @@ class Subject:
 
     def bare_arrays(self):
         """Return {name: array} of the float arrays that a user's layer holds in no Param."""
-        params = [param.data for param in self.params.values()]
+        known = [param.data for param in self.params.values()]
+        known += [array for _, array in leaves(self.inputs) if isinstance(array, np.ndarray)]
         return {name: value for part in holders(self.layer)
                 if not type(part).__module__.startswith("npdl.") for name, value in vars(
                     part).items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"
-                and not is_constant(value) and not any(value is data for data in params)}
+                and not is_constant(value) and not any(np.shares_memory(value, a) for a in known)}
 
     def notes(self):
         """Return sentences on inputs and outputs without a gradient."""
@@ -257,8 +258,9 @@ def added(after, before):
 def in_form(gradient, value):
     """Return the gradient of an input as an array, or in the structure of the input."""
     if isinstance(value, (tuple, list)):
-        if isinstance(gradient, np.ndarray) and len(gradient) == len(value):
-            gradient = list(gradient)               # a stacked state
+        if isinstance(gradient, np.ndarray):        # a stacked state, or one array for all parts
+            rows = np.shape(gradient)[:1] == (len(value),)
+            gradient = list(gradient) if rows else [gradient] * len(value)
         fits = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
         return rebuilt(gradient, list(map(in_form, gradient, value))) if fits else gradient
     if not isinstance(value, np.ndarray) or gradient is None:

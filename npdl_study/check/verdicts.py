@@ -152,13 +152,17 @@ class Check:
         for comparison in self.comparisons():
             found.setdefault(comparison.name, []).append(comparison)
         rows = [worst_row(own, self.paths) for own in found.values()]
-        if self.all_zero and not any(row.right is False for row in rows):
-            for row in rows:
-                row.right, row.reason = None, "all gradients are 0 at these inputs"
         return self.asked(rows)
 
     def asked(self, rows):
-        """Return the Verdict of Rows, without those of targets, and with the questions."""
+        """Return the Verdict of Rows, without those of targets, and with the questions.
+
+        If all gradients are 0, comparing them shows nothing.
+        """
+        if self.all_zero and not any(row.right is False for row in rows):
+            for row in rows:
+                row.right, row.points = None, 0
+                row.reason = "all gradients are 0 at these inputs"
         notes, found = questions(self.subject, [row.name for row in rows if (
             row.kind == "missing" and row.right is None)])
         return Verdict([row for row in rows if row.name not in notes], notes=list(notes.values()),

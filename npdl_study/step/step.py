@@ -18,7 +18,7 @@ from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.containment import held_off, message, written
 from npdl_study.step.fold import Folder
 from npdl_study.step.marks import Marks
-from npdl_study.step.record import MOST_STEPS, Recorder
+from npdl_study.step.record import Recorder
 from npdl_study.step.show_html import framed, page
 from npdl_study.step.show_terminal import show
 from npdl_study.trace.runs import Budget, Runs, quiet
@@ -108,8 +108,8 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
         param.grad = np.zeros_like(param.data)
     recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
     walk = Walk(title, recording, notes=subject.notes() if result is None else list(result.notes))
-    walk.notes += [f"the first {MOST_STEPS} statements of {phase} are shown; the gradients are "
-                   "checked all the same" for phase in recording.cut]
+    walk.notes += [f"the first {len(recording.phase(phase))} statements of {phase} are shown; "
+                   "the gradients are checked all the same" for phase in recording.cut]
     if recorder.unseen:
         walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}: what they "
                           "compute is not shown")

@@ -1,35 +1,49 @@
-"""`step`: what a layer computes, statement by statement, and what is said about it."""
+"""step: what each statement wrote, which values are right, and how it is shown."""
 
+import ast
 import io
+import json
+import re
+import shlex
 import sys
 from pathlib import Path
+from xml.dom import minidom
 
 import numpy as np
 import pytest
 
+from npdl import LSTM, Cache, Layer, LayerNorm, Linear, Param, ReLU, blame, gradcheck, step
 from npdl.__main__ import main
-from npdl.backend import xp
-from npdl.core import Cache, Layer
 from npdl.errors import InputError
-from npdl.layers.activation import ReLU
-from npdl.layers.layer_norm import LayerNorm
-from npdl.layers.linear import Linear
-from npdl.layers.recurrent import LSTM
-from npdl_study.check.examples import EXAMPLES
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.check.subjects import Subject
+from npdl_study.step import maths, record, show_html
 from npdl_study.step.pictures import Summary
 from npdl_study.step.record import Recorder
-from npdl_study.step.step import step
-from tests.study.test_step_page import page_data
+from npdl_study.step.show_html import page
+from npdl_study.trace.statements import lines_of
 from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
 CLASSES = layer_classes()
+X = np.random.default_rng(0).standard_normal((5, 3))
+
+
+def shown(walk, *phases):
+    walk.show(*phases, file=(out := io.StringIO()))
+    return out.getvalue()
+
+
+def marks(walk):
+    """Return {name: Mark} of what backward wrote."""
+    return {w.name: walk.mark(s, w.name) for s in walk.steps(("backward",)) for w in s.writes}
+
+
+# --- what is recorded -------------------------------------------------------------------------
 
 
 class InPlace(Layer):
-    """y = 3 x, by as many kinds of writing in place as there are."""
+    """y = 3 x, written in place in every way."""
 
     def forward(self, x):
         y = np.zeros_like(x)
@@ -45,7 +59,7 @@ class InPlace(Layer):
         return y, Cache()
 
     def backward(self, dy, cache):
-        dx = np.empty_like(dy)
+        dx = np.zeros_like(dy)
         left, right = dx[:, :1000], dx[:, 1000:]
         left[...] = 3 * dy[:, :1000]
         right[...] = 3 * dy[:, 1000:]
@@ -53,7 +67,7 @@ class InPlace(Layer):
 
 
 class Fails(Linear):
-    """A Linear whose backward multiplies the wrong way round."""
+    """A Linear whose backward multiplies in the wrong order."""
 
     def backward(self, dy, cache):
         self.b.grad += dy.sum(0)
@@ -61,31 +75,33 @@ class Fails(Linear):
         return dy @ self.W.data.T
 
 
-def written(walk, line_of):
-    """{name: how} of what the statement that contains a text wrote."""
-    found = next(s for s in walk.recording.steps if line_of in s.line.source)
-    return {w.name: w.how for w in found.writes}
-
-
-def test_every_kind_of_write_in_place_is_seen():
+def test_every_kind_of_write_in_place_is_recorded():
     walk = step(InPlace(), np.random.default_rng(0).standard_normal((1, 2000)))
+
+    def written(text):
+        found = next(s for s in walk.recording.steps if text in s.line.source)
+        return {w.name: w.how for w in found.writes}
+
     for text in ("y += x", "np.add.at", "y[0, 700] -=", "np.copyto", "out=y", "half[...] = half"):
-        assert set(written(walk, text)) & {"y", "half"}, text
-    assert written(walk, "np.add.at") == {"y": "in place"}
-    assert written(walk, "left[...] =") == {"left": "in place", "dx": "through a view"}
-    assert written(walk, "right[...] =") == {"right": "in place", "dx": "through a view"}
-    assert all(f.right for f in walk.finals)
+        assert set(written(text)) & {"y", "half"}, text
+    assert written("np.add.at") == {"y": "in place"}
+    assert written("left[...] =") == {"left": "in place", "dx": "through a view"}
+    several = [s for s in walk.recording.steps if "np.add(y, x" in s.line.source]
+    assert len(several) == 1 and several[0].line.last == several[0].line.first + 1
+    assert all(row.right for row in walk.finals)
 
 
-def test_a_statement_over_several_lines_is_one_step():
+def test_a_statement_shows_the_values_that_it_read():
     walk = step(InPlace(), np.ones((1, 2000)))
-    found = [s for s in walk.recording.steps if "np.add(y, x" in s.line.source]
-    assert len(found) == 1 and found[0].line.last == found[0].line.first + 1
+    read = {s.line.source.strip(): s.reads for s in walk.recording.steps}
+    (_, before), = read["y += x"]["y"]
+    assert before.norm == 0 and read["y += x"]["x"][0][1].norm > 1
+    assert list(read["left[...] = 3 * dy[:, :1000]"]) == ["dy[:, :1000]"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
-def test_stepping_changes_no_result(cls):
+def test_recording_changes_no_result(cls):
     layer, inputs, options = sample(cls)
     subject = Subject(layer, inputs, options)
 
@@ -102,243 +118,332 @@ def test_stepping_changes_no_result(cls):
         assert np.array_equal(one, other)
 
 
-# A few, and one whose every gradient is 0; all with --slow.
-QUICK = ("Dropout", "LSTMCell", "Linear", "MessagePassing", "ThresholdNeuron")
+def test_a_long_recording_is_cut_and_the_gradients_are_checked(monkeypatch):
+    monkeypatch.setattr(record, "MOST_STEPS", 50)
+
+    class Loops(Linear):
+        def backward(self, dy, cache):
+            for _ in range(60):
+                dy = dy * 1.0
+            return super().backward(dy, cache)
+
+    walk = step(Loops(3, 4), X)
+    assert walk.recording.cut == ["backward"] and "the first 50 statements of" in walk.notes[0]
+    assert len(walk.finals) == 3 and all(row.right for row in walk.finals)
 
 
-@pytest.mark.parametrize("name", slow.but(QUICK, sorted(CLASSES)))
-def test_every_layer_steps_and_no_right_value_is_called_wrong(name):
-    cls = CLASSES[name]
-    layer, inputs, options = sample(cls)
+def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
+    code = Fails.backward.__code__
+    walk = step(Fails(3, 4), X)
+    assert isinstance(walk.recording.error, ValueError)
+    last = walk.steps()[-1]
+    assert "self.W.grad" in last.line.source and last.error is walk.recording.error
+    data = page_data(walk.to_html(tmp_path / "fails.html").read_text())
+    assert data["error"].startswith("ValueError") and data["steps"][-1]["error"]
+    forward = step(Linear(3, 4), np.ones((5, 2)))       # forward raises, too
+    assert isinstance(forward.recording.error, InputError)
+    assert Fails.backward.__code__ is code and "__npdl__" not in globals()
+
+
+def test_it_runs_under_a_debugger():
+    sys.settrace(lambda *event: None)
+    try:
+        walk = step(LayerNorm(3), X)
+    finally:
+        sys.settrace(None)
+    assert walk.steps() and all(row.right for row in walk.finals)
+
+
+# --- what is right ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", slow.but(
+    ("Dropout", "LSTMCell", "Linear", "MessagePassing", "ThresholdNeuron"), sorted(CLASSES)))
+def test_no_value_of_npdls_layers_is_wrong(name):
+    layer, inputs, options = sample(CLASSES[name])
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
     assert not [mark for mark in walk.marks.values() if mark.right is False]
-    assert not [n for n in walk.notes if "as its name" in n]
-    flat = name in ("ThresholdNeuron", "XOR")           # every gradient is 0: nothing is seen
-    assert walk.finals and all(f.right is None if flat else f.right for f in walk.finals)
-    unknown = {w.name for s in walk.steps(("backward",)) for w in s.writes
-               if w.how == "bound" and getattr(walk.mark(s, w.name), "right", None) is None}
-    assert unknown <= UNKNOWN
+    all_zero = name in ("ThresholdNeuron", "XOR")
+    assert walk.finals and all(row.right is (None if all_zero else True) for row in walk.finals)
+    assert all_zero or any(mark.right for mark in walk.marks.values())
 
 
-# Nothing that is checked depends on the gradient of a state that was not given, nor on zeros that
-# are all written over (a table's `total`, of ids that all occur).
-UNKNOWN = {"dstart", "dstart_a", "dstart_b", "total"}
-
-
-def test_samples_name_layers_that_exist():
-    assert not set(EXAMPLES) - set(CLASSES)
-
-
-def test_an_lstm_is_mathematics_line_by_line():
-    """At most five statements only carry states about; each gate's line is judged at each t."""
+def test_each_line_of_an_lstm_is_compared_at_each_time_step():
     layer, inputs, options = sample(LSTM)
     walk = step(layer, *inputs, **options)
-    around = [s.line.source.strip() for s in walk.steps() if "LSTMCell" not in s.call.name]
-    starts = ("state =", "dstate =", "(x, last)", "dx, dstart")
-    carrying = [s for s in around if s.startswith(starts)]
-    assert len(carrying) <= 5
-    assert {s.split("#")[0].strip() for s in around if s not in carrying} \
-        == {"new, step = self.cell.forward(x[:, t], state)", "y = xp.stack(ys, 1)", "dh = dy[:, t]",
-            "dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])",
-            "dx = xp.stack(dxs[::-1], 1)"}
-    judged = {}
+    compared = {}
     for one in walk.steps(("backward",)):
         for write in one.writes:
-            verdict = walk.mark(one, write.name)
-            if "LSTMCell" in one.call.name:
-                assert verdict.right, one.line.source
-                judged.setdefault(write.name, set()).add(one.turns[-1])
-    assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(judged)
-    assert all(turns == {(("t", t),) for t in range(3)} for turns in judged.values())
-    walk.show(file=(out := io.StringIO()))
-    assert "NaN" not in out.getvalue()
+            mark = walk.mark(one, write.name)
+            if mark is not None and "LSTMCell" in one.call.name:
+                assert mark.right, one.line.source
+                compared.setdefault(write.name, set()).add(one.turns[-1])
+    assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
+    assert all(turns == {(("t", t),) for t in range(3)} for turns in compared.values())
 
 
-def test_a_line_shows_what_it_read_as_it_was_then():
-    walk = step(InPlace(), np.ones((1, 2000)))
-    read = {s.line.source.strip(): s.reads for s in walk.recording.steps}
-    (_, before), = read["y += x"]["y"]                  # y was room full of zeros
-    assert before.norm == 0 and read["y += x"]["x"][0][1].norm > 1
-    assert list(read["left[...] = 3 * dy[:, :1000]"]) == ["dy[:, :1000]"]
+class WrongShift(LayerNorm):
+    def backward(self, dy, cache):
+        dx_hat = dy * self.gain.data
+        self.gain.grad += (dy * cache.x_hat).sum(0)
+        self.bias.grad += dy.sum(0)
+        shift = 2 * dx_hat.mean(-1, keepdims=True)
+        stretch = (dx_hat * cache.x_hat).mean(-1, keepdims=True)
+        dx = (dx_hat - shift - stretch * cache.x_hat) / cache.std
+        return dx
 
 
-@pytest.mark.slow
-def test_the_lines_at_the_heart_of_a_layer_norm_are_judged_too():
-    class Wrong(LayerNorm):
-        def backward(self, dy, cache):
-            dx_hat = dy * self.gain.data
-            self.gain.grad += (dy * cache.x_hat).sum(0)
-            self.bias.grad += dy.sum(0)
-            shift = 2 * dx_hat.mean(-1, keepdims=True)
-            stretch = (dx_hat * cache.x_hat).mean(-1, keepdims=True)
-            return (dx_hat - shift - stretch * cache.x_hat) / cache.std
-
-    x = np.random.default_rng(0).standard_normal((3, 5))
-    for cls in (LayerNorm, Wrong):
-        walk = step(cls(5), x)
-        known = {w.name: walk.mark(s, w.name) for s in walk.steps(("backward",))
-                 for w in s.writes}
-        assert known["dx_hat"].right and known["self.gain.grad"].right
-        assert bool(known["shift"] and known["shift"].right) == (cls is LayerNorm)
+def test_the_line_that_blame_finds_is_wrong_and_others_are_wrong_or_upstream():
+    walk = step(WrongShift(3), X)
+    found = marks(walk)
+    assert found["dx_hat"].right and found["self.gain.grad"].right
+    assert found["shift"].right is False and not found["shift"].upstream
+    assert found["dx"].right is False and found["dx"].upstream
+    text = shown(walk)
+    assert "WRONG" in text and "wrong, here or upstream" in text and "line " in walk.notes[-1]
 
 
-def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_not():
+def test_no_value_is_wrong_for_its_name_alone():
+    class OddNames(Layer):
+        """The scale of the scores is applied later in backward, under the name of another."""
+
+        def forward(self, q, k):
+            s = q @ k.T
+            a = 0.5 * s
+            p = np.tanh(a)
+            return p, Cache(q=q, k=k, p=p)
+
+        def backward(self, dp, cache):
+            ds = dp * (1 - cache.p**2)                  # this is da
+            return 0.5 * ds @ cache.k, 0.5 * ds.T @ cache.q
+
+    walk = step(OddNames(), X, X[:4])
+    assert all(row.right for row in walk.finals)
+    assert not [mark for mark in walk.marks.values() if mark.right is False]
+
+
+def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_right():
     class Replaces(Linear):
         def backward(self, dy, cache):
             self.b.grad += dy.sum(0)
             self.W.grad = cache.rows.T @ dy
             return dy @ self.W.data.T
 
-    walk = step(Replaces(3, 4), np.random.default_rng(0).standard_normal((5, 3)))
-    known = {w.name: walk.mark(s, w.name).right for s in walk.steps(("backward",))
-             for w in s.writes if w.name.endswith("grad")}
-    assert known == {"self.b.grad": True, "self.W.grad": False}
+    walk = step(Replaces(3, 4), X)
+    assert [row.name for row in walk.finals if row.right is False] == ["W"]
+    assert marks(walk)["self.b.grad"].right and "overwritten" in walk.notes[-1]
 
 
-def test_zeros_are_not_right_because_one_use_leads_nowhere():
-    class Zeros(Layer):
-        def forward(self, x):
-            return x * x, Cache(x=x)                    # of this x the gradient is 0
-
-        def backward(self, dy, cache):
-            dx = 0 * dy * cache.x
-            return dx
-
-    walk = step(Zeros(), np.random.default_rng(0).standard_normal((2, 3)))
-    mark = next(walk.mark(s, "dx") for s in walk.steps(("backward",)) for w in s.writes)
-    assert mark.right is False and not mark.follows and "x" in walk.said()
+def test_a_kink_is_inconclusive():
+    text = shown(step(ReLU(), np.array([[0.0, 0.0]])))
+    assert "inconclusive: a kink" in text and "WRONG" not in text
 
 
-class Folded(Layer):
-    """Attention whose scale is multiplied in elsewhere on the way back: right, under odd names."""
-
-    def forward(self, q, k):
-        s = q @ k.T
-        a = 0.5 * s
-        p = np.tanh(a)
-        return p, Cache(q=q, k=k, p=p)
-
-    def backward(self, dp, cache):
-        ds = dp * (1 - cache.p**2)                      # the gradient of a, in truth
-        dq = 0.5 * ds @ cache.k
-        dk = 0.5 * ds.T @ cache.q
-        return dq, dk
+def test_comparisons_of_lines_stop_at_their_limit(monkeypatch):
+    monkeypatch.setattr(sys.modules["npdl_study.step.step"], "WORK", 0)
+    walk = step(LayerNorm(3), X)
+    assert "compared up to 0 computed values" in walk.notes[-1] and not walk.marks
+    assert all(row.right for row in walk.finals)
 
 
-def test_no_line_is_wrong_because_of_its_name():
-    rng = np.random.default_rng(0)
-    walk = step(Folded(), rng.standard_normal((3, 2)), rng.standard_normal((4, 2)))
-    walk.show(file=(out := io.StringIO()))
-    assert "WRONG" not in out.getvalue() and all(f.right for f in walk.finals)
-    assert any("ds is not the gradient of s, as its name may say" in note for note in walk.notes)
+SOURCE = """
+import numpy as np
+from npdl import Cache, Layer
+
+class Net(Layer):
+    def forward(self, u):
+        return FORWARD, Cache(u=u)
+
+    def backward(self, dy, cache):
+        u = cache.u
+        du = BACKWARD
+        return du
+"""
 
 
-def test_what_changed_afterwards_is_not_shown_under_its_old_name():
-    class Reused(LayerNorm):
-        def backward(self, dy, cache):
-            dgain = dy * cache.x_hat
-            self.gain.grad += dgain.sum(0)
-            self.bias.grad += dy.sum(0)
-            dx_hat = np.multiply(dy, self.gain.data, out=dgain)
-            stretch = (dx_hat * cache.x_hat).mean(-1, keepdims=True)
-            return (dx_hat - dx_hat.mean(-1, keepdims=True) - stretch * cache.x_hat) / cache.std
-
-    walk = step(Reused(5), np.random.default_rng(0).standard_normal((3, 5)))
-    walk.show(file=(out := io.StringIO()))
-    assert "dgain is dx_hat now" in out.getvalue() and "dgain (3, 5) (in" not in out.getvalue()
-
-
-def test_a_kink_is_said():
-    walk = step(ReLU(), np.array([[0.0, 0.0]]))
-    assert walk.finals[0].right is None
-    out = io.StringIO()
-    walk.show(file=out)
-    assert "at a kink" in out.getvalue() and "WRONG" not in out.getvalue()
+@pytest.mark.parametrize(("forward", "backward", "right"), [
+    ("u**2", "2 * dy * u", True), ("u**2", "dy * u", False), ("0 * u", "0 * dy", None),
+    ("np.maximum(u, 0)", "dy * (u < 0)", False)])
+@pytest.mark.parametrize("has_source", [True, False])
+def test_gradcheck_blame_and_step_agree(forward, backward, right, has_source, tmp_path):
+    text = SOURCE.replace("FORWARD", forward).replace("BACKWARD", backward)
+    names, path = {"__name__": "mine"}, tmp_path / "mine.py"
+    path.write_text(text if has_source else "")
+    exec(compile(text, str(path) if has_source else "<string>", "exec"), names)
+    layer = names["Net"]()
+    assert gradcheck(layer, X).right is right
+    report = blame(layer, X)
+    assert (None if report.kind == "unchecked" else report.right) is right
+    assert {row.right for row in step(layer, X).finals} == {right}
 
 
-def test_an_exception_still_gives_a_walk_and_a_page(tmp_path):
-    walk = step(Fails(3, 4), np.ones((5, 3)))
-    assert isinstance(walk.recording.error, ValueError)
-    last = walk.steps()[-1]
-    assert "self.W.grad" in last.line.source and last.error is walk.recording.error
-    data = page_data(walk.to_html(tmp_path / "fails.html").read_text())
-    assert data["error"].startswith("ValueError") and data["steps"][-1]["error"]
-    forward = step(Linear(3, 4), np.ones((5, 2)))       # forward itself refuses
-    assert isinstance(forward.recording.error, InputError)
+# --- the terminal -----------------------------------------------------------------------------
 
 
-def test_it_runs_under_a_debugger():
-    sys.settrace(lambda *event: None)
-    try:
-        walk = step(LayerNorm(3), np.random.default_rng(0).standard_normal((2, 3)))
-    finally:
-        sys.settrace(None)
-    assert walk.steps() and all(f.right for f in walk.finals)
+def test_colours_are_used_in_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
 
-
-def test_all_is_as_it_was_after_an_error():
-    before = Fails.backward.__code__
-    step(Fails(3, 4), np.ones((5, 3)))
-    assert Fails.backward.__code__ is before and "__npdl__" not in globals()
-    assert xp.empty is np.empty                         # and what is unwritten is left alone again
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_plain_text_where_there_is_no_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    walk = step(LayerNorm(3), np.random.default_rng(0).standard_normal((2, 3)))
-    shown = {}
-    for name, out in (("file", io.StringIO()), ("terminal", Terminal())):
-        walk.show(file=out)
-        shown[name] = out.getvalue()
+    walk = step(LayerNorm(3), X)
+    plain = shown(walk)
+    walk.show(file=(terminal := Terminal()))
     monkeypatch.setenv("NO_COLOR", "1")
-    out = Terminal()
-    walk.show(file=out)
-    assert "\033" not in shown["file"] and out.getvalue() == shown["file"]
-    assert "\033" in shown["terminal"] and "▀" in shown["terminal"]
-    assert "dx_hat = dy * self.gain.data" in shown["file"]
-    assert "dx\u0302 = dy ⊙ gain" in shown["file"] and "right (error" in shown["file"]
-    assert "from dy (2, 3)" in shown["file"] and "right (moved a little" in shown["file"]
-    walk.show(("forward",), out := io.StringIO())
-    assert "backward" not in out.getvalue()
+    walk.show(file=(without := Terminal()))
+    assert "\033" not in plain and without.getvalue() == plain and "\033" in terminal.getvalue()
+    assert "dx_hat = dy * self.gain.data" in plain and "dx\u0302 = dy ⊙ gain" in plain
+    assert "right (error" in plain and "from dy (5, 3) ‖·‖" in plain
+    assert "backward" not in shown(walk, ("forward",))
 
 
-def test_a_summary_counts_what_is_not_finite():
+def test_names_with_control_characters_are_printed_as_text(capsys):
+    class Odd(Layer):
+        def __init__(self):
+            self.parts = {"W\x1b[31m\x07": Param(np.ones((3, 2)))}
+
+        def forward(self, x):
+            W = self.parts["W\x1b[31m\x07"]
+            return x @ W.data, Cache(x=x)
+
+        def backward(self, dy, cache):
+            W = self.parts["W\x1b[31m\x07"]
+            W.grad += 2 * (cache.x.T @ dy)
+            return dy @ W.data.T
+
+    step(Odd(), X).show()
+    for said in (capsys.readouterr().out, str(blame(Odd(), X)), str(gradcheck(Odd(), X))):
+        assert r"W\x1b[31m\x07" in said and said.replace("\n", "").isprintable()
+
+
+def test_a_summary_counts_entries_that_are_not_finite():
     array = np.array([[1.0, -3.0], [np.nan, np.inf]])
     found = Summary.from_array(array)
     assert (found.nan, found.inf, found.low, found.high) == (1, 1, -3.0, 1.0)
     assert found.norm == pytest.approx(np.sqrt(10)) and found.dtype == "float64"
-    array[...] = 0                                      # a summary keeps what it saw
+    array[...] = 0                                      # a summary keeps its values
     assert found.values[0, 1] == -3.0
     big = Summary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
     assert big.cells.shape == (16, 16) and big.values is None
     assert big.cells.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
-    assert Summary.from_array(np.float64(2)).shape == ()
-    for shape in (0,), (0, 3), (2, 0), (0, 0), (1, 2, 0), (0, 2, 3):
-        empty = Summary.from_array(np.zeros(shape))
-        assert empty.norm == 0 and empty.line().split(")")[1].strip() == "empty"
+    for shape in (0,), (2, 0), (1, 2, 0):
+        assert Summary.from_array(np.zeros(shape)).line().split(")")[1].strip() == "empty"
 
 
-def test_the_command(tmp_path, capsys):
-    def run(*arguments):
-        status = main(["step", *arguments])
-        return status, *capsys.readouterr()
+def test_the_transcript_in_the_docs_is_what_the_command_prints(capsys):
+    """Every line in docs/study-tools.md, in order; a rounding error may differ."""
+    document = (ROOT / "docs" / "study-tools.md").read_text(encoding="utf-8")
+    command, kept = re.search(r"^\$ python -m npdl (step .*)\n((?:.*\n)+?)```", document,
+                              re.M).groups()
+    assert main(shlex.split(command)) == 0
+    said, wanted = (re.sub(r"error \d\S*?\)", "error)", text).splitlines()
+                    for text in (capsys.readouterr().out, kept))
+    lines = [line for line in wanted if line not in ("", "...")]
+    assert len(lines) > 8
+    rest = iter(said)
+    for line in lines:
+        assert line in rest, f"{line!r} is not what `python -m npdl {command}` prints"
 
-    status, said, _ = run("linear", "--backward")
-    assert status == 0 and "Linear.backward" in said
-    assert "Linear.forward" not in said and "\033" not in said
-    page = tmp_path / "deep" / "page.html"
-    status, *_ = run("npdl.layers.layer_norm:LayerNorm", "--input", "x=2,3,4", "--html", str(page))
-    assert status == 0 and page.exists()
-    own = tmp_path / "own.py"
-    own.write_text((ROOT / "npdl/layers/dropout.py").read_text().replace("Dropout", "Own"))
-    status, said, _ = run(f"{own}:Own", "--input", "x=2,3", "--set", "rate=0.5")
-    assert status == 0 and "Own.forward" in said
-    status, _, trouble = run(f"{own}:Own")
-    assert status == 2 and "no inputs are known for Own" in trouble
+
+# --- the page ---------------------------------------------------------------------------------
+
+
+def page_data(text):
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    assert "<" not in found[1]                          # no tag and no comment can begin
+    return json.loads(found[1])
+
+
+@pytest.mark.parametrize("name", slow.but(["LayerNorm"], ["LayerNorm", "LSTM", "Block"]))
+def test_the_page_is_one_small_file_that_loads_nothing(name, tmp_path):
+    file = tmp_path / "deep" / "page.html"
+    assert main(["step", name, "--html", str(file)]) == 0
+    text = file.read_text(encoding="utf-8")
+    assert len(text.encode()) < 1_000_000
+    assert "default-src 'none'" in text and not re.search(r"(src|href|url)\s*[=(]", text)
+    assert "http" not in text.replace("http-equiv", "")
+    assert str(ROOT) not in text and str(Path.home()) not in text
+    data = page_data(text)
+    calls, functions = data["calls"], data["functions"]
+    for one in data["steps"]:
+        function = functions[calls[one["call"]]["function"]]
+        assert one["from"] in [line[0] for line in function["lines"]]
+        arrays = [data["arrays"][entry["array"]] for entry in (*one["writes"], *one["reads"])]
+        assert all(len(array["shape"]) <= 6 and array["picture"] for array in arrays)
+    assert {w["check"]["kind"] for s in data["steps"] for w in s["writes"] if "check" in w} == {
+        "right"}
+    assert {c["phase"] for c in calls} == {"forward", "backward"}
+
+
+class Hostile(Layer):
+    """Its source and its exception contain what would end a script."""
+
+    def forward(self, x):
+        y = x * len("</script><b>&amp;")
+        return y, Cache()
+
+    def backward(self, dy, cache):
+        raise ValueError("not <!-- <script> in </script> \ud800")
+
+
+def test_source_and_exceptions_cannot_break_the_page():
+    text = page(step(Hostile(), np.ones((2, 2))))
+    assert text.count("</script>") == 2 and "<!--" not in text
+    lines = page_data(text)["functions"][0]["lines"]
+    assert any("&lt;/script&gt;&lt;b&gt;&amp;amp;" in line[1] for line in lines)
+
+
+def test_an_existing_page_stays_until_the_new_one_is_complete(tmp_path, monkeypatch):
+    file = tmp_path / "page.html"
+    file.write_text("old")
+    walk = step(LayerNorm(3), X)
+    monkeypatch.setattr(show_html, "_data", lambda *given: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        walk.to_html(file)
+    assert file.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["page.html"]
+
+
+# --- formulas ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("code", "formula"), [
+    ("dx = dx - x_hat * along_x", "dx = dx − x\u0302 ⊙ along_x"),
+    ("self.W.grad += cache.rows.T @ dy_rows", "dW += rowsᵀ dy_rows"),
+    ("rstd = 1 / xp.sqrt(var + self.eps)", "rstd = 1 / √(var + ε)"),
+    ("dx = xp.multiply(dx, rstd, out=dx)", "dx = dx ⊙ rstd"),
+    ("y = a - (b - c)", "y = a − (b − c)"),
+    ("y = (a + b) * c", "y = (a + b) ⊙ c"),
+    ("y = a / (b * c)", "y = a / (b ⊙ c)"),
+    ("y = -(a + b)", "y = −(a + b)"),
+    ("db = dz.sum(0)", "db = Σ_0 dz"),
+    ("y = x ** 2", "y = x²"),
+    ("y, cache = self.f.forward(x)", "y = f(x)"),
+    ("x_hat, rstd = cache.x_hat, cache.rstd", ""),
+    ("y = y.reshape(-1, D)", ""),
+    ("z_i, z_f = xp.split(z, 2, -1)", "[z_i, z_f] = z"),
+    ("dz = xp.concatenate([dz_i, dz_f], -1)", "dz = [dz_i, dz_f]"),
+    ("shift = dx_hat.mean(-1, keepdims=True)", "shift = mean dx\u0302"),
+    ("dh = dy[:, t]", "dh = dy[t]"),
+    ("y = x[..., None]", "y = x"),
+    ("df = dz[:, :n]", "df = dz[:, :n]"),
+    ("dx = W[:, n:].T @ dy", "dx = W[:, n:]ᵀ dy"),
+    ("y = x[..., :n] * 2", "y = x[..., :n] · 2"),
+    ("z = xp.zeros(shape, dtype) * parts", ""),
+    ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
+    ("state = new if real is None else if_real(new)", ""),
+])
+def test_a_line_of_code_as_a_formula(code, formula):
+    node = ast.parse(code).body[0]
+    assert maths.text(node) == formula
+    assert bool(maths.mathml(node)) == bool(formula)
+
+
+def test_formulas_of_npdls_layers_are_well_formed():
+    for cls in CLASSES.values():
+        for name in ("forward", "backward"):
+            found = lines_of(getattr(cls, name).__code__)
+            for line in found.lines if found else ():
+                if text := maths.mathml(line.node):
+                    minidom.parseString(text)

@@ -9,7 +9,7 @@ from npdl.layers.recurrent import LSTM
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.step.step import step
 from tests.study.test_step import Fails
-from tests.study.test_step_page import Hostile
+from tests.study.test_step import Hostile
 from tests.tools.chromium import browser, find
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(

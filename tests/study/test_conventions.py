@@ -1,0 +1,452 @@
+"""The code of courses that gradcheck reads (docs/conventions.md), and what it asks about."""
+
+import numpy as np
+import pytest
+
+from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
+from npdl.errors import InputError
+from npdl_study.check.adapters import Unfit
+from npdl_study.check.samples import layer_classes, sample
+from npdl_study.check.subjects import subject_of
+
+X = np.random.default_rng(0).standard_normal((3, 4))
+
+
+def normal(*shape):
+    return np.random.default_rng(len(shape)).standard_normal(shape)
+
+
+# --- right code in every convention, `times` too large a gradient of W ------------------------
+
+
+class DeepLearningFromScratch:
+    """Lists params and grads, which backward writes into."""
+
+    def __init__(self, times=1):
+        self.params, self.times = [normal(4, 3), np.zeros(3)], times
+        self.grads = [np.zeros_like(p) for p in self.params]
+
+    def forward(self, x):
+        W, b = self.params
+        self.x = x
+        return x @ W + b
+
+    def backward(self, dout):
+        W, b = self.params
+        self.grads[0][...] = self.times * self.x.T @ dout
+        self.grads[1][...] = dout.sum(0)
+        return dout @ W.T
+
+
+class TwoLayers:
+    """A network that joins the lists of its layers."""
+
+    def __init__(self, times=1):
+        first, second = DeepLearningFromScratch(), DeepLearningFromScratch(times)
+        second.params[0] = normal(3, 2)
+        second.params[1], second.grads = np.zeros(2), [np.zeros((3, 2)), np.zeros(2)]
+        self.layers = [first, second]
+        self.params = first.params + second.params
+        self.grads = first.grads + second.grads
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer.forward(x)
+        return x
+
+    def backward(self, dout):
+        for layer in reversed(self.layers):
+            dout = layer.backward(dout)
+        return dout
+
+
+class Attributes:
+    """self.W and self.dW."""
+
+    def __init__(self, times=1):
+        self.W, self.b, self.times = normal(4, 3), np.zeros(3), times
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.W + self.b
+
+    def backward(self, dout):
+        self.dW = self.times * self.x.T @ dout
+        self.db = dout.sum(axis=0)
+        return dout @ self.W.T
+
+
+class NumpyMl:
+    """Dicts of parameters that the first forward makes, and lists of inputs that are remembered."""
+
+    def __init__(self, times=1):
+        self.times, self.is_initialized, self.X = times, False, []
+        self.parameters, self.gradients = {"W": None, "b": None}, {}
+
+    def _init_params(self):
+        self.parameters = {"W": normal(self.n_in, 3), "b": np.zeros(3)}
+        self.gradients = {name: np.zeros_like(p) for name, p in self.parameters.items()}
+        self.is_initialized = True
+
+    def forward(self, X, retain_derived=True):
+        if not self.is_initialized:
+            self.n_in = X.shape[1]
+            self._init_params()
+        if retain_derived:
+            self.X.append(X)
+        return X @ self.parameters["W"] + self.parameters["b"]
+
+    def backward(self, dLdy, retain_grads=True):
+        dX = []
+        for X in self.X:
+            self.gradients["W"] += self.times * X.T @ dLdy
+            self.gradients["b"] += dLdy.sum(axis=0)
+            dX.append(dLdy @ self.parameters["W"].T)
+        return dX[0] if len(self.X) == 1 else dX
+
+
+class MadeInForward(Layer):
+    """An npdl Layer whose Param the first forward makes."""
+
+    def __init__(self, times=1):
+        self.W, self.times = None, times
+
+    def forward(self, x):
+        if self.W is None:
+            self.W = Param(normal(x.shape[1], 3))
+        return x @ self.W.data, Cache(x=x)
+
+    def backward(self, dy, cache):
+        self.W.grad += self.times * cache.x.T @ dy
+        return dy @ self.W.data.T
+
+
+class CacheBeside(Attributes):
+    """Returns its cache, and keeps its gradients in self."""
+
+    def forward(self, x):
+        return x @ self.W + self.b, x
+
+    def backward(self, dout, cache):
+        self.x = cache
+        return super().backward(dout)
+
+
+class Called(Attributes):
+    """Has __call__ in place of forward."""
+
+    forward = None
+
+    def __call__(self, x):
+        return Attributes.forward(self, x)
+
+
+class InListOfParams(Layer):
+    """Params in a list, a layer in a dict, and a cache in self."""
+
+    def __init__(self, times=1):
+        self.p, self.parts, self.times = [Param(normal(4, 3))], {"b": Linear(3, 2)}, times
+
+    def forward(self, x):
+        self.x = x
+        y, self.inner = self.parts["b"].forward(x @ self.p[0].data)
+        return y
+
+    def backward(self, dy):
+        dy = self.parts["b"].backward(dy, self.inner)
+        self.p[0].grad += self.times * self.x.T @ dy
+        return dy @ self.p[0].data.T
+
+
+@pytest.mark.parametrize(("cls", "name"), [
+    (DeepLearningFromScratch, "params[0]"), (TwoLayers, "params[2]"), (Attributes, "W"),
+    (NumpyMl, "W"), (MadeInForward, "W"), (CacheBeside, "W"), (Called, "W"),
+    (InListOfParams, "p.0")], ids=lambda value: getattr(value, "__name__", value))
+def test_a_class_is_checked_with_all_its_parameters(cls, name):
+    del name
+    right = gradcheck(cls(), X)
+    assert right.ok() and len(right.rows) >= 2, right
+
+
+@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl,
+                                 MadeInForward, CacheBeside, Called, InListOfParams])
+def test_a_wrong_gradient_of_a_class_is_found(cls):
+    wrong = gradcheck(cls(3), X).wrong
+    assert len(wrong) == 1 and np.isclose(wrong[0].computed, 3 * wrong[0].numerical), wrong
+
+
+def affine_forward(x, w, b):
+    return x @ w + b, (x, w)
+
+
+def affine_backward(dout, cache):
+    x, w = cache
+    return dout @ w.T, x.T @ dout, dout.sum(axis=0)
+
+
+def test_a_pair_of_functions_is_checked():
+    inputs = X, normal(4, 2), np.ones(2)
+    assert gradcheck((affine_forward, affine_backward), *inputs).ok()
+    wrong = gradcheck((affine_forward, lambda d, c: (*affine_backward(d, c)[:2], 2 * d.sum(0))),
+                      *inputs)
+    assert [row.name for row in wrong.wrong] == ["input b"]
+    with pytest.raises(InputError, match=r"give the pair \(f_forward, f_backward\)"):
+        gradcheck(affine_forward, *inputs)
+
+
+def rnn_cell_forward(xt, a_prev, parameters):
+    """As deeplearning.ai has it: a dict of parameters, and a prediction beside the state."""
+    a_next = np.tanh(parameters["Wax"] @ xt + parameters["Waa"] @ a_prev)
+    yt = 1 / (1 + np.exp(-parameters["Wya"] @ a_next))
+    return a_next, yt, (a_next, a_prev, xt, parameters)
+
+
+def rnn_cell_backward(da_next, cache):
+    a_next, a_prev, xt, parameters = cache
+    dz = da_next * (1 - a_next**2)
+    return {"dxt": parameters["Wax"].T @ dz, "da_prev": parameters["Waa"].T @ dz,
+            "dWax": dz @ xt.T, "dWaa": dz @ a_prev.T}
+
+
+def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
+    parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
+    report = gradcheck((rnn_cell_forward, rnn_cell_backward), normal(3, 4), normal(5, 4),
+                       parameters)
+    assert report.ok(), report
+    assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}
+    assert "backward takes the gradient of the first" in str(report)
+
+    def wrong(da_next, cache):
+        found = rnn_cell_backward(da_next, cache)
+        return found | {"dWaa": -found["dWaa"]}
+
+    assert [row.name for row in gradcheck((rnn_cell_forward, wrong), normal(3, 4), normal(5, 4),
+                                          parameters).wrong] == ["input parameters.Waa"]
+
+
+# --- several outputs -------------------------------------------------------------------------
+
+
+class StateAndMemory:
+    """Returns (h, c); backward takes the gradient of h alone."""
+
+    def __init__(self, times=1):
+        self.W, self.times = normal(4, 3), times
+
+    def forward(self, x):
+        self.x, self.c = x, np.tanh(x @ self.W)
+        return np.sin(self.c), self.c
+
+    def backward(self, dh):
+        da = dh * np.cos(self.c) * (1 - self.c**2)
+        self.dW = self.times * self.x.T @ da
+        return da @ self.W.T
+
+
+class BothGradients(StateAndMemory):
+    def backward(self, dh, dc):
+        da = (dh * np.cos(self.c) + dc) * (1 - self.c**2)
+        self.dW = self.times * self.x.T @ da
+        return da @ self.W.T
+
+
+class TupleOfGradients(BothGradients):
+    def backward(self, dout):
+        dh, dc = dout
+        return super().backward(dh, dc)
+
+
+class LossAndProbabilities:
+    """Returns (loss, probabilities), with targets in self; backward takes nothing."""
+
+    def __init__(self, times=1):
+        self.times = times
+
+    def forward(self, x, t):
+        e = np.exp(x - x.max(axis=1, keepdims=True))
+        self.y, self.t = e / e.sum(axis=1, keepdims=True), t
+        return -np.log(self.y[np.arange(len(t)), t]).mean(), self.y
+
+    def backward(self, dout=1):
+        dx = self.y.copy()
+        dx[np.arange(len(self.t)), self.t] -= 1
+        return self.times * dout * dx / len(self.t)
+
+
+@pytest.mark.parametrize(("cls", "inputs", "note"), [
+    (StateAndMemory, (X,), True), (BothGradients, (X,), False), (TupleOfGradients, (X,), False),
+    (LossAndProbabilities, (X, np.array([0, 3, 1])), True)])
+def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, note):
+    report = gradcheck(cls(), *inputs)
+    assert report.ok(), report
+    assert ("gradients of the others are not compared" in str(report)) is note
+    assert len(gradcheck(cls(2), *inputs).wrong) == 1
+
+
+def test_an_exception_with_every_way_to_hand_over_gradients_is_a_question():
+    class Odd(StateAndMemory):
+        def backward(self, dh):
+            return self.undefined * dh
+
+    with pytest.raises(Unfit, match="it is not known whether .* takes a tuple of their gradients"):
+        gradcheck(Odd(), X)
+
+
+@pytest.mark.parametrize(("result", "text"), [
+    (lambda self, x: None, "forward returned nothing; return the output"),
+    (lambda self, x: "text", "forward returned no float array"),
+    (lambda self, x: x + np.random.default_rng().random(), "other outputs when it runs again"),
+    (lambda self, x: x.__iadd__(1), "changes its inputs in place")])
+def test_code_that_cannot_be_checked_is_unfit_and_not_wrong(result, text):
+    cls = type("Odd", (Attributes,), {"forward": result})
+    with pytest.raises(Unfit, match=text):
+        gradcheck(cls(), X)
+
+
+def test_a_class_with_slots_is_refused_in_one_line():
+    class Slots:
+        __slots__ = ("x",)
+
+        def forward(self, x):
+            self.x = x
+            return x
+
+        def backward(self, dy):
+            return dy
+
+    with pytest.raises(InputError, match="remove __slots__"):
+        gradcheck(Slots(), X)
+
+
+# --- questions: what is not compared is not right ---------------------------------------------
+
+
+class Far(Attributes):
+    """Leaves the gradient of b where nobody looks."""
+
+    def backward(self, dout):
+        dx = super().backward(dout)
+        self.far, self.db = self.db, None
+        return dx
+
+
+class Constant(Attributes):
+    """Holds an array that forward reads and that is no parameter."""
+
+    def __init__(self, times=1):
+        super().__init__(times)
+        self.scale = np.full(3, 2.0)
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+    def backward(self, dout):
+        return super().backward(dout * self.scale)
+
+
+class BareArray(Layer):
+    """An npdl Layer with a parameter that is no Param."""
+
+    def __init__(self):
+        self.w = normal(4)
+
+    def forward(self, x):
+        return x * self.w, Cache(x=x)
+
+    def backward(self, dy, cache):
+        return dy * self.w
+
+
+class ReturnsMore(Attributes):
+    def backward(self, dout):
+        return super().backward(dout), self.dW
+
+
+@pytest.mark.parametrize(("cls", "text"), [
+    (Far, "Far.backward sets no gradient of b"),
+    (Constant, r"scale (3,): forward reads it, and no gradient of it was found"),
+    (BareArray, "w (4,): forward reads it, and it is no Param"),
+    (ReturnsMore, "backward returns an array (4, 3) besides the gradients of the inputs"),
+])
+def test_what_is_not_compared_is_asked_about_and_not_right(cls, text):
+    report = gradcheck(cls(), X)
+    assert report.right is None and not report.ok() and text in str(report), report
+
+
+def test_an_array_that_is_declared_constant_is_not_asked_about():
+    layer = Constant()
+    layer.scale.setflags(write=False)
+    assert gradcheck(layer, X).ok()
+    layer = BareArray()
+    layer.w.setflags(write=False)
+    assert gradcheck(layer, X).ok()
+
+
+@pytest.mark.parametrize(("name", "values", "right"), [
+    ("target", X + 1, True), ("other", np.eye(4)[[0, 3, 1]], True), ("other", X + 1, None)])
+def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
+    space = {}
+    exec(f"def forward(pred, {name}):\n    d = pred - {name}\n    return (d**2).mean(), d\n", space)
+    report = gradcheck((space["forward"], lambda dout, d: dout * 2 * d / d.size), X, values)
+    assert report.right is right and f"input {name}: backward return" in str(report)
+
+
+@pytest.mark.parametrize("gradient", ["dy", "[dy]", "dy[0]", "'no'", "dy.astype(object)"])
+def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
+    space = {"Attributes": Attributes}
+    exec(f"class Odd(Attributes):\n    def backward(self, dy):\n        dx = super().backward(dy)\n"
+         f"        self.db = {gradient}\n        return dx\n", space)
+    assert not gradcheck(space["Odd"](), X).ok()
+
+
+# --- names and structure ----------------------------------------------------------------------
+
+
+def test_inputs_have_the_names_of_forwards_arguments():
+    cell, inputs, options = sample(layer_classes()["LSTMCell"])
+    assert [name for name in subject_of(cell, inputs, options).arrays if name.startswith("in")] \
+        == ["input x", "input state.0", "input state.1"]
+
+
+@pytest.mark.parametrize("state, right", [
+    (lambda dx, dstate: dstate, True), (lambda dx, dstate: np.stack(dstate), True),
+    (lambda dx, dstate: dx, False), (lambda dx, dstate: (dstate[0], 1), False),
+    (lambda dx, dstate: None, None)])
+def test_the_gradient_of_a_state_has_the_structure_of_the_state(state, right):
+    class Mine(BiRNN):
+        def backward(self, dout, cache):
+            dx, dstate = super().backward(dout, cache)
+            return dx, state(dx, dstate)
+
+    start = normal(1, 3, 3), normal(1, 3, 3) + 1
+    assert gradcheck(Mine(4, 3), normal(3, 2, 4), start).right is right
+
+
+def test_outputs_in_a_dict_are_checked():
+    class InDict:
+        def forward(self, x):
+            self.x = x
+            return {"s": np.sin(x), "c": np.cos(x)}
+
+        def backward(self, d):
+            return d["s"] * np.cos(self.x) - d["c"] * np.sin(self.x)
+
+    assert gradcheck(InDict(), X).ok()
+
+
+def test_forward_may_have_arguments_named_as_gradchecks():
+    class Takes(Layer):
+        def forward(self, x, seed, forward=1.0):
+            return x * seed * forward, Cache(times=seed * forward)
+
+        def backward(self, dy, cache):
+            return dy * cache.times
+
+    assert gradcheck(Takes(), X, seed=3, forward=2.0).right
+
+
+def test_a_layer_that_contains_itself_is_refused():
+    layer = Linear(4, 3)
+    layer.me = [layer]
+    with pytest.raises(InputError, match="contains itself, as self.me.0"):
+        gradcheck(layer, X)

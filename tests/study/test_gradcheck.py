@@ -1,0 +1,425 @@
+"""gradcheck finds wrong backwards, says what is inconclusive, and changes nothing it is given."""
+
+import math
+
+import numpy as np
+import pytest
+
+from npdl import (
+    GELU,
+    GPT,
+    LSTM,
+    MLP,
+    Cache,
+    CrossEntropy,
+    Embedding,
+    GroupNorm,
+    Layer,
+    LayerNorm,
+    Linear,
+    LSTMCell,
+    MultiHeadAttention,
+    Param,
+    ReLU,
+    RMSNorm,
+    Same,
+    Softmax,
+    gradcheck,
+)
+from npdl.backend import stream, xp
+from npdl_study.check.differences import Line, moved
+from npdl_study.check.subjects import subject_of
+from npdl_study.check.verdicts import Check
+from npdl_study.deviation import deviation
+
+RNG = stream(11)
+X = RNG.standard_normal((2, 3, 4))
+ROWS = RNG.standard_normal((3, 4))
+NAN, INF = np.nan, np.inf
+
+
+# --- wrong backwards -------------------------------------------------------------------------
+
+
+class GainAfterSums(LayerNorm):
+    def backward(self, dy, cache):
+        super().backward(dy, cache)
+        along = (dy * cache.x_hat).mean(-1, keepdims=True)
+        mean = dy.mean(-1, keepdims=True)
+        return (dy - mean - cache.x_hat * along) / cache.std * self.gain.data
+
+
+class BiasOfFirstRow(Linear):
+    def backward(self, dy, cache):
+        before = self.b.grad.copy()
+        dx = super().backward(dy, cache)
+        self.b.grad[...] = before + dy.reshape(-1, dy.shape[-1])[0]
+        return dx
+
+
+class Overwrites(Linear):
+    def backward(self, dy, cache):
+        rows = dy.reshape(-1, dy.shape[-1])
+        self.W.grad[...] = cache.rows.T @ rows
+        self.b.grad += rows.sum(0)
+        return (rows @ self.W.data.T).reshape(cache.shape)
+
+
+class DiagonalJacobian(Softmax):
+    def backward(self, dy, cache):
+        return dy * cache.y * (1 - cache.y)
+
+
+class LastIdWins(Embedding):
+    def backward(self, dy, cache):
+        self.W.grad[cache.ids] += dy
+
+
+class NoScale(MultiHeadAttention):
+    def backward(self, dout, cache):
+        cache = Cache(**{**vars(cache), "attend": Cache(**{**vars(cache.attend), "scale": 1.0})})
+        return super().backward(dout, cache)
+
+
+class ForgetsCellState(LSTMCell):
+    def backward(self, dout, cache):
+        return super().backward((dout[0], None), cache)
+
+
+class ZeroStateGradient(LSTM):
+    def backward(self, dout, cache):
+        dx, dstate = super().backward(dout, cache)
+        return dx, tuple(xp.zeros_like(d) for d in dstate)
+
+
+class ForgetsEps(RMSNorm):
+    def backward(self, dy, cache):
+        d = dy * self.gain.data
+        self.gain.grad += (dy * cache.x_hat).sum(0)
+        rms = np.sqrt(cache.rms**2 - self.eps)
+        return (d - cache.x_hat * (d * cache.x_hat).mean(-1, keepdims=True)) / rms
+
+
+def state(*shape):
+    return RNG.standard_normal(shape), RNG.standard_normal(shape)
+
+
+WRONG = [
+    (GainAfterSums(4), (X,), {"input x"}),
+    (BiasOfFirstRow(4, 3), (X,), {"b"}),
+    (Overwrites(4, 3), (X,), {"W"}),
+    (DiagonalJacobian(), (X,), {"input x"}),
+    (LastIdWins(5, 3), (np.array([0, 1, 1, 4]),), {"W"}),
+    (NoScale(4, 2), (X, X, X), {"input Q", "input K", "W_Q.W", "W_Q.b", "W_K.W"}),
+    (ForgetsCellState(4, 3), (X[0], state(3, 3)), {
+        "W_x", "W_h", "b", "input x", "input state.0", "input state.1"}),
+    (ZeroStateGradient(4, 3), (X, state(1, 2, 3)), {"input state.0", "input state.1"}),
+    (ForgetsEps(4), (ROWS,), {"input x"}),
+]
+
+
+@pytest.mark.parametrize(("layer", "inputs", "wrong"), WRONG,
+                         ids=[type(layer).__name__ for layer, _, _ in WRONG])
+def test_wrong_gradients_are_found_and_no_others(layer, inputs, wrong):
+    report = gradcheck(layer, *inputs)
+    assert {row.name for row in report.wrong} == wrong, report
+    layer.__class__ = type(layer).__mro__[1]
+    assert gradcheck(layer, *inputs).ok()
+
+
+def test_random_parameters_reveal_what_initial_ones_hide():
+    assert gradcheck(GainAfterSums(4), X, keep=True).ok()
+    assert not gradcheck(GainAfterSums(4), X).ok()
+
+
+class Scaled(Layer):
+    """y = x * w, with one wrong entry of dx."""
+
+    def __init__(self, times):
+        self.w, self.times = Param(np.ones(40)), times
+
+    def forward(self, x):
+        return x * self.w.data, Cache(x=x)
+
+    def backward(self, dy, cache):
+        self.w.grad += (dy * cache.x).sum(0)
+        dx = dy * self.w.data
+        dx[7, 7] *= self.times
+        return dx
+
+
+@pytest.mark.parametrize("times", [1.001, 1e200, -1, 0, NAN])
+def test_one_wrong_entry_of_a_large_array_is_found(times):
+    x = np.random.default_rng(1).standard_normal((20, 40))
+    assert Check(subject_of(Scaled(1.0), (x,))).verdict().right
+    found = Check(subject_of(Scaled(times), (x,))).verdict()
+    assert [row.name for row in found.wrong] == ["input x"]
+
+
+def test_errors_that_cancel_when_all_outputs_are_used_are_found():
+    class Two(Layer):
+        def forward(self, x):
+            return (x, 2 * x, 3 * x), Cache(x=x)
+
+        def backward(self, douts, cache):
+            used = [k * d for k, d in enumerate(douts, 1) if d is not None]
+            return sum(used) * (2 if len(used) == 2 else 1)
+
+    assert " and 2 alone" in str(gradcheck(Two(), ROWS))
+
+
+def test_missing_gradients_wrong_shapes_and_exceptions_are_described():
+    class Silent(Linear):
+        def backward(self, dy, cache):
+            super().backward(dy, cache)
+
+    class Flat(Linear):
+        def backward(self, dy, cache):
+            return super().backward(dy, cache)[:, :, None]
+
+    class Raises(Linear):
+        def backward(self, dy, cache):
+            return dy @ self.W.data
+
+    report = gradcheck(Silent(4, 3), X)
+    assert report.right is None
+    assert "question: input x: backward returned no gradient for it" in str(report)
+    report = gradcheck(Flat(4, 3), X)
+    assert report.right is False
+    assert "its shape is (2, 3, 1, 4); it must be (2, 3, 4); its values are right, so append " \
+        ".reshape(2, 3, 4)" in str(report)
+    report = gradcheck(Raises(4, 3), X)
+    assert report.right is False and "backward raised ValueError" in report.faults[0]
+    assert "test_gradcheck.py:" in report.faults[0]
+
+
+def test_an_output_that_is_the_input_is_differentiated():
+    assert gradcheck(Same(), X).ok()
+
+
+def test_the_report_lists_the_worst_gradient_first():
+    report = gradcheck(BiasOfFirstRow(4, 3), X)
+    lines = str(report).splitlines()
+    assert lines[1].startswith("b ") and "computed" in lines[1] and "numerical" in lines[1]
+    assert report.worst == max(row.error for row in report.rows)
+
+
+# --- side effects ----------------------------------------------------------------------------
+
+
+class Linear2(Layer):
+    """y = x W, with a side effect of its backward."""
+
+    def __init__(self, effect):
+        self.effect, self.W = effect, Param(np.eye(4))
+
+    def forward(self, x):
+        self.x = x.copy()
+        return x @ self.W.data, Cache(x=x, times=[])
+
+    def backward(self, dy, cache):
+        effect, given = self.effect, dy
+        if effect == "strides" and not dy.flags.c_contiguous:
+            dy = np.nan_to_num(np.ascontiguousarray(dy.T).reshape(dy.shape))
+        x = self.x if effect == "self" else cache.x
+        self.W.grad += x.T @ dy
+        dx = dy @ self.W.data.T
+        if effect == "dy":
+            given *= 0.5
+        if effect == "x":
+            cache.x[...] = 0
+        if effect == "W":
+            self.W.data[...] = 0
+        cache.times.append(1)
+        twice = effect == "twice" and len(cache.times) > 1
+        return 2 * dx if twice or effect == "float32" and dx.dtype == np.float32 else dx
+
+
+@pytest.mark.parametrize(("effect", "text"), [
+    ("strides", "is wrong when the upstream gradient is not contiguous"),
+    ("dy", "changes the upstream gradient in place"),
+    ("x", "changes input x in place"),
+    ("W", "changes parameter W in place"),
+    ("twice", "input x is wrong when it runs a second time on one cache"),
+    ("self", "W is wrong when forward ran again in between"),
+    ("float32", "input x is wrong when all arrays are float32 (right in float64)"),
+])
+def test_side_effects_are_faults(effect, text):
+    report = gradcheck(Linear2(effect), ROWS)
+    assert text in str(report) and not report.ok() and report.worst == INF
+    assert gradcheck(Linear2(""), ROWS).ok()
+
+
+# --- numerical derivatives -------------------------------------------------------------------
+
+
+def derivative(run, array, floor=0.0):
+    """Return the Derivative of sum(run()) with respect to the first entry of an array."""
+    base = run()
+    line = Line(moved(array, (0,), lambda: [run()]), [base], [np.ones(np.shape(base))],
+                np.abs(array).max())
+    return line.derivative(floor=floor)
+
+
+@pytest.mark.parametrize(("f", "x", "value"), [
+    (np.exp, 30.0, np.exp(30.0)),
+    (lambda x: np.sin(300 * x), 0.01, 300 * np.cos(3.0)),
+    (lambda x: np.sqrt(x * x + 1e-10), 1e-3, 1 / np.sqrt(1 + 1e-4)),
+    (lambda x: np.maximum(x, 0), 1e-5, 1.0),
+    (lambda x: 0 * x, 1.0, 0.0),
+])
+def test_a_derivative_is_within_its_uncertainty(f, x, value):
+    array = np.array([x, 1.0])
+    found = derivative(lambda: f(array), array, floor=1e-3)
+    assert not found.reason and found.doubt <= 1e-7 * max(abs(value), 1e-3)
+    assert abs(found.value - value) <= 2 * found.doubt
+    np.testing.assert_array_equal(array, [x, 1.0])
+
+
+@pytest.mark.parametrize(("f", "reason"), [
+    (lambda x: np.maximum(x, 0), "a kink: the derivatives of its two sides differ by 1"),
+    (lambda x: np.where(x >= 0, 1.0, 0.0), "a jump"),
+    (lambda x: 1e12 + x, "rounding hides it"),
+    (lambda x: x * np.abs(x) ** 0.5, "the derivative changes abruptly"),
+    (lambda x: x / 0.0, "not finite"),
+])
+def test_an_unknown_derivative_has_a_reason(f, reason):
+    array = np.zeros(1)
+    with np.errstate(all="ignore"):
+        assert reason in derivative(lambda: f(array), array).reason
+
+
+def test_float32_outputs_have_the_uncertainty_of_float32():
+    array = np.array([0.7, 1.3])
+    found = derivative(lambda: np.sin(array).astype("f4"), array)
+    assert not found.reason and 1e-7 < found.doubt < 3e-4
+    assert abs(found.value - np.cos(0.7)) <= found.doubt
+
+
+@pytest.mark.parametrize(("layer", "inputs", "right"), [
+    (LayerNorm(4), (np.ones((2, 4)),), True),
+    (Linear(4, 2), (1e6 * ROWS,), True),
+    (CrossEntropy(), (50 * ROWS, np.argmax(ROWS, -1)), None),
+    (ReLU(), (np.zeros((2, 3)),), None),
+    (ReLU(), (np.array([[0.0, 1.0, -2.0]]),), None),
+    (ReLU(), (np.array([[1e-5, 1.0, -3e-4]]),), True),
+])
+def test_extreme_inputs_are_right_or_inconclusive_but_never_wrong(layer, inputs, right):
+    assert gradcheck(layer, *inputs).right is right
+
+
+def test_ties_of_a_maximum_are_inconclusive():
+    """Both gives each of two equal entries the whole gradient: no derivative exists there."""
+    class Both:
+        def forward(self, x):
+            self.x = x
+            return x.max(1)
+
+        def backward(self, dy):
+            return (self.x == self.x.max(1, keepdims=True)) * dy[:, None]
+
+    report = gradcheck(Both(), np.array([[1.0, 1.0, 0.0], [3.0, 2.0, 3.0]]))
+    assert report.right is None and not report.ok()
+    assert "4 of its entries inconclusive, the first at [0, 0]: a kink" in str(report)
+
+
+def test_a_wrong_entry_is_found_next_to_a_kink():
+    class Doubled(ReLU):
+        def backward(self, dy, cache):
+            return 2 * super().backward(dy, cache)
+
+    report = gradcheck(Doubled(), np.array([[0.0, 1.0, -1.0]]))
+    assert report.right is False and report.rows[0].index == (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "shape"), [
+    (lambda: LayerNorm(2), (20, 2)), (lambda: GroupNorm(4, 2), (10, 4)),
+    (lambda: RMSNorm(1), (20, 1)), (ReLU, (50, 20)), (lambda: MLP([4, 50, 3]), (5, 4))])
+def test_npdls_layers_are_right_on_normal_inputs(make, shape):
+    for seed in range(20):
+        assert gradcheck(make(), stream(seed, 3).standard_normal(shape), seed=seed).ok(), seed
+
+
+# --- what the check leaves alone -------------------------------------------------------------
+
+
+def test_the_callers_layer_and_arrays_are_unchanged():
+    layer, x = LSTM(4, 3, 2), X.astype("float32")
+    start = tuple(part.astype("float32") for part in state(2, 2, 3))
+    before = x.copy(), start[0].copy(), layer.state_dict()
+    gradcheck(layer, x, start)
+    np.testing.assert_array_equal(x, before[0])
+    np.testing.assert_array_equal(start[0], before[1])
+    for name, param in layer.params():
+        np.testing.assert_array_equal(param.data, before[2][name])
+        assert param.data.dtype == np.float32 and not param.grad.any()
+
+
+def test_strided_inputs_stay_strided():
+    contiguous = []
+
+    class Recording(GELU):
+        def forward(self, x):
+            contiguous.append(x.flags.c_contiguous)
+            return super().forward(x)
+
+    Check(subject_of(Recording(), (X[..., ::2],))).verdict()
+    Check(subject_of(Recording(), (X.swapaxes(0, 1),))).verdict()
+    assert contiguous and not any(contiguous)
+
+
+def test_entries_limits_the_number_of_forwards():
+    calls = []
+
+    def forward(layer, x):
+        calls.append(1)
+        return layer.forward(x)
+
+    assert Check(subject_of(Linear(4, 3), (X,), forward=forward), entries=2).verdict().right
+    assert len(calls) == 4 + 3 * 2 * 4                  # W, b and x; 4 evaluations an entry
+
+
+GENERATOR = np.random.default_rng(3)
+
+
+class Drops(Layer):
+    """Dropout that draws from one of four places."""
+
+    def __init__(self, draw):
+        self.draw, self.rng = draw, np.random.default_rng(4)
+
+    def forward(self, x, rng=None):
+        draw = {"own": self.rng.random, "global": np.random.random_sample,
+                "module": GENERATOR.random, "argument": getattr(rng, "random", None)}[self.draw]
+        mask = draw(x.shape) < 0.5
+        return x * mask, Cache(mask=mask)
+
+    def backward(self, dy, cache):
+        return dy * cache.mask
+
+
+@pytest.mark.parametrize("draw", ["own", "global", "module", "argument"])
+def test_random_layers_repeat_and_generators_are_restored(draw):
+    layer, rng = Drops(draw), np.random.default_rng(5)
+    before = GENERATOR.bit_generator.state, layer.rng.bit_generator.state
+    np.random.seed(7)
+    expected = np.random.random()
+    np.random.seed(7)
+    assert gradcheck(layer, ROWS, rng=rng).right
+    assert np.random.random() == expected
+    assert before == (GENERATOR.bit_generator.state, layer.rng.bit_generator.state)
+
+
+@pytest.mark.parametrize("found, expected, least, relative", [
+    ([1, 2], [1.0, 4.0], 0, 0.5), ([3.0], [-2.0], 0, 2.5), ([0.0], [0.0], 0, 0),
+    ([1e-9], [0.0], 0, INF), ([0.1], [0.2], 1.0, 0.1), ([NAN, INF, 1.0], [NAN, INF, 2.0], 0, 0.5),
+    ([NAN], [1.0], 0, INF), ([INF], [-INF], 0, INF), ([1.0], 1.0, 0, INF), ([], [], 0, 0),
+])
+def test_deviation_is_relative_to_the_largest_entry(found, expected, least, relative):
+    assert math.isclose(deviation(np.array(found), np.array(expected), least), relative)
+
+
+def test_a_gpt_is_right_at_every_entry_that_is_compared():
+    model = GPT(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4)
+    assert gradcheck(model, np.array([[0, 3, 1]]), entries=6).ok()

@@ -1,0 +1,272 @@
+"""The command line of step and blame: layers, inputs, one-line errors, and code that misbehaves."""
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npdl import Embedding, Linear
+from npdl.__main__ import main
+from npdl.errors import InputError
+from npdl_study.check import examples
+from npdl_study.check.adapters import Unfit
+from npdl_study.check.samples import (
+    every_sample,
+    layer_classes,
+    option_values,
+    outputs_and_gradients,
+    sample,
+    with_option,
+)
+from npdl_study.check.target import build
+from npdl_study.containment import is_library
+from tests.tools import slow
+
+ROOT = Path(__file__).parents[2]
+MINE = '''
+import sys
+import numpy as np
+from npdl.core import Cache, Layer, Param
+
+class Mine(Layer):
+    def __init__(self):
+        self.W = Param(np.ones((3, 3)))
+        {init}
+    @classmethod
+    def sample(cls):
+        {sample}
+        return cls(), np.random.default_rng(0).standard_normal((2, 3))
+    def forward(self, x):
+        {forward}
+        y = x @ self.W.data
+        return y, Cache(x=x)
+    def backward(self, dy, cache):
+        {backward}
+        self.W.grad += cache.x.T @ dy
+        dx = dy @ self.W.data.T
+        return dx
+'''
+ARRAYS = '''
+import numpy as np
+
+class Affine:
+    def __init__(self, W, b, scale=1.0):
+        self.W, self.b, self.n = W, b, W.shape[0]
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.W + self.b
+
+    def backward(self, dy):
+        self.dW, self.db = self.x.T @ dy, dy.sum(0)
+        return dy @ self.W.T
+
+class Late(Affine):
+    def __init__(self, W, b):
+        self.W, self.b = W, b
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.W.reshape(3, 2) + self.b
+
+def relu_forward(x):
+    return np.maximum(x, 0), x
+
+def relu_backward(dout, x):
+    return dout * (x > 0)
+'''
+
+
+def write_mine(folder, **lines):
+    path = folder / "mine.py"
+    path.write_text(MINE.format(**dict.fromkeys(("init", "sample", "forward", "backward"), "")
+                                | lines))
+    return f"{path}:Mine"
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["LSTMM"], "did you mean LSTM"),
+    (["arrays.py"], "which of its classes? Give arrays.py:Class; it has: Affine, Late, relu_b"),
+    (["arrays.py:Nothing"], "has no class 'Nothing'; it has: Affine, Late"),
+    (["none.py:Mine"], "there is no file none.py"),
+    (["no_module:Mine"], "module 'no_module' can't be imported"),
+    (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
+    (["LSTM", "--set", "d_in=abc"], "d_in = 'abc'; it must be a positive integer"),
+    (["LSTM", "--set", "d_in"], "--set 'd_in': write name=value"),
+    (["Linear", "--input", "x=2,0"], "a shape is lengths of at least 1"),
+    (["Linear", "--input", "z=2,3"], "Linear.forward has no argument 'z'; it takes x"),
+    (["arrays.py:Affine", "--set", "W=3,2"], "--set W=3,2 needs --input too"),
+    (["arrays.py:Affine"], "no inputs are known for Affine: give it a classmethod sample()"),
+    (["arrays.py:Affine", "--input", "x=2,3"], "'int' object has no attribute 'shape' (line 6)"),
+    (["arrays.py:Late", "--input", "x=2,3"], "It was made with W=3, b=3, which may be wrong"),
+])
+def test_errors_of_the_command_line_are_one_line_and_no_ones_mistake(
+        tmp_path, monkeypatch, capsys, words, text):
+    monkeypatch.chdir(tmp_path)
+    Path("arrays.py").write_text(ARRAYS)
+    for command in ("step", "blame"):
+        assert main([command, *words]) == 2
+        said = capsys.readouterr()
+        assert text in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("arrays.py").write_text(ARRAYS)
+    layer, inputs, _ = build("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
+    assert layer.made.W.shape == (3, 2) and layer.made.b.shape == (2,) and inputs[0].shape == (2, 3)
+    layer, _, _ = build("LSTM", (), ["num_layers=2"])
+    assert len(layer.layers) == 2
+    with pytest.raises(Unfit, match="give these arguments with --set"):
+        build("arrays.py:Late", ["x=2,3"], ["b=2"])
+    for command in ("step", "blame"):
+        assert main([command, "arrays.py:Affine", "--input", "x=2,3", "--set", "W=3,2", "--set",
+                     "b=2,"]) == 0
+        assert main([command, "arrays.py:relu", "--input", "x=2,3"]) == 0
+
+
+def test_a_file_is_read_again_after_a_change(tmp_path):
+    path = tmp_path / "mine.py"
+    for value in (1, 2):
+        path.write_text(ARRAYS.replace("scale=1.0", f"scale={value}.0"))
+        os.utime(path, ns=(value * 10**9, value * 10**9))
+        layer, _, _ = build(f"{path}:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
+        assert type(layer.made).__init__.__defaults__ == (float(value),)
+
+
+ODD = {
+    "sys.exit in forward": (dict(forward="sys.exit(0)"), 1, "forward called sys.exit(0)"),
+    "sys.exit in backward": (dict(backward="sys.exit(7)"), 1, "backward called sys.exit(7)"),
+    "sys.exit in sample": (dict(sample="sys.exit()"), 2, "its sample called sys.exit(None)"),
+    "BaseException": (dict(backward="raise BaseException('x')"), 1, "BaseException: x, which"),
+    "contains itself": (dict(init="self.parts = [self]"), 2, "contains itself, as self.parts.0"),
+    "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "sample() must return (layer,"),
+    "no text": (dict(backward="raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})"),
+                1, "Odd: (its text can't be shown: "),
+    "a surrogate": (dict(backward="raise ValueError('a \\ud800 b')"), 1, "ValueError: a ? b"),
+    "escape codes": (dict(backward="raise ValueError('\\x1b[31mred')"), 1, "ValueError: ?[31mred"),
+    "recursion": (dict(forward="self.forward(x)"), 1, "RecursionError"),
+    "an endless backward": (dict(backward="while True: dy = dy + 0"), 2, "mine.py:19: a loop"),
+    "Ctrl-C": (dict(forward="raise KeyboardInterrupt"), 130, ""),
+}
+
+
+@pytest.mark.parametrize("what", slow.but(ODD.keys(), ODD))
+def test_code_that_misbehaves_gets_a_message_and_a_status(tmp_path, capsys, what):
+    lines, status, words = ODD[what]
+    limit, name = "0.5" if "endless" in what else "60", write_mine(tmp_path, **lines)
+    assert main(["step", name, "--limit", limit]) == status
+    said = capsys.readouterr()
+    assert words in said.out + said.err and "Traceback" not in said.err
+    assert said.err.count("\n") == (status == 2) and "\033" not in said.out
+    assert main(["blame", name, "--limit", limit]) == status
+    said = capsys.readouterr()
+    (said.out + said.err).encode("utf-8")
+    assert said.err.count("\n") == (status == 2) and "\033" not in said.out
+
+
+def test_the_time_limit_counts_processor_time(tmp_path):
+    name = write_mine(tmp_path, forward="import time; time.sleep(0.2)")
+    assert main(["step", name, "--limit", "1", "--no-check"]) == 0
+
+
+def test_numpy_is_a_library_wherever_it_lies(tmp_path):
+    """NumPy in a folder of PYTHONPATH, as `pip install --user` or a cluster's modules have it."""
+    for path in Path(np.__file__).parents[1].glob("numpy*"):
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "arrays.py").write_text(ARRAYS)
+    command = [sys.executable, "-S", "-m", "npdl", "step", "arrays.py:relu", "--input", "x=2,3"]
+    done = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True, env={
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"})
+    assert done.returncode == 0 and "input x" in done.stdout, done.stdout + done.stderr
+    assert "RecursionError" not in done.stdout and "_multiarray" not in done.stdout
+
+
+def test_libraries_are_told_from_a_students_code(tmp_path):
+    assert is_library(np.__file__) and is_library(os.__file__) and is_library("<frozen posixpath>")
+    assert not is_library(__file__) and not is_library(str(tmp_path / "mine.py"))
+
+
+def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["example"]) == 0
+    assert "python -m npdl blame mine.py:MyLayer" in capsys.readouterr().out
+    for command in ("step", "blame"):
+        assert main([command, "mine.py:MyLayer"]) == 0
+    text = Path("mine.py").read_text()
+    assert main(["example"]) == 2 and main(["example", "--out", "mine.txt"]) == 2
+    assert capsys.readouterr().err.count("\n") == 2 and Path("mine.py").read_text() == text
+    Path("wrong.py").write_text(text.replace("dz = ds * s", "dz = -ds * s"))
+    assert main(["blame", "wrong.py:MyLayer"]) == 1
+    assert "dz = -ds * s * (1 - s)" in capsys.readouterr().out
+
+
+# --- the table of examples --------------------------------------------------------------------
+
+
+def test_every_example_is_of_a_layer():
+    assert not set(examples.EXAMPLES) - set(layer_classes())
+
+
+def test_the_second_sample_differs_in_every_size():
+    for name, cls in layer_classes().items():
+        _, first, _ = sample(cls)
+        _, second, _ = every_sample(cls)["another"](np.random.default_rng(0))
+        pairs = [(a.shape, b.shape) for a, b in zip(first, second, strict=True)
+                 if hasattr(a, "shape")]
+        assert all(m != n for a, b in pairs for m, n in zip(a[::-1], b[::-1], strict=False)
+                   if (m, n) != (2, 2) or name != "XOR"), (name, pairs)
+
+
+def test_the_sizes_of_the_examples_are_no_defaults():
+    for name, cls in layer_classes().items():
+        for option, taken in inspect.signature(cls.__init__).parameters.items():
+            if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
+                try:
+                    default = outputs_and_gradients(*sample(cls, **{option: taken.default}))
+                except InputError:                      # it does not fit the other sizes
+                    continue
+                plain = outputs_and_gradients(*sample(cls))
+                assert default.keys() != plain.keys() or any(
+                    a.shape != plain[path].shape or not np.allclose(a, plain[path])
+                    for path, a in default.items()), (name, option)
+
+
+def test_an_option_without_a_value_or_an_effect_is_an_error(monkeypatch):
+    class Other(Embedding):
+        def __init__(self, *sizes, loud=False, **keywords):
+            super().__init__(*sizes, **keywords)
+
+    with pytest.raises(InputError, match="Other: .*examples.py has no value for its option loud"):
+        option_values(Other)
+    monkeypatch.setitem(examples.VALUES, "loud", [True])
+    assert option_values(Other)[0] == ("loud", True)
+    with pytest.raises(InputError, match="Other: with loud=True no inputs give another result"):
+        with_option(Other, "loud", True)
+
+
+def test_inputs_are_drawn_until_they_contain_the_padding_id():
+    for seed in range(40):
+        (_, (ids,), _), _ = with_option(Embedding, "padding_id", 1, seed)
+        assert (ids == 1).any()
+
+
+def test_a_sample_may_be_a_layer_and_its_inputs_side_by_side():
+    x = np.ones((3, 4))
+
+    class Mine(Linear):
+        @classmethod
+        def sample(cls):
+            return cls(4, 3), x
+
+    class Two(layer_classes()["SquaredError"]):
+        @classmethod
+        def sample(cls):
+            return cls(), x, x + 1, {}
+
+    assert len(sample(Mine)[1]) == 1 and len(sample(Two)[1]) == 2
