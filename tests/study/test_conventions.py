@@ -432,21 +432,3 @@ def test_outputs_in_a_dict_are_checked():
             return d["s"] * np.cos(self.x) - d["c"] * np.sin(self.x)
 
     assert gradcheck(InDict(), X).ok()
-
-
-def test_forward_may_have_arguments_named_as_gradchecks():
-    class Takes(Layer):
-        def forward(self, x, seed, forward=1.0):
-            return x * seed * forward, Cache(times=seed * forward)
-
-        def backward(self, dy, cache):
-            return dy * cache.times
-
-    assert gradcheck(Takes(), X, seed=3, forward=2.0).right
-
-
-def test_a_layer_that_contains_itself_is_refused():
-    layer = Linear(4, 3)
-    layer.me = [layer]
-    with pytest.raises(InputError, match="contains itself, as self.me.0"):
-        gradcheck(layer, X)

@@ -7,7 +7,6 @@ import pytest
 
 from npdl import (
     GELU,
-    GPT,
     LSTM,
     MLP,
     Cache,
@@ -22,7 +21,6 @@ from npdl import (
     Param,
     ReLU,
     RMSNorm,
-    Same,
     Softmax,
     gradcheck,
 )
@@ -127,11 +125,6 @@ def test_wrong_gradients_are_found_and_no_others(layer, inputs, wrong):
     assert gradcheck(layer, *inputs).ok()
 
 
-def test_random_parameters_reveal_what_initial_ones_hide():
-    assert gradcheck(GainAfterSums(4), X, keep=True).ok()
-    assert not gradcheck(GainAfterSums(4), X).ok()
-
-
 class Scaled(Layer):
     """y = x * w, with one wrong entry of dx."""
 
@@ -191,17 +184,6 @@ def test_missing_gradients_wrong_shapes_and_exceptions_are_described():
     report = gradcheck(Raises(4, 3), X)
     assert report.right is False and "backward raised ValueError" in report.faults[0]
     assert "test_gradcheck.py:" in report.faults[0]
-
-
-def test_an_output_that_is_the_input_is_differentiated():
-    assert gradcheck(Same(), X).ok()
-
-
-def test_the_report_lists_the_worst_gradient_first():
-    report = gradcheck(BiasOfFirstRow(4, 3), X)
-    lines = str(report).splitlines()
-    assert lines[1].startswith("b ") and "computed" in lines[1] and "numerical" in lines[1]
-    assert report.worst == max(row.error for row in report.rows)
 
 
 # --- side effects ----------------------------------------------------------------------------
@@ -336,11 +318,6 @@ def test_a_wrong_entry_is_found_next_to_a_kink():
 @pytest.mark.parametrize(("make", "shape"), [
     (lambda: LayerNorm(2), (20, 2)), (lambda: GroupNorm(4, 2), (10, 4)),
     (lambda: RMSNorm(1), (20, 1)), (ReLU, (50, 20)), (lambda: MLP([4, 50, 3]), (5, 4))])
-def test_npdls_layers_are_right_on_normal_inputs(make, shape):
-    for seed in range(20):
-        assert gradcheck(make(), stream(seed, 3).standard_normal(shape), seed=seed).ok(), seed
-
-
 # --- what the check leaves alone -------------------------------------------------------------
 
 
@@ -367,17 +344,6 @@ def test_strided_inputs_stay_strided():
     Check(subject_of(Recording(), (X[..., ::2],))).verdict()
     Check(subject_of(Recording(), (X.swapaxes(0, 1),))).verdict()
     assert contiguous and not any(contiguous)
-
-
-def test_entries_limits_the_number_of_forwards():
-    calls = []
-
-    def forward(layer, x):
-        calls.append(1)
-        return layer.forward(x)
-
-    assert Check(subject_of(Linear(4, 3), (X,), forward=forward), entries=2).verdict().right
-    assert len(calls) == 4 + 3 * 2 * 4                  # W, b and x; 4 evaluations an entry
 
 
 GENERATOR = np.random.default_rng(3)
@@ -418,8 +384,3 @@ def test_random_layers_repeat_and_generators_are_restored(draw):
 ])
 def test_deviation_is_relative_to_the_largest_entry(found, expected, least, relative):
     assert math.isclose(deviation(np.array(found), np.array(expected), least), relative)
-
-
-def test_a_gpt_is_right_at_every_entry_that_is_compared():
-    model = GPT(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4)
-    assert gradcheck(model, np.array([[0, 3, 1]]), entries=6).ok()

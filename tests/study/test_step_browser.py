@@ -8,8 +8,7 @@ import pytest
 from npdl.layers.recurrent import LSTM
 from npdl_study.check.samples import layer_classes, sample
 from npdl_study.step.step import step
-from tests.study.test_step import Fails
-from tests.study.test_step import Hostile
+from tests.study.test_step import Fails, Hostile
 from tests.tools.chromium import browser, find
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -51,15 +50,6 @@ def test_every_step_shows_its_line_and_arrays(tab, pages, name):
         } return bad; })()""")
     assert broken == [] and not tab.complaints
     assert all(url.startswith("file://") and url.endswith(".html") for url in tab.requests)
-
-
-def test_an_array_without_rows_says_so(tab, pages):
-    """The past that a step attends over, before the first."""
-    tab.open(pages["attentivernn"].as_uri() + "#empty")
-    said = tab.value("""[...Array(200)].map(() => { document.getElementById('on').click();
-        return document.getElementById("written").textContent; }).find(
-        (t) => t.includes("empty"))""")
-    assert "empty (2, 0, 3)" in said and not tab.complaints
 
 
 def test_keys_step_and_play(tab, pages):
@@ -133,23 +123,3 @@ def test_nothing_sticks_out_on_a_phone(tab, pages, width):
             assert small == 0
     finally:
         tab.resize(1300, 850)
-
-
-def test_formulae_are_drawn(tab, pages):
-    tab.open(pages["layernorm"].as_uri() + "#step=12")
-    assert tab.value(f"{NOW}.querySelector('math').getBoundingClientRect().width") > 20
-    hidden = "[...document.querySelectorAll('.maths')].filter((m) => !m.offsetParent).length"
-    assert tab.value(hidden) > 0
-    tab.press("f")
-    assert tab.value(hidden) == 0
-
-
-def test_an_index_stands_below_its_letter(tab, pages):
-    """With a font for mathematics or without one."""
-    tab.open(pages["lstm"].as_uri())
-    tab.press("f")
-    low = ("[...document.querySelectorAll('.maths msub')]"
-           ".map((m) => m.children[1].getBoundingClientRect().bottom"
-           " - m.children[0].getBoundingClientRect().bottom)")
-    assert tab.value(f"Math.min(...{low})") > 1
-    tab.press("f")

@@ -129,15 +129,6 @@ def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypa
         assert main([command, "arrays.py:relu", "--input", "x=2,3"]) == 0
 
 
-def test_a_file_is_read_again_after_a_change(tmp_path):
-    path = tmp_path / "mine.py"
-    for value in (1, 2):
-        path.write_text(ARRAYS.replace("scale=1.0", f"scale={value}.0"))
-        os.utime(path, ns=(value * 10**9, value * 10**9))
-        layer, _, _ = build(f"{path}:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
-        assert type(layer.made).__init__.__defaults__ == (float(value),)
-
-
 ODD = {
     "sys.exit in forward": (dict(forward="sys.exit(0)"), 1, "forward called sys.exit(0)"),
     "sys.exit in backward": (dict(backward="sys.exit(7)"), 1, "backward called sys.exit(7)"),
@@ -167,11 +158,6 @@ def test_code_that_misbehaves_gets_a_message_and_a_status(tmp_path, capsys, what
     said = capsys.readouterr()
     (said.out + said.err).encode("utf-8")
     assert said.err.count("\n") == (status == 2) and "\033" not in said.out
-
-
-def test_the_time_limit_counts_processor_time(tmp_path):
-    name = write_mine(tmp_path, forward="import time; time.sleep(0.2)")
-    assert main(["step", name, "--limit", "1", "--no-check"]) == 0
 
 
 def test_numpy_is_a_library_wherever_it_lies(tmp_path):
