@@ -1,26 +1,26 @@
-"""How far apart two arrays are: what a gradient, an equation or another library's number is held
-against."""
+"""Measure the relative error of an array."""
 
 import math
 
 import numpy as np
 
 
-def deviation(found, wanted, least=0.0):
-    """The largest difference of two arrays, as a share of the largest finite entry of `wanted`, or
-    of `least` where that is larger. Infinity for other shapes, and for NaN and infinities that are
-    not in the same places.
+def deviation(found, expected, least=0.0):
+    """Return the largest difference of two arrays, relative to the largest entry of `expected`.
+
+    If `least` is larger than that entry, the error is relative to `least`. The error is infinite if
+    the shapes differ, or if NaN and infinite entries are not at the same positions.
     """
-    found, wanted = (a.astype(float) if a.dtype.kind in "biu" else a
-                     for a in (np.asarray(found), np.asarray(wanted)))
-    if found.shape != wanted.shape:
+    found, expected = (a.astype(float) if a.dtype.kind in "biu" else a
+                     for a in (np.asarray(found), np.asarray(expected)))
+    if found.shape != expected.shape:
         return math.inf
     with np.errstate(all="ignore"):
-        error, size = np.abs(found - wanted).max(initial=0), np.abs(wanted).max(initial=0)
+        error, size = np.abs(found - expected).max(initial=0), np.abs(expected).max(initial=0)
         if not math.isfinite(error):
-            odd = ~(np.isfinite(found) & np.isfinite(wanted))
-            if not np.array_equal(found[odd], wanted[odd], equal_nan=True):
+            odd = ~(np.isfinite(found) & np.isfinite(expected))
+            if not np.array_equal(found[odd], expected[odd], equal_nan=True):
                 return math.inf
-            error = np.abs(found - wanted)[~odd].max(initial=0)
-            size = np.abs(wanted[~odd]).max(initial=0)
+            error = np.abs(found - expected)[~odd].max(initial=0)
+            size = np.abs(expected[~odd]).max(initial=0)
         return float(error / max(size, least)) if error else 0.0

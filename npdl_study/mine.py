@@ -1,8 +1,8 @@
-"""A layer of my own: a starting point to write yours from. Needs npdl and nothing else.
+"""A layer of my own: a template to replace by yours.
 
-    python -m npdl step mine.py:MyLayer     every line of forward and backward, with its numbers
-    python -m npdl blame mine.py:MyLayer    the first wrong line of the backward, if one is wrong
-    python mine.py                          the gradient check: every gradient against differences
+    python -m npdl step mine.py:MyLayer     show every line of forward and backward, with its values
+    python -m npdl blame mine.py:MyLayer    find the incorrect line of backward, if there is one
+    python mine.py                          compare every gradient with finite differences
 
 Change a sign in `backward` and run blame again.
 """
@@ -17,27 +17,27 @@ class MyLayer(Layer):
 
     def __init__(self, d, rng=None):
         rng = rng or np.random.default_rng(0)
-        self.W = Param(rng.standard_normal((d, d)) / np.sqrt(d))    # what is learned is a Param
+        self.W = Param(rng.standard_normal((d, d)) / np.sqrt(d))    # parameters are Params
         self.b = Param(np.zeros(d))
 
     @classmethod
     def sample(cls):
-        """A layer and its input, small: what step, blame and gradcheck run."""
+        """Return a layer and a small input for step, blame and gradcheck."""
         return cls(3), np.random.default_rng(1).standard_normal((2, 3))
 
     def forward(self, x):
         z = x @ self.W.data + self.b.data
         s = 1 / (1 + np.exp(-z))
         y = s * x
-        return y, Cache(x=x, s=s)                   # the output, and what backward will need
+        return y, Cache(x=x, s=s)                   # the output, and what backward needs
 
     def backward(self, dy, cache):
         x, s = cache.x, cache.s
         ds = dy * x                                 # y = s * x
         dz = ds * s * (1 - s)                       # s = sigmoid(z)
-        self.W.grad += x.T @ dz                     # z = x W + b; gradients are added, with +=
+        self.W.grad += x.T @ dz                     # z = x W + b; gradients accumulate: +=
         self.b.grad += dz.sum(0)
-        dx = dy * s + dz @ self.W.data.T            # x is read twice: two terms
+        dx = dy * s + dz @ self.W.data.T            # x is used twice: its gradients add
         return dx
 
 

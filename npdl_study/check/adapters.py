@@ -11,7 +11,6 @@ may return their gradients in a dict: {"dx": dx}. `learned` finds the parameters
 import contextlib
 import copy
 import inspect
-import traceback
 
 import numpy as np
 
@@ -50,17 +49,12 @@ def as_layer(thing):
         how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")
-    refuse_cycle(thing)
+    try:
+        list(walk(thing))
+    except RecursionError:
+        raise InputError(f"{type(thing).__name__} contains itself; a layer may hold its parts, but "
+                         "not the layer that it belongs to") from None
     return thing
-
-
-def refuse_cycle(layer, around=(), path="self"):
-    """Raise InputError for a layer that contains itself."""
-    if any(layer is other for other in around):
-        raise InputError(f"{type(layer).__name__} contains itself, as {path}; a layer may hold its "
-                         "parts, but not the layer that it belongs to")
-    for name, child in layer.children():
-        refuse_cycle(child, (*around, layer), f"{path}.{name}")
 
 
 def keeps_cache_in_self(cls):
@@ -97,19 +91,14 @@ def takes_cache(backward):
 
 
 def call_backward(backward, dout, cache):
-    """Return what a backward returns; `cache` is a tuple of the cache, or empty.
-
-    The gradient of a loss may be left out, or have the default 1. Then the result is scaled.
-    """
+    """Return what a backward returns; `cache` is a tuple of the cache, or empty."""
     arguments = gradient_arguments(backward)
     wanted = len(arguments) - len(cache)
-    is_loss = not isinstance(dout, tuple) and np.size(dout) == 1
-    if wanted < 1 or is_loss and arguments[0].default in (1, 1.0):
-        if not is_loss:
+    if wanted < 1:
+        if isinstance(dout, tuple) or np.size(dout) > 1:
             raise Unfit("unchecked", f"{backward.__qualname__} takes no upstream gradient, but the "
                         "output is more than one number: write backward(self, dout)")
-        return mapped(backward(*cache), lambda g: g if g is None else np.asarray(g) * np.reshape(
-            dout, ()))
+        return backward(*cache)
     douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
     first = arguments[0].name in CACHES
     return backward(*cache, *douts) if first else backward(*douts, *cache)
@@ -135,12 +124,14 @@ def by_names(returned, forward, inputs):
 
 
 class Adapter(Layer):
-    """Code made a Layer. `count` is how many of its outputs are differentiated, None for all.
+    """Code made a Layer.
 
-    `dropped` are notes on the outputs that are not.
+    count    how many of its outputs, the first ones, are differentiated; None for all
+    dropped  notes on the outputs that are not
+    is_loss  True if backward may be called without an upstream gradient, which is then 1
     """
 
-    count, dropped = None, ()
+    count, dropped, is_loss = None, (), False
 
     def prepare(self, inputs, options):
         """Run forward and backward once, to find out what backward takes."""
@@ -149,17 +140,16 @@ class Adapter(Layer):
     def choose_outputs(self, inputs, options):
         """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
         outputs, cache = self.forward(*inputs, **options)
-        count = sum(1 for _ in leaves(outputs))
-        if not isinstance(outputs, tuple) or len(outputs) < 2 or not count:
-            return
         arguments = gradient_arguments(self.called)
-        wanted = len(arguments) - (self.handed(cache) != ())
+        wanted = len(arguments) - len(self.handed(cache))
+        self.is_loss = wanted < 1 or arguments[0].default in (1, 1.0)
+        if not isinstance(outputs, tuple) or len(outputs) < 2:
+            return
         if wanted > 1:
             chosen = min(wanted, len(outputs))
-        elif wanted < 1 or arguments[0].default in (1, 1.0):
-            chosen = 1
         else:
-            chosen = 1 if self._takes_first_alone(inputs, options, outputs) else len(outputs)
+            alone = self.is_loss or self._takes_first_alone(inputs, options, outputs)
+            chosen = 1 if alone else len(outputs)
         if chosen < len(outputs):
             self.count = chosen
             only = "the first" if chosen == 1 else f"the first {chosen}"
@@ -184,16 +174,12 @@ class Adapter(Layer):
             if fits(found, inputs):
                 return given is not outputs
             errors.append(None)
-        if None in errors:
-            return errors[0] is not None
-        depths = [max((frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-                       if frame.name == self.called.__name__), default=0) for error in errors]
-        if depths[0] == depths[1]:
+        if None not in errors:
             raise Unfit("unchecked", f"forward returns {len(outputs)} outputs, and it is not known "
                         f"whether {self.called.__qualname__} takes a tuple of their gradients or "
                         f"the first gradient: with the tuple it raises {errors[0]!r}, with the "
                         f"first {errors[1]!r}. Give it one argument for each gradient")
-        return depths[1] > depths[0]
+        return errors[0] is not None
 
     def differentiated(self, outputs):
         """Return the outputs of which backward takes the gradients."""
@@ -331,16 +317,10 @@ class InSelf(Adapter):
                 continue
             gradient = np.asarray(gradient)
             if gradient.shape == param.grad.shape and gradient.dtype.kind in "fiu":
-                param.grad += gradient * self._scale(dout)
+                param.grad += gradient
             else:
                 param.grad = gradient
         return returned
-
-    def _scale(self, dout):
-        """Return what the gradients of a loss that is handed no gradient are multiplied by."""
-        arguments = gradient_arguments(self.made.backward)
-        left_out = not arguments or arguments[0].default in (1, 1.0)
-        return float(np.reshape(dout, ())) if left_out and np.size(dout) == 1 else 1.0
 
     def prepare(self, inputs, options):
         """Set up what the first forward makes, and find which arrays get a gradient."""
@@ -371,7 +351,7 @@ class InSelf(Adapter):
             found[id(value)] = twin if value is param else twin.data
         twin = type(self)(copy.deepcopy(self.made, found), made=True)
         twin._find(self.held)
-        twin.count, twin.dropped = self.count, self.dropped
+        twin.count, twin.dropped, twin.is_loss = self.count, self.dropped, self.is_loss
         return twin
 
 

@@ -1,9 +1,8 @@
-"""A layer is told once: how it is made and inputs for it, in two sizes of every axis and in sizes
-of 1; below, values for every option that a layer or its forward takes.
+"""The specification of every layer: how to make it, its inputs, and values for its options.
 
-Everyone asks here, by `samples`, which builds them: gradcheck, step, blame, homework and its
-grader, and the tests of gradients, contracts, arguments, mutants and parity. A layer is
-on(inputs, options of forward)(arguments of its constructor).
+`samples` builds the layers and inputs; step, blame, homework and the tests use them. Each row has
+three examples: a sample, another that differs in every size, and one with sizes of 1. An example
+is on(inputs, options of forward)(arguments of the constructor).
 """
 
 import inspect
@@ -29,12 +28,14 @@ from npdl_study.trees import mapped
 
 
 def on(*inputs, **options):
-    """A builder of (layer, inputs, options), as build(cls, rng), with `others`, what a constructor
-    takes by name, too.
+    """Return a function of constructor arguments that returns a builder.
 
-    inputs   shapes of normal arrays; lists of shapes, a state; functions of rng
-    options  what forward takes by name
-    The arguments of the layer that are functions, of rng, are called too.
+    The builder is build(cls, rng, **others), which returns (layer, inputs, options); `others` are
+    more arguments of the constructor.
+
+    inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
+    options  keyword arguments of forward
+    Arguments of the constructor that are functions are called with rng.
     """
     def made(*args, **keywords):
         def build(cls, rng, **others):
@@ -50,7 +51,7 @@ def on(*inputs, **options):
 
 
 def drawn(rng, given):
-    """An input: of a shape, a list of shapes, a function of rng; or the value itself."""
+    """Draw an input from its specification: a shape, a list of shapes, or a function of rng."""
     if callable(given):
         return given(rng)
     if isinstance(given, list):
@@ -59,37 +60,37 @@ def drawn(rng, given):
 
 
 def ids(high, *shape):
-    """Integers below `high`."""
+    """Specify integers below `high`."""
     return lambda rng: rng.integers(0, high, shape)
 
 
 def probabilities(*shape):
-    """Distributions over the last axis."""
+    """Specify probability distributions over the last axis."""
     return lambda rng: softmax(rng.standard_normal(shape))
 
 
 def off_zero(*shape):
-    """Values between 0.1 and 2 in size: nowhere near the kink of a ReLU."""
+    """Specify values with magnitudes of 0.1 to 2, away from the kink of a ReLU."""
     return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
 
 
 def part(cls, *sizes):
-    """A layer to make another one of."""
+    """Specify a layer that is a part of another one."""
     return lambda rng: cls(*sizes, rng=rng)
 
 
 def parts(cls, count, *sizes):
-    """`count` layers to make a stack of."""
+    """Specify the `count` layers of a stack."""
     return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
 
 
 def both(*sizes):
-    """Bidirectional layers of two RNNs each, to make a stack of."""
+    """Specify a stack of bidirectional layers, each of two RNNs."""
     return lambda rng: [Bidirectional(RNN(*size, rng=rng), RNN(*size, rng=rng)) for size in sizes]
 
 
 class Repeated:
-    """A generator that draws the same numbers at every call: forward can be run again."""
+    """A generator that draws the same numbers at every call, so that forward can be repeated."""
 
     def __init__(self, seed):
         self.seed = seed
@@ -256,11 +257,11 @@ EXAMPLES = {
                    on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3)),
                    on(ONE)(part(Linear, 1, 1))),
 }
-STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of bases
+STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of base classes
 
 
 def visible(layer, inputs, rng):
-    """(queries, keys) True where a query may look; each looks somewhere."""
+    """Draw a mask (queries, keys), True where a query may attend; each attends to some key."""
     keys = 1 if len(inputs) == 3 else 0
     seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
     seen[:, 0] = True
@@ -268,7 +269,7 @@ def visible(layer, inputs, rng):
 
 
 def real(which):
-    """(B, S) True for the tokens of an input that are no padding."""
+    """Return a function that draws a mask (B, S), True for the valid tokens of an input."""
     def mask(layer, inputs, rng):
         B, S = inputs[which].shape[:2]
         return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
@@ -281,7 +282,7 @@ def lengths(layer, inputs, rng):
 
 
 def state(layer, inputs, rng):
-    """A state to start from, as the last one is that forward returns."""
+    """Draw an initial state, in the structure of the last state."""
     (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
     return mapped(last, lambda a: rng.standard_normal(a.shape))
 
@@ -291,8 +292,8 @@ def edges(layer, inputs, rng):
     return (rng.random((N, N)) < 0.6) | np.eye(N, dtype=bool)
 
 
-# {option of a constructor: values}; some matter beside other options only (TOGETHER, of the
-# constructor and of forward). The rows above tell SIZES; what is MUTE changes no gradient.
+# {option of a constructor: values}. Some have an effect only with other options of the constructor
+# and of forward (TOGETHER). The rows above have the SIZES; options in MUTE change no gradient.
 SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
          "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}
@@ -314,7 +315,7 @@ TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repe
             "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
             "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
             "scaling": ({"d_head": 4}, {})}
-# {option of forward: what draws a value, from (layer, inputs, rng)}
+# {option of forward: a function that draws a value, of (layer, inputs, rng)}
 DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
          "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,
          "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),

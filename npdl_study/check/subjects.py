@@ -22,6 +22,7 @@ from npdl_study.trees import (
     copied,
     is_float,
     leaves,
+    mapped,
     only_paths,
     restored,
     same,
@@ -60,6 +61,8 @@ class Subject:
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         outputs = self._outputs()
         self.dout = upstream(outputs, stream(seed, 78))
+        if getattr(self.layer, "is_loss", False):
+            self.dout = mapped(self.dout, lambda d: d if d is None else np.ones_like(d))
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
             raise Unfit("unchecked", f"{self.name}.forward returned no float array; return an "

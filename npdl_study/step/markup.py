@@ -1,10 +1,10 @@
-"""The two ways to write a formula down: Unicode for terminals, MathML for browsers."""
+"""Write the parts of a formula: in Unicode for terminals, in MathML for browsers."""
 
 import html
 
 
 class Text:
-    """Formulae in Unicode."""
+    """Writes formulas in Unicode."""
 
     def word(self, text):
         return text
@@ -44,7 +44,7 @@ class Text:
 
 
 class MathML:
-    """Formulae in MathML Core."""
+    """Writes formulas in MathML Core."""
 
     brackets_fractions = False
 

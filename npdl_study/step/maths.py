@@ -229,7 +229,7 @@ class _Writer:
         return self.form.row(head, self.form.op("("), shown, self.form.op(")"))
 
     def _method(self, node, name, outer):
-        """x.sum(0), x.swapaxes(-1, -2), x.reshape(...), self.norm.forward(x)."""
+        """Write x.sum(0), x.swapaxes(-1, -2), x.reshape(...), self.norm.forward(x)."""
         value = node.func.value
         if name in SILENT:
             return self.expression(value, outer)
@@ -242,7 +242,7 @@ class _Writer:
         raise NoFormula
 
     def _sum(self, name, value, axis):
-        """A sum, mean or maximum; over the last axis when no other is named."""
+        """Write a sum, mean or maximum, with its axis unless it is the last one."""
         over = ast.unparse(axis[0]) if axis else ""
         head = self.form.upright(SUMS[name])
         head = head if over in ("", "-1") else self.form.below(head, over)
@@ -258,7 +258,7 @@ def _is_split(value):
 
 
 def _is_renaming(value):
-    """Whether a value is another arrangement of an array: dy.reshape(-1, D)."""
+    """Return True for a rearrangement of an array: dy.reshape(-1, D)."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if value.func.attr not in SILENT:
             return False
@@ -269,7 +269,7 @@ def _is_renaming(value):
 
 
 def _is_cache(node):
-    """Whether a node is a cache as a whole: `cache`, `c_ffn`, `Cache(...)`."""
+    """Return True for a whole cache: `cache`, `c_ffn`, `Cache(...)`."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) == "Cache"
     return isinstance(node, ast.Name) and (
@@ -277,6 +277,6 @@ def _is_cache(node):
 
 
 def _is_unpacking(value):
-    """Whether a value only takes fields out of the cache: `cache.x_hat, cache.rstd`."""
+    """Return True for fields of a cache: `cache.x_hat, cache.rstd`."""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
     return all(isinstance(p, ast.Attribute) and ast.unparse(p).startswith("cache.") for p in parts)

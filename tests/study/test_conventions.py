@@ -195,7 +195,7 @@ def test_a_pair_of_functions_is_checked():
 
 
 def rnn_cell_forward(xt, a_prev, parameters):
-    """As deeplearning.ai has it: a dict of parameters, and a prediction beside the state."""
+    """As deeplearning.ai has it: a dict of parameters, and a prediction besides the state."""
     a_next = np.tanh(parameters["Wax"] @ xt + parameters["Waa"] @ a_prev)
     yt = 1 / (1 + np.exp(-parameters["Wya"] @ a_next))
     return a_next, yt, (a_next, a_prev, xt, parameters)

@@ -60,7 +60,7 @@ def test_keys_step_and_play(tab, pages):
     tab.press("End")
     last = tab.value(AT)
     assert last == tab.value("Number(document.getElementById('slider').max)")
-    tab.press(" ")                                      # from the end, play begins anew
+    tab.press(" ")                                      # from the end, play starts again
     assert tab.value("document.body.dataset.playing") == "yes"
     tab.wait(f"{AT} >= 1", 10)
     tab.press(" ")

@@ -134,7 +134,7 @@ ODD = {
     "sys.exit in backward": (dict(backward="sys.exit(7)"), 1, "backward called sys.exit(7)"),
     "sys.exit in sample": (dict(sample="sys.exit()"), 2, "its sample called sys.exit(None)"),
     "BaseException": (dict(backward="raise BaseException('x')"), 1, "BaseException: x, which"),
-    "contains itself": (dict(init="self.parts = [self]"), 2, "contains itself, as self.parts.0"),
+    "contains itself": (dict(init="self.parts = [self]"), 2, "Mine contains itself"),
     "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "sample() must return (layer,"),
     "no text": (dict(backward="raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})"),
                 1, "Odd: (its text can't be shown: "),

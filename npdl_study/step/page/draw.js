@@ -26,7 +26,7 @@ function heat(write) {
         const cell = line.insertCell(), i = r * write.columns + c;
         cell.textContent = text;
         if (text === "NaN") cell.className = "none";
-        else if (write.values.length <= 16 && row.length <= 16) cell.style.background = colour(share(i), 0.55);      // digits stand on it
+        else if (write.values.length <= 16 && row.length <= 16) cell.style.background = colour(share(i), 0.55);      // digits are drawn on it
       });
     });
     const box = make("div", "scroll");
