@@ -69,8 +69,7 @@ def test_another_equation_does_not_hold(tex, changed):
     (r"y = x + ", "cannot read"), (r"y = \{x\}", "cannot read"),
     (r"y = \nothing", "nothing has no value"),
     (r"y = x + W^\top", "a transpose of what has 1 axes"),
-    (r"y = \sum_n^\top x_n", "has both"), ("y = f(x)", "u is never read"),
-    ("y = f x", "u is never read"), ("y = l_{0-1}", "l has no place -1"),
+    (r"y = \sum_n^\top x_n", "has both"), ("y = l_{0-1}", "l has no place -1"),
     ("y_n = x_n + x_y", "y is an index, and has one"),
     (r"z = \begin{cases} 1 & x \ge 0 \\ 2 & x < 1 \end{cases}", "in none of the cases, or in two"),
 ])
@@ -104,7 +103,6 @@ def test_a_printed_number_is_the_value_to_its_last_place():
 def test_the_condition_of_a_sum_is_one():
     below = Equation(r"y = \sum_{k < w} a_k")
     assert below(y=3.0, w=2, a=np.array([1.0, 2.0, 4.0]))
-    assert [*below.met.values()] == [{True, False}]
 
 
 def test_tokens_and_names():

@@ -1,4 +1,4 @@
-"""Whether an equation, read as it is printed, holds for arrays; `Close` compares two of them."""
+"""Decide whether an equation holds for arrays; `Close` compares two arrays."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from docs.book.equations.tree import Apply, Number, bound, indexed
 from docs.book.equations.values import COMPARED, Values
 from npdl_study.deviation import deviation
 
-REL = 1e-9
-OFF = 1e-6
+REL = 1e-9          # the allowed relative error
+OFF = 1e-6          # an error of this size has to be noticed
 
 
 def difference(a, b):
-    """The largest difference of two float64 values, as a share of the largest entry of b."""
+    """Return the largest difference of two float64 arrays, relative to the largest entry of b."""
     a, b = np.asarray(a), np.asarray(b)
     assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
     for side in (a, b):
@@ -29,9 +29,9 @@ def difference(a, b):
 
 @dataclass
 class Close:
-    """`close(a, b)`: whether two float64 values agree to 1e-9 of the largest entry of b.
+    """close(a, b) returns True if two float64 arrays agree to a relative error of 1e-9.
 
-    Keeps count, the worst difference, and how often a millionth more would have been noticed.
+    It counts the comparisons, and how often an error of OFF would have been noticed (`sharp`).
     """
 
     count: int = 0
@@ -49,13 +49,14 @@ class Close:
 
 @dataclass
 class Equation:
-    """An equation as it is printed. `equation(names, x=x, ...)` raises AssertionError where it
-    does not hold, and NotRead where a symbol has no value.
+    """An equation as it is printed.
 
-    `around` are the names that need not be given; `told` the statements that were evaluated (those
-    that commas and arrows part, numbered from 1); `part` asks for one of them. `bounds` says of
-    each inequality whether it has been seen "tight" (an equality) and "strict", `met` of each
-    condition in brackets whether it was found true and false.
+    equation(names, x=x, ...) raises AssertionError if it does not hold, and NotRead if a symbol has
+    no value.
+
+    around  the names that need not be given
+    told    the numbers of the statements that were evaluated; commas and arrows separate statements
+    bounds  {inequality: "tight" if it was an equality once, "strict" if it was not}
     """
 
     tex: str
@@ -63,14 +64,13 @@ class Equation:
     close: Close = field(default_factory=Close)
     told: set = field(default_factory=set)
     bounds: dict = field(default_factory=dict)
-    met: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.statements = read(self.tex)
 
     def __call__(self, names=None, /, *, part=None, rel=REL, tight=False, **more):
-        """True. `part` asks for one statement; `tight` that an inequality is, somewhere, equal."""
-        values = Values({**(names or {}), **more}, self.around, self.met)
+        """Return True. `part` selects a statement; `tight` requires an equality somewhere."""
+        values = Values({**(names or {}), **more}, self.around)
         for number, chain in enumerate(self.statements, 1):
             if part in (None, number):
                 for place, one in enumerate(chain, 1):
@@ -123,13 +123,13 @@ class Equation:
 
 
 def number_of(node):
-    """The Number that a node is, whatever its sign; None of another."""
+    """Return the Number that a node is, whatever its sign, or None."""
     node = node.parts[0] if getattr(node, "operation", "") == "neg" else node
     return node if isinstance(node, Number) else None
 
 
 def _one_shape(a, b):
-    """Both as arrays; a number stands for an array of it."""
+    """Return both as arrays; a number is broadcast."""
     a, b = (np.asarray(side) * 1.0 for side in (a, b))
     if a.ndim and b.ndim and a.shape != b.shape:
         raise AssertionError(f"the sides have shapes {a.shape} and {b.shape}")
@@ -137,12 +137,10 @@ def _one_shape(a, b):
 
 
 def _ordered(op, a, b, rel):
-    """<= and >= with room for rounding; ~ is within 5 %, << below a tenth."""
+    """Compare with an allowance for rounding; ~ means within 5 %."""
     room = rel * max(np.abs(a).max(), np.abs(b).max())
     if op == "~":
         return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())
-    if op == "<<":
-        return bool((a < 0.1 * b).all())
     if op in ("<=", ">="):
         return bool((a <= b + room).all() if op == "<=" else (a >= b - room).all())
     return bool(COMPARED[op](a, b).all())

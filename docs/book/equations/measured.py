@@ -1,4 +1,4 @@
-"""The numbers that an equation is about, measured on a layer."""
+"""Measure the numbers that an equation is about on a layer."""
 
 import sys
 from types import SimpleNamespace
@@ -7,12 +7,12 @@ import numpy as np
 
 
 def slope(f, step=1e-3):
-    """df/dt of f(t) at 0, by fourth-order differences."""
+    """Return df/dt of f(t) at 0, by fourth-order finite differences."""
     return (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
 
 
 def numeric(f, x, dout, step=1e-3):
-    """The gradient of sum(f(x) * dout) at x by fourth-order differences; x's shape."""
+    """Return the numerical gradient of sum(f(x) * dout) at x."""
     x = np.array(x, "float64")
     dx = np.zeros_like(x)
     for at in np.ndindex(x.shape):
@@ -25,8 +25,10 @@ def numeric(f, x, dout, step=1e-3):
 
 
 def inside(function, *args, of=None, **options):
-    """(what `function` returns, its local names as they stand then). With `of`, another function
-    that it calls: the local names of each call of that, in a list."""
+    """Return (the result of `function`, its local variables at the end).
+
+    With `of`, another function that it calls: the local variables of each of its calls, in a list.
+    """
     code, calls = getattr(of or function, "__func__", of or function).__code__, []
 
     def watch(frame, event, arg):

@@ -1,7 +1,7 @@
-"""TeX read into a tree: relations of expressions, in the notation of the book.
+"""Read TeX, in the notation of the book, into a tree: relations of expressions.
 
-A symbol keeps its scripts as they are written; whether `W_x` is a name of its own or the entry x of
-W, only its bindings can tell (values.py).
+A symbol keeps its scripts as they are written. Its bindings decide whether `W_x` is a name of its
+own or the entry x of W (values.py).
 """
 
 import re
@@ -22,8 +22,8 @@ SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
 TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
                    r"|\\mathbf\{1\}|\\(begin|end)\{\w+\}|\\[A-Za-z]+|\\.|\d+(\.\d+)?|\S")
 RELATIONS = {"=": "=", r"\le": "<=", r"\ge": ">=", "<": "<", ">": ">", r"\ne": "!=",
-             r"\approx": "~", r"\leftarrow": "<-", r"\in": "in", r"\notin": "not in", r"\ll": "<<"}
-ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde", r"\bar": "bar"}
+             r"\approx": "~", r"\leftarrow": "<-", r"\in": "in"}
+ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde"}
 OPERATIONS = {r"\odot": "times", r"\cdot": "dot", "/": "over", r"\bmod": "mod"}
 FUNCTIONS = ("log", "exp", "sin", "cos", "tanh", "max", "min", "sign")
 BRACKETS = {r"\lVert": (r"\rVert", "norm"), r"\lfloor": (r"\rfloor", "floor"),
@@ -40,7 +40,7 @@ class NotRead(ValueError):
 
 @dataclass(frozen=True)
 class Token:
-    """`text` as TeX has it; `word` what a name is called by it; whether it touches the last one."""
+    """`text` in TeX; `word` in a name; `glued` if no space separates it from the last token."""
 
     text: str
     word: str
@@ -48,7 +48,7 @@ class Token:
 
 
 def tokens(tex):
-    """The tokens of TeX, without spaces."""
+    """Return the tokens of TeX, without spaces."""
     found, at, end = [], 0, -1
     while at < len(tex):
         match = SPACES.match(tex, at)
@@ -64,9 +64,9 @@ def tokens(tex):
 
 
 def read(tex):
-    """[((op, left, right), ...), ...]: the statements of an equation, each a chain of relations.
+    """Return the statements of an equation, each a chain of relations ((op, left, right), ...).
 
-    Raises NotRead with what could not be read.
+    Raises NotRead with the part that can't be read.
     """
     reader = _Reader(tokens(tex))
     statements = [reader.relations()]
@@ -149,7 +149,7 @@ class _Reader:
         return made
 
     def group(self):
-        """What stands in braces, or the one token after ^."""
+        """Read the content of braces, or the one token after ^."""
         if not self.take("{"):
             return self.atom(scripts=False)
         made = self.expression()
@@ -176,8 +176,7 @@ class _Reader:
         return tuple(found)
 
     def big(self):
-        """A sum, product, largest or least: its indices, with first and last, a set or a
-        condition."""
+        """Read a sum, product, maximum or minimum, with a range, a set or a condition."""
         kind, low, high = self.tokens[self.at].word, [], None
         self.at += 1
         while (script := self.take("_", "^")) is not None:
@@ -212,7 +211,7 @@ class _Reader:
         return word + "_prime" * bool(self.take("'"))
 
     def script(self):
-        """(from, to) of the tokens of a sub- or superscript, which is stepped over."""
+        """Step over a sub- or superscript; return the (start, end) of its tokens."""
         if not self.take("{"):
             self.at += 1
             return self.at - 1, self.at
@@ -312,13 +311,13 @@ class _Reader:
         return made
 
     def is_name(self):
-        """Whether a superscript is no power: f of h^f, (l) of x^{(l)}; numbers and sums are."""
+        """Return True if a superscript is part of a name, as in h^f or x^{(l)}, and no power."""
         inside = self.tokens[self.at + (self.ahead() == "{")]
         return inside.text == "(" or inside.text.startswith(r"\mathrm") or (
             self.ahead() != "{" and inside.text in ("f", "b"))
 
     def written(self):
-        """A script: what it is called in a name, and its tokens."""
+        """Read a script; return its form in a name, and its tokens."""
         start, end = self.script()
         word = "".join("(" if t.text == "(" else t.word for t in self.tokens[start:end])
         word = {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime"))
@@ -351,7 +350,7 @@ class _Reader:
 
 
 def script(tokens):
-    """A subscript as a tuple of index expressions: rs is two, t - 1 one; x^{(l)} has one."""
+    """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
     reader = _Reader(list(tokens))
     bracketed = reader.take("(")
     if any(token.text == "," for token in tokens):

@@ -1,9 +1,7 @@
-"""What a tree of TeX is: arrays, numbers and functions in place of its symbols."""
+"""Evaluate a tree of TeX, with arrays, numbers and functions for its symbols."""
 
-import dis
 import itertools
 from collections.abc import Mapping
-from types import FunctionType
 
 import numpy as np
 
@@ -23,17 +21,15 @@ BIG = {"sum": (0.0, np.add), "prod": (1.0, np.multiply), "max": (-np.inf, np.max
 
 
 class Values:
-    """The values of trees: a symbol is what `given` calls it, else `around`, else what is built in.
+    """The values of trees: a symbol is looked up in `given`, then in `around`, then in BUILT_IN.
 
     `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
-    `x_prime`, `norm_2.b` is `norm_2_b`. What is given for an index (a range or a list) is what it
-    goes over; it is found from the shapes where it is not. Arrays, lists, dicts and functions can
-    be indexed. `met` takes for each condition in brackets whether it was found true and false.
+    `x_prime`, `norm_2.b` is `norm_2_b`. An index goes over the range or list that is given for it,
+    else over what the shapes say. Arrays, lists, dicts and functions can be indexed.
     """
 
-    def __init__(self, given, around, met=None):
+    def __init__(self, given, around):
         self.given, self.around = given, around
-        self.met = {} if met is None else met
 
     def known(self, name):
         return name in self.given or name in self.around or name in BUILT_IN
@@ -41,8 +37,11 @@ class Values:
     # -- symbols and their scripts --------------------------------------------------------------
 
     def resolved(self, node, suffix=""):
-        """(value, its indices) of a symbol: by its longest name first, of what is given first; but
-        a name beats an array of which the symbol would be an entry."""
+        """Return (value, indices) of a symbol.
+
+        Its longest name is tried first; a value with that name has precedence over an array of
+        which the symbol would be an entry.
+        """
         sub, sup = (f"_{s[0]}" if s else "" for s in (node.low, node.high))
         base, rest = node.base, node.attribute + suffix
         ways = [(base + "_at" + rest, (node.high, node.low))] if sup.startswith("_(") else []
@@ -71,7 +70,7 @@ class Values:
         return float(value) if isinstance(value, np.bool_) else value
 
     def indices(self, node, bound=frozenset()):
-        """{index: what it goes over, or None} of the indices that no sum of the tree binds."""
+        """Return {index: its range, or None} of the free indices of a tree."""
         found = {}
         for name, over in self._indices(node, bound):
             if name in self.given:
@@ -85,7 +84,7 @@ class Values:
         return found
 
     def _indices(self, node, bound):
-        """(index, what it goes over or None) of every place of an index in a tree."""
+        """Yield (index, its range or None) for every occurrence of an index in a tree."""
         if isinstance(node, Symbol):
             try:
                 value, scripts = self.resolved(node)
@@ -102,7 +101,7 @@ class Values:
             yield from self._of_script(script(node.script), None, bound)
 
     def _entry(self, value, one):
-        """value[one] where no index of it is open, else None."""
+        """Return value[one] if it has no free index, else None."""
         try:
             return item(value, [self.value(i) for i in one], "")
         except (NotRead, TypeError, ValueError, IndexError, KeyError):
@@ -124,7 +123,7 @@ class Values:
     # -- values ---------------------------------------------------------------------------------
 
     def value(self, node, at=None):
-        """The value of a tree where the indices are `at`."""
+        """Return the value of a tree for the indices `at`."""
         return getattr(self, type(node).__name__.lower())(node, {} if at is None else at)
 
     def number(self, node, at):
@@ -140,7 +139,7 @@ class Values:
         function = self.value(node.function, at)
         arguments = [self.value(part, at) for part in node.arguments]
         if callable(function):
-            return valued(function, arguments)
+            return function(*arguments)
         return item(function, arguments, node.function.base)
 
     def entry(self, node, at):
@@ -148,19 +147,17 @@ class Values:
         return item(self.value(node.array, at), index, "...")
 
     def where(self, node, at):
-        found = np.all([self.compared(*one, at) for one in node.chain], 0)
-        self.met.setdefault(node, set()).update(np.unique(found).tolist())
-        return found * 1.0
+        return np.all([self.compared(*one, at) for one in node.chain], 0) * 1.0
 
     def compared(self, op, left, right, at):
-        """Whether a relation holds, entry by entry."""
+        """Return True, entry by entry, where a relation holds."""
         left, right = self.value(left, at), self.value(right, at)
-        if op in ("in", "not in"):
-            return np.asarray((left in right) == (op == "in"))
+        if op == "in":
+            return np.asarray(left in right)
         return COMPARED[op](left, right)
 
     def cases(self, node, at):
-        """Each value where its condition holds."""
+        """Return each value where its condition holds."""
         values = [self.value(value, at) for value, _ in node.rows]
         conditions = [self.value(Where(chain), at) > 0 for _, chain in node.rows]
         if np.any(sum(np.asarray(one, int) for one in conditions) != 1):
@@ -173,20 +170,12 @@ class Values:
             raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
         for values in itertools.product(*self._overs(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
-            if self._asked(node.condition, here):
+            if all(self.compared(*one, here) for one in node.condition or ()):
                 total = step(total, self.value(node.body, here))
         return total
 
-    def _asked(self, condition, at):
-        """Whether the condition below a sum holds; there may be none."""
-        if not condition:
-            return True
-        found = all(self.compared(*one, at) for one in condition)
-        self.met.setdefault(condition, set()).add(found)
-        return found
-
     def read(self, node):
-        """The symbols of a tree, those in scripts too."""
+        """Yield the symbols of a tree, also those in scripts."""
         for one in _symbols(node):
             yield one
             for index in filter(None, (one.low, one.high)):
@@ -194,7 +183,7 @@ class Values:
                     yield from self.read(part)
 
     def _overs(self, node, at):
-        """What each index of a Big goes over."""
+        """Return the range of each index of a Big."""
         if node.start is not None:
             return [range(round(self.value(node.start, at)), round(self.value(node.high, at)) + 1)]
         if node.members is not None:
@@ -210,23 +199,10 @@ class Values:
 
 # -- the operations on values ------------------------------------------------------------------
 
-def valued(function, arguments):
-    """A function's value; NotRead for one that does not read what it is given, for then anything
-    could be printed in its brackets."""
-    if isinstance(function, FunctionType):
-        code = function.__code__
-        read = {name for one in dis.get_instructions(code) if not one.opname.startswith("STORE")
-                for name in (one.argval if isinstance(one.argval, tuple) else (one.argval,))}
-        for name in code.co_varnames[: code.co_argcount]:
-            if name not in read:
-                raise NotRead(f"{name} is never read by the function that is given")
-    return function(*arguments)
-
-
 def by(a, b):
-    """Side by side: of a function its value, a factor, or the product of matrices."""
+    """Return the value of a function, the multiple by a factor, or the product of matrices."""
     if callable(a):
-        return valued(a, [b])
+        return a(b)
     return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
 
 
@@ -248,7 +224,7 @@ def inner(a, b):
 
 
 def beside(*values):
-    """Arrays side by side; a number fills the shape of the first."""
+    """Concatenate arrays; a number fills the shape of the first."""
     shape = np.shape(values[0])
     return np.concatenate([np.broadcast_to(v, shape) if shape and not np.ndim(v)
                            else np.atleast_1d(v) for v in values], -1)
@@ -263,7 +239,7 @@ OPERATIONS = {
 
 
 def item(value, places, name):
-    """value[i, j], or value(i, j) of a function."""
+    """Return value[i, j], or value(i, j) for a function."""
     if isinstance(value, Mapping | list | tuple):
         first = places[0]
         if not isinstance(value, Mapping) and round(float(first)) < 0:
@@ -272,7 +248,7 @@ def item(value, places, name):
         return entry if len(places) == 1 else item(entry, places[1:], name)
     places = [p if np.ndim(p) else round(float(p)) for p in places]
     if callable(value):
-        return valued(value, places)
+        return value(*places)
     if np.ndim(value) < len(places):
         raise NotRead(f"{name} has {np.ndim(value)} axes and {len(places)} indices")
     if any(np.ndim(p) == 0 and p < 0 for p in places):
@@ -281,7 +257,7 @@ def item(value, places, name):
 
 
 def extent(value, place):
-    """What the index at a place goes over; None where the value does not tell."""
+    """Return the range of the index at a position, or None if the value does not say."""
     if isinstance(value, Mapping):
         return list(value) if place == 0 and not isinstance(next(iter(value)), tuple) else None
     if isinstance(value, list | tuple) and place == 0:
