@@ -24,7 +24,7 @@ from npdl_study.check.subjects import subject_of
 from npdl_study.check.verdicts import Check, Verdict
 from npdl_study.containment import message, own_frame, place
 
-OWN = ("seed", "forward", "keep", "entries", "bare")
+OWN = ("seed", "forward", "keep", "entries")
 
 
 class Report(Verdict):
@@ -81,7 +81,6 @@ def gradcheck(layer, *inputs, **how):
              must return (outputs, cache) as the layer does
     keep     True leaves the parameters as they are instead of randomising them
     entries  compare at most this many entries of each array, chosen at random
-    bare     True hands over the gradient of the first output, if used alone, as a bare array
     seed     the seed of the random numbers
     Other keywords, and those of these that forward has itself, are forward's. The layer and the
     inputs are copied to float64. Outputs that are not used get the upstream gradient None, or zero
@@ -94,13 +93,13 @@ def gradcheck(layer, *inputs, **how):
     layer = as_layer(layer)
     theirs = inspect.signature(layer.forward).parameters
     own = {name: how.pop(name) for name in OWN if name in how and name not in theirs}
-    limits = {name: own.pop(name) for name in OWN[3:] if name in own}
-    return report(subject_of(layer, inputs, how, **own), **limits)
+    entries = own.pop("entries", None)
+    return report(subject_of(layer, inputs, how, **own), entries)
 
 
-def report(subject, **limits):
-    """Return the Report on a Subject; `limits` are keywords of Check."""
-    check = Check(subject, **limits)
+def report(subject, entries=None):
+    """Return the Report on a Subject; compare at most so many entries of each array."""
+    check = Check(subject, entries)
     try:
         verdict = check.verdict()
     except NpdlError:
@@ -113,6 +112,6 @@ def report(subject, **limits):
         return Report(faults=[f"backward raised {message(error)}{where}; blame shows the values "
                               "that this line read"], notes=check.notes)
     found = Report(verdict.rows, notes=check.notes + verdict.notes, questions=verdict.questions)
-    if not found.wrong and not check.bare:
+    if not found.wrong:
         found.faults = side_effects(check)
     return found

@@ -104,18 +104,14 @@ class Subject:
 
     def run(self):
         """Return (outputs, cache) of forward."""
-        returned = self.again(self.layer, *self.inputs, **self.options)
+        with self._repeated():
+            returned = self.forward(self.layer, *self.inputs, **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
                 "nothing" if returned is None else f"one {type(returned).__name__}")
             raise Unfit("unchecked", f"{self.name}.forward returned {what}; it must return a pair: "
                         "its output and a Cache")
         return returned
-
-    def again(self, layer, /, *inputs, **options):
-        """Return what forward returns, with the random numbers of the first run."""
-        with self._repeated():
-            return self.forward(layer, *inputs, **options)
 
     def outputs(self):
         """Return the float arrays that forward returns, in the order of `paths`."""

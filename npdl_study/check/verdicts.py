@@ -15,7 +15,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl_study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
 from npdl_study.check.questions import questions
-from npdl_study.trees import is_float, leaves
+from npdl_study.trees import leaves
 
 FEW, MANY = 200, 400            # of an array with more than MANY entries, FEW are compared, and
 DIRECTIONS = 2                  # the derivatives along so many random directions
@@ -126,12 +126,11 @@ class Comparison:
 class Check:
     """A Subject with its numerical gradients; it judges backwards.
 
-    entries  compare at most this many entries of each array, chosen at random
-    bare     True hands over the gradient of the first output, if used alone, as a bare array
+    At most `entries` entries of each array are compared, chosen at random.
     """
 
-    def __init__(self, subject, entries=None, bare=False):
-        self.subject, self.arrays, self.bare = subject, subject.arrays, bare
+    def __init__(self, subject, entries=None):
+        self.subject, self.arrays = subject, subject.arrays
         self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
         self.notes = subject.notes()
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
@@ -186,11 +185,8 @@ class Check:
 
     def backward(self, used, turn=0):
         """Return ({name: gradient}, {name: content of param.grad}) for a use of the outputs."""
-        dout = self.subject.upstream(used)
-        if self.bare and used == self.paths[:1] != self.paths and is_float(dout[0]):
-            dout = dout[0]
         _, cache = self.subject.run()
-        return self.subject.backward(dout, cache, turn)
+        return self.subject.backward(self.subject.upstream(used), cache, turn)
 
     def compare(self, name, gradient, used):
         """Return the Comparison of a gradient, an array or None, for a use of the outputs."""
