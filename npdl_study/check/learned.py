@@ -110,9 +110,7 @@ def candidates(made):
         if first is not one:
             first.also.append(one)
             continue
-        short = f"{name}[{key}]" if key.isdigit() else key
-        short = path.removesuffix(f"{name}.{key}") + short
-        found[short if key and short not in found else path] = one
+        found[path] = one
     return found
 
 

@@ -24,7 +24,7 @@ def questions(subject, missing):
     layer, found = subject.layer, []
     for name in (n for n in missing if n not in excused):
         if name in subject.params:
-            short = name.rpartition(".")[2].partition("[")[0]
+            short = name.rpartition(".")[2]
             found.append(f"{subject.name}.backward sets no gradient of {name}: write "
                          f"self.d{short} = ..., or self.grads with the same keys as self.params")
         else:

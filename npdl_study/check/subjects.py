@@ -6,21 +6,19 @@ restored after each backward.
 """
 
 import contextlib
-import functools
 import inspect
 import itertools
 
 import numpy as np
 
 from npdl.backend import stream, to_device
-from npdl.core import Param, rebuilt, walk
+from npdl.core import rebuilt, walk
 from npdl_study.check.adapters import Adapter, InSelf, Unfit, as_layer, holders
 from npdl_study.check.learned import is_constant
 from npdl_study.trees import (
     by_input,
     cast,
     copied,
-    is_float,
     leaves,
     mapped,
     only_paths,
@@ -29,8 +27,6 @@ from npdl_study.trees import (
     tupled,
     upstream,
 )
-
-PADDING = 0.3       # the value of the row of a padding id
 
 
 class Subject:
@@ -51,7 +47,7 @@ class Subject:
         self.layer, self.seed = layer.astype("float64"), seed
         self.extra, self.nones = [], set()
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
-        self.forward = forward or functools.partial(forward_of, {})
+        self.forward = forward or (lambda layer, *given, **named: layer.forward(*given, **named))
         self._find_generators()
         self._first_run()
         self._find_generators()
@@ -70,7 +66,7 @@ class Subject:
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
             self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
-        self.arrays, self._alone = self.named_arrays(), {tuple(self.paths): self.dout}
+        self.arrays = self.named_arrays()
 
     def _find_generators(self):
         self._random = generators(self.layer, self.inputs, self.options)
@@ -118,26 +114,12 @@ class Subject:
         return [array for _, array in leaves(self.run()[0])]
 
     def upstream(self, used):
-        """Return upstream gradients for the outputs at the paths `used`; None or 0 for others."""
-        if tuple(used) not in self._alone:
-            found = only_paths(self.dout, used)
-            if not self._takes(found):
-                found = only_paths(self.dout, used, zeros=True)
-            self._alone[tuple(used)] = found
-        return copied(self._alone[tuple(used)])
+        """Return upstream gradients for the outputs at the paths `used`.
 
-    def _takes(self, dout):
-        """Return True if backward takes None for outputs that are not used, as npdl's own do."""
-        if type(self.layer).__module__.startswith("npdl."):
-            return True
-        try:
-            _, cache = self.run()
-            with np.errstate(all="ignore"):
-                gradients, _ = self.backward(copied(dout), cache)
-            return bool(gradients) and all(np.isfinite(g).all() for g in gradients.values()
-                                           if is_float(g))
-        except Exception:
-            return False
+        For the others npdl's own layers get None, and other layers 0.
+        """
+        zeros = not type(self.layer).__module__.startswith("npdl.")
+        return copied(only_paths(self.dout, used, zeros))
 
     def backward(self, dout, cache, turn=None):
         """Return ({name: gradient}, {name: content of param.grad}) after one backward.
@@ -278,33 +260,6 @@ def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False)
     keep     True leaves the parameters as they are instead of randomising them
     """
     return Subject(as_layer(thing), inputs, options, forward, seed, keep)
-
-
-def forward_of(known, layer, /, *inputs, **options):
-    """Run layer.forward with the rows of padding ids fixed, whose gradient is 0 by definition.
-
-    `known` caches the embeddings that have one: {id: (layer, embeddings)}.
-    """
-    if id(layer) not in known:
-        known[id(layer)] = layer, [
-            part for part in walk(layer) if getattr(part, "padding_id", None) is not None
-            and isinstance(getattr(part, "W", None), Param)]
-    with contextlib.ExitStack() as stack:
-        for part in known[id(layer)][1]:
-            vars(part)["forward"] = functools.partial(_padded, part, type(part).forward)
-            stack.callback(vars(part).pop, "forward")
-        return layer.forward(*inputs, **options)
-
-
-def _padded(part, forward, *inputs, **options):
-    """Run the forward of an embedding with a fixed row in place of the one of its padding id."""
-    table = part.W.data
-    part.W.data = table.copy()
-    part.W.data[part.padding_id] = PADDING
-    try:
-        return forward(part, *inputs, **options)
-    finally:
-        part.W.data = table
 
 
 def randomise(layer, rng, scale=0.5):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.backend import stream
+from npdl.core import walk
 from npdl_study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
 from npdl_study.check.questions import questions
 from npdl_study.trees import leaves
@@ -140,6 +141,9 @@ class Check:
             self.notes.append("forward computes in less than float64, so gradients are compared "
                               f"to a relative error of {limit:.0e} only")
         self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
+        for name, row in padding_rows(subject):         # its gradient is 0 by definition
+            self.points[name] = [p for p in self.points[name]
+                                 if isinstance(p, tuple) and p[0] != row]
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
                       for name, a in self.arrays.items()}
@@ -274,6 +278,14 @@ def worst_row(comparisons, paths):
     if comparisons[at].used != paths:
         rows[at].used = " and ".join(comparisons[at].used)
     return rows[at]
+
+
+def padding_rows(subject):
+    """Yield (name of the parameter, padding id) of every embedding with a padding id."""
+    for part in walk(subject.layer):
+        row = getattr(part, "padding_id", None)
+        yield from ((name, row) for name, param in subject.params.items()
+                    if row is not None and param is getattr(part, "W", None))
 
 
 def at(gradient, point):

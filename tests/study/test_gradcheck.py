@@ -153,8 +153,8 @@ def test_errors_that_cancel_when_all_outputs_are_used_are_found():
             return (x, 2 * x, 3 * x), Cache(x=x)
 
         def backward(self, douts, cache):
-            used = [k * d for k, d in enumerate(douts, 1) if d is not None]
-            return sum(used) * (2 if len(used) == 2 else 1)
+            used = sum(d.any() for d in douts)
+            return sum(k * d for k, d in enumerate(douts, 1)) * (2 if used == 2 else 1)
 
     assert " and 2 alone" in str(gradcheck(Two(), ROWS))
 
