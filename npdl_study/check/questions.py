@@ -25,8 +25,9 @@ def questions(subject, missing):
     for name in (n for n in missing if n not in excused):
         if name in subject.params:
             short = name.rpartition(".")[2]
-            found.append(f"{subject.name}.backward sets no gradient of {name}: write "
-                         f"self.d{short} = ..., or self.grads with the same keys as self.params")
+            how = f"self.d{short} = ..., or " * (not short.isdigit())
+            found.append(f"{subject.name}.backward sets no gradient of {name}: write {how}"
+                         "self.grads with the same keys as self.params")
         else:
             found.append(f"{name}: backward returned no gradient for it. If it needs one, return "
                          "it; if not, return None in its place")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npdl import Embedding, Linear
+from npdl import Embedding
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl_study.check import examples
@@ -24,7 +24,6 @@ from npdl_study.check.samples import (
 )
 from npdl_study.check.target import build
 from npdl_study.containment import is_library
-from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
 MINE = '''
@@ -146,7 +145,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("what", slow.but(ODD.keys(), ODD))
+@pytest.mark.parametrize("what", ODD)
 def test_code_that_misbehaves_gets_a_message_and_a_status(tmp_path, capsys, what):
     lines, status, words = ODD[what]
     limit, name = "0.5" if "endless" in what else "60", write_mine(tmp_path, **lines)
@@ -234,25 +233,3 @@ def test_an_option_without_a_value_or_an_effect_is_an_error(monkeypatch):
     assert option_values(Other)[0] == ("loud", True)
     with pytest.raises(InputError, match="Other: with loud=True no inputs give another result"):
         with_option(Other, "loud", True)
-
-
-def test_inputs_are_drawn_until_they_contain_the_padding_id():
-    for seed in range(40):
-        (_, (ids,), _), _ = with_option(Embedding, "padding_id", 1, seed)
-        assert (ids == 1).any()
-
-
-def test_a_sample_may_be_a_layer_and_its_inputs_side_by_side():
-    x = np.ones((3, 4))
-
-    class Mine(Linear):
-        @classmethod
-        def sample(cls):
-            return cls(4, 3), x
-
-    class Two(layer_classes()["SquaredError"]):
-        @classmethod
-        def sample(cls):
-            return cls(), x, x + 1, {}
-
-    assert len(sample(Mine)[1]) == 1 and len(sample(Two)[1]) == 2

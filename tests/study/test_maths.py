@@ -1,0 +1,51 @@
+"""Formulas of lines of code, as step shows them."""
+
+import ast
+from xml.dom import minidom
+
+import pytest
+
+from npdl_study.check.samples import layer_classes
+from npdl_study.step import maths
+from npdl_study.trace.statements import lines_of
+
+
+@pytest.mark.parametrize(("code", "formula"), [
+    ("dx = dx - x_hat * along_x", "dx = dx − x\u0302 ⊙ along_x"),
+    ("self.W.grad += cache.rows.T @ dy_rows", "dW += rowsᵀ dy_rows"),
+    ("rstd = 1 / xp.sqrt(var + self.eps)", "rstd = 1 / √(var + ε)"),
+    ("dx = xp.multiply(dx, rstd, out=dx)", "dx = dx ⊙ rstd"),
+    ("y = a - (b - c)", "y = a − (b − c)"),
+    ("y = (a + b) * c", "y = (a + b) ⊙ c"),
+    ("y = a / (b * c)", "y = a / (b ⊙ c)"),
+    ("y = -(a + b)", "y = −(a + b)"),
+    ("db = dz.sum(0)", "db = Σ_0 dz"),
+    ("y = x ** 2", "y = x²"),
+    ("y, cache = self.f.forward(x)", "y = f(x)"),
+    ("x_hat, rstd = cache.x_hat, cache.rstd", ""),
+    ("y = y.reshape(-1, D)", ""),
+    ("z_i, z_f = xp.split(z, 2, -1)", "[z_i, z_f] = z"),
+    ("dz = xp.concatenate([dz_i, dz_f], -1)", "dz = [dz_i, dz_f]"),
+    ("shift = dx_hat.mean(-1, keepdims=True)", "shift = mean dx\u0302"),
+    ("dh = dy[:, t]", "dh = dy[t]"),
+    ("y = x[..., None]", "y = x"),
+    ("df = dz[:, :n]", "df = dz[:, :n]"),
+    ("dx = W[:, n:].T @ dy", "dx = W[:, n:]ᵀ dy"),
+    ("y = x[..., :n] * 2", "y = x[..., :n] · 2"),
+    ("z = xp.zeros(shape, dtype) * parts", ""),
+    ("dc = dh * (1 - tanh_c * tanh_c)", "dc = dh ⊙ (1 − tanh(c) ⊙ tanh(c))"),
+    ("state = new if real is None else if_real(new)", ""),
+])
+def test_a_line_of_code_as_a_formula(code, formula):
+    node = ast.parse(code).body[0]
+    assert maths.text(node) == formula
+    assert bool(maths.mathml(node)) == bool(formula)
+
+
+def test_formulas_of_npdls_layers_are_well_formed():
+    for cls in layer_classes().values():
+        for name in ("forward", "backward"):
+            found = lines_of(getattr(cls, name).__code__)
+            for line in found.lines if found else ():
+                if text := maths.mathml(line.node):
+                    minidom.parseString(text)
