@@ -10,11 +10,11 @@ from npdl_train.console import OneLineParser, guarded, start_script
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
-    "step": ("step through a layer's forward and backward, in the terminal or as a page",
+    "step": ("show a layer's forward and backward line by line, in the terminal or as a page",
              "npdl_study.commands", "add_step", "run_step"),
-    "blame": ("find the first wrong line of a backward; exit status 1 if there is one",
+    "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
               "npdl_study.commands", "add_blame", "run_blame"),
-    "example": ("write mine.py, a layer of your own to start from", "npdl_study.example",
+    "example": ("write mine.py, a template for a layer of your own", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write a folder in which backwards are left out, with the tests that grade them",
                  "npdl_study.homework.assignment", "add_arguments", "run"),

@@ -154,7 +154,7 @@ def _check(subject):
             return replace(result, dout=dout, questions=questions, notes=result.notes + questions,
                            rows=[own[-1].row for own in found.values()])
     verdict = result.check.asked(rows)
-    result.notes += [f"{row.name}: not checkable here: {row.reason}" for row in verdict.rows
+    result.notes += [f"{row.name}: inconclusive here: {row.reason}" for row in verdict.rows
                      if row.right is None and row.kind != "missing"] + verdict.notes
     return replace(result, rows=verdict.rows, questions=verdict.questions)
 

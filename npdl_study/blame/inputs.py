@@ -22,7 +22,7 @@ def minimise_inputs(subject):
             if n >= length or max(np.size(a) for _, a in leaves(found.inputs)) <= ENOUGH:
                 break
             try:
-                smaller = found.anew(cut_axes(found.inputs, length, n), keep=True)
+                smaller = found.with_inputs(cut_axes(found.inputs, length, n), keep=True)
                 if not Check(smaller).passes():
                     found = smaller
                     break
@@ -59,7 +59,7 @@ def validation_runs(checked, runs):
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})[:LENGTHS]
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         try:
-            again = subject.anew(inputs, 1)
+            again = subject.with_inputs(inputs, 1)
             dout = again.dout if isinstance(runs.dout, tuple) or not isinstance(
                 again.dout, tuple) else again.dout[0]
             found.append(Runs(again, dout, watch, budget))

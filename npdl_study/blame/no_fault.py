@@ -30,7 +30,7 @@ def blame_no_fault(checked, search, budget):
         if budget.over:
             break
         try:
-            other = checked.subject.anew(inputs, draw)
+            other = checked.subject.with_inputs(inputs, draw)
             finite = all(np.isfinite(array).all() for array in other.outputs())
             report = search(other) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
@@ -41,6 +41,12 @@ def blame_no_fault(checked, search, budget):
     faults = side_effects(checked.check) if search else ()
     if faults:
         return Blame(False, rows, notes, kind="side effect", diagnosis="; ".join(faults))
+    doubtful = [f"{row.unknown} entries of {row.name}: {row.reason}" for row in rows
+                if row.right is None]
+    if doubtful:
+        return Blame(False, rows, notes, kind="unchecked", diagnosis=(
+            f"all other entries are correct, but inconclusive are {'; '.join(doubtful)}. Give "
+            "other inputs"))
     return Blame(True, rows, notes)
 
 

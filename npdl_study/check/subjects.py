@@ -94,7 +94,7 @@ class Subject:
     def name(self):
         return type(self.layer).__name__
 
-    def anew(self, inputs, draw=0, keep=False):
+    def with_inputs(self, inputs, draw=0, keep=False):
         """Return the same with other inputs, and with new parameters unless `keep`."""
         return type(self)(self.layer, inputs, self.options, self.forward, self.seed + draw, keep)
 

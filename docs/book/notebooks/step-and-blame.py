@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Step and blame
 #
-# `step` runs a layer's forward and backward line by line and checks every value; `blame` finds the
-# first wrong line of a backward. Both show themselves in a cell, as often as you like.
+# `step` runs a layer's forward and backward line by line and checks the values; `blame` finds the
+# incorrect line of a backward pass. Both results render in a cell.
 
 # %%
 import numpy as np
@@ -13,28 +13,28 @@ rng = np.random.default_rng(0)
 x = rng.standard_normal((2, 5))
 
 # %% [markdown]
-# Every gradient of a layer against fourth-order differences, in float64:
+# `gradcheck` compares every gradient of a layer with finite differences, in float64:
 
 # %%
 print(gradcheck(LayerNorm(5), x))
 
 # %% [markdown]
-# The same layer line by line. Press play, or walk with the arrow keys; a tick is a value that a
-# numerical gradient confirms.
+# The same layer line by line. Press play, or use the arrow keys. A tick marks a value that agrees
+# with a numerical gradient.
 
 # %%
 step(LayerNorm(5), x)
 
 # %% [markdown]
-# A second one beside it, an LSTM's cell with a state that is given:
+# A second example, an LSTM cell with an initial state:
 
 # %%
 h, c = rng.standard_normal((2, 2, 3))
 step(LSTMCell(4, 3), rng.standard_normal((2, 4)), (h, c))
 
 # %% [markdown]
-# Now a mistake. A class of your own is a `Layer` with `forward` and `backward`; this one has
-# forgotten that the variance moves with every entry.
+# Now a mistake. A class of your own is a `Layer` with `forward` and `backward`. This one forgets
+# that the variance depends on every entry.
 
 
 # %%
@@ -63,18 +63,18 @@ report = blame(Norm(5), x)
 report
 
 # %% [markdown]
-# What `blame` found is data too:
+# The result of `blame` has attributes, too:
 
 # %%
 assert not report.right and "dx = " in report.source
 report.line, report.kind, report.diagnosis
 
 # %% [markdown]
-# The line mended, and asked again:
+# The corrected line, checked again:
 
 
 # %%
-class Mended(Norm):
+class Corrected(Norm):
     def backward(self, dy, cache):
         x_hat, std = cache.x_hat, cache.std
         self.gain.grad += (dy * x_hat).sum(0)
@@ -84,6 +84,6 @@ class Mended(Norm):
         return dx
 
 
-report = blame(Mended(5), x)
+report = blame(Corrected(5), x)
 assert report.right
 report
