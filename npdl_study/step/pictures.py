@@ -1,7 +1,6 @@
 """An array in a few numbers and a small picture."""
 
 import base64
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,20 +32,14 @@ class Summary:
     @classmethod
     def from_array(cls, array):
         array = np.asarray(array)
-        if array.size <= FEW:
-            array = array.copy()                        # its values are kept
-        with np.errstate(all="ignore"):
-            clean = np.isfinite(array.sum())            # so are all its entries
-        good = array if clean else array[np.isfinite(array)]
-        matrix = _matrix(array)
+        rows = np.atleast_1d(array)
+        matrix = rows.reshape(-1, rows.shape[-1]) if array.size else np.zeros((0, 0))
+        good = array[np.isfinite(array)]
         low, high = (float(good.min()), float(good.max())) if good.size else (np.nan, np.nan)
         scale = max(abs(low), abs(high)) if good.size else 0.0
-        flat = good.reshape(-1)
-        return cls(
-            tuple(array.shape), str(array.dtype), float(np.sqrt(flat @ flat)), low, high,
-            0 if clean else int(np.isnan(array).sum()), 0 if clean else int(np.isinf(array).sum()),
-            _blocks(matrix, clean), scale, matrix if array.size <= FEW else None,
-        )
+        return cls(array.shape, str(array.dtype), float(np.sqrt(good @ good)), low, high,
+                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), _blocks(matrix), scale,
+                   matrix.copy() if array.size <= FEW else None)
 
     def line(self):
         """Return one line: (3, 5) ‖·‖ 4.7  -1.2 .. 2.1"""
@@ -91,25 +84,14 @@ def _shape(shape):
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
-def _matrix(array):
-    """Return an array as a matrix, its leading axes joined."""
-    if array.ndim == 0:
-        return array.reshape(1, 1)
-    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
-
-
-def _blocks(matrix, clean):
+def _blocks(matrix):
     """Return at most SIDE rows and columns, each cell the mean of a block's finite entries."""
     for axis in (0, 1):
         if matrix.shape[axis] > SAMPLED:
             matrix = matrix.take(np.linspace(0, matrix.shape[axis] - 1, SAMPLED).astype(int), axis)
-    rows, columns = (_starts(length) for length in matrix.shape)
     if 0 in matrix.shape:
         return np.zeros((1, 1))
-    if clean:
-        heights, widths = (np.diff(np.append(starts, length)) for starts, length in
-                           zip((rows, columns), matrix.shape, strict=True))
-        return _sums(matrix, rows, columns) / (heights[:, None] * widths)
+    rows, columns = (_starts(length) for length in matrix.shape)
     finite = np.isfinite(matrix)
     count = _sums(finite.astype(float), rows, columns)
     total = _sums(np.where(finite, matrix, 0.0), rows, columns)

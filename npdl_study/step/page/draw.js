@@ -75,7 +75,7 @@ function card(entry, arrays) {
     box.append(scale);
   }
   if (array.nan && array.low === null) {
-    box.append(make("p", "", "all NaN, as room is before it is written"));
+    box.append(make("p", "", "all NaN"));
     return box;
   }
   let text = array.values && array.values.length * array.values[0].length < 2 ? "" : "norm " + digits(array.norm) + ", " + digits(array.low) + " to " + digits(array.high);
