@@ -4,6 +4,7 @@
     self.W                   self.grads["W"] or self.grads["dW"]
     self.params["W"]         self.grads["W"] or self.grads["dW"], or in self.gradients
     self.params[0]           self.grads[0]
+    self.W.data              self.W.grad, of an object with both
 """
 
 import copy
@@ -50,6 +51,8 @@ class Candidate:
     @property
     def is_known(self):
         """True if its name alone says that it is a parameter."""
+        if self.name == "data" and hasattr(self.owner, "grad"):
+            return True
         if isinstance(self.value, Param) or self.key:
             return isinstance(self.value, Param) or self.name in PARAMETERS
         functions = (f for cls in type(self.owner).__mro__ for f in vars(cls).values())
@@ -67,6 +70,8 @@ class Candidate:
         return next((gradient for gradient in found if gradient is not None), None)
 
     def _gradient(self, held):
+        if self.name == "data" and "grad" in held:
+            return held["grad"]
         if not self.key.isdigit():
             attributes = {name.lower(): value for name, value in held.items()}
             named = _first(self.names[1:], held) or _first(map(str.lower, self.names[1:]), {

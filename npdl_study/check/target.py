@@ -40,7 +40,8 @@ def find_class(name):
     if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
         return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
     if not inspect.isclass(cls):
-        raise InputError(f"{where} has no class {attribute!r}; it has: {_layers_in(module)}")
+        half = f"function {stem}_backward" if inspect.isfunction(pair[0]) else f"class {attribute}"
+        raise InputError(f"{where} has no {half}; it has: {_layers_in(module)}")
     if keeps_cache_in_self(cls):
         return in_self(cls)
     if not issubclass(cls, Layer):

@@ -76,6 +76,26 @@ class Attributes:
         return dout @ self.W.T
 
 
+class Weight:
+    def __init__(self, data):
+        self.data, self.grad = data, np.zeros_like(data)
+
+
+class Objects:
+    """Parameters in objects with data and grad."""
+
+    def __init__(self, times=1):
+        self.W, self.times = Weight(normal(4, 3)), times
+
+    def forward(self, x):
+        self.x = x
+        return x @ self.W.data
+
+    def backward(self, dout):
+        self.W.grad += self.times * self.x.T @ dout
+        return dout @ self.W.data.T
+
+
 class NumpyMl:
     """Dicts of parameters that the first forward makes, and lists of inputs that are remembered."""
 
@@ -158,8 +178,8 @@ class ParamsInNests(Layer):
         return dy @ self.p[0].data.T
 
 
-@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl,
-                                 MadeInForward, CacheBeside, Called, ParamsInNests])
+@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, Objects,
+                                 NumpyMl, MadeInForward, CacheBeside, Called, ParamsInNests])
 def test_a_class_is_checked_with_all_its_parameters(cls):
     report = gradcheck(cls(), X)
     assert report.ok() and len(report.rows) >= 2, report

@@ -90,7 +90,7 @@ def write_mine(folder, **lines):
 @pytest.mark.parametrize(("words", "text"), [
     (["LSTMM"], "did you mean LSTM"),
     (["arrays.py"], "which of its classes? Give arrays.py:Class; it has: Affine, Late, relu_b"),
-    (["arrays.py:Nothing"], "has no class 'Nothing'; it has: Affine, Late"),
+    (["arrays.py:Nothing"], "has no class Nothing; it has: Affine, Late"),
     (["none.py:Mine"], "there is no file none.py"),
     (["no_module:Mine"], "module 'no_module' can't be imported"),
     (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
