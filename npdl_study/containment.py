@@ -92,7 +92,7 @@ def is_library(filename):
 
 
 @contextlib.contextmanager
-def time_limit(seconds, more=" Give more time with --limit, or smaller shapes with --input"):
+def time_limit(seconds, more="; give more time with --limit, or smaller shapes with --input"):
     """Raise InputError if the block uses more processor time; no limit on Windows."""
     try:
         import signal
@@ -105,8 +105,8 @@ def time_limit(seconds, more=" Give more time with --limit, or smaller shapes wi
     try:
         yield
     except TimeOver as error:
-        raise InputError(f"not finished after {seconds:g} seconds of processor time{error}.{more}"
-                         ) from None
+        raise InputError(
+            f"not finished after {seconds:g} seconds of processor time{error}{more}") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -121,10 +121,10 @@ class _Alarm:
     def __call__(self, number, frame):
         self.times += 1
         own = own_frame(frame)
-        where = f", at {place(own)}: a loop without an end?" if own else ""
+        where = f" (at {place(own)}: a loop without an end?)" if own else ""
         if self.times > 3:
-            sys.stderr.write(f"not finished in time{where} `except:` catches what would stop it; "
-                             "write `except Exception:`\n")
+            sys.stderr.write(f"not finished in time{where}; `except:` catches what would stop "
+                             "it: write `except Exception:`\n")
             sys.stderr.flush()
             os._exit(2)
         raise TimeOver(where)
@@ -134,8 +134,7 @@ def own_frame(frame):
     """Return the innermost frame of the student's own code around a frame, or None."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (name.startswith("<frozen") or NPDL in (path := Path(name)).parents
-                or STUDY in path.parents or is_library(name)):
+        if not (is_library(name) or {NPDL, STUDY} & {*Path(name).parents}):
             return frame
         frame = frame.f_back
     return None
