@@ -8,7 +8,7 @@ from npdl_study.check.samples import every_sample, layer_classes
 
 HEAD = ["| layer | gradient checks | largest relative error | gradient |", "|---|--:|--:|---|"]
 LEGEND = ("Each layer is checked on every example of `npdl_study/check/examples.py`: all options, "
-          "random parameters and inputs, [finite differences](../../study-tools.md#gradcheck) in "
+          "random parameters and inputs, [finite differences](../../study-tools.md) in "
           "float64. A relative error of at most 1e-7 is accepted. Layers that PyTorch has are also "
           "compared with PyTorch's outputs and gradients, to 1e-10, by `tests/layers`.")
 
