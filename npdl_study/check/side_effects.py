@@ -124,7 +124,7 @@ def in_dtype(subject, dtype):
 def differing(plain, other, limit=CLOSE, perturbed=None):
     """Return the names of the gradients that differ."""
     found = []
-    largest = max(1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None))
+    largest = max([1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None)])
     for name, array in plain.items():
         if array is None:
             continue

@@ -83,3 +83,9 @@ def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
     exec(f"class Odd(Attributes):\n    def backward(self, dy):\n        dx = super().backward(dy)\n"
          f"        self.db = {gradient}\n        return dx\n", space)
     assert not gradcheck(space["Odd"](), X).ok()
+
+
+def test_without_a_float_input_or_a_parameter_nothing_is_right():
+    report = gradcheck((lambda ids: (np.eye(4)[ids], ids), lambda dout, ids: None),
+                       np.array([0, 3]))
+    assert report.right is None and not report.rows and not report.faults
