@@ -254,14 +254,14 @@ class InSelf(Adapter):
         if not hasattr(made, "__dict__"):
             raise InputError(f"{type(made).__name__} has __slots__ and no __dict__, so its "
                              "parameters can't be found; remove __slots__")
-        self.made, self.absent = made, set()
+        self.made, self.missing = made, set()
         self._find()
 
     def _find(self, also=()):
         """Find the arrays of the object; those with a known name, or in `also`, are parameters."""
-        self.could = {} if isinstance(self.made, Layer) else candidates(self.made)
-        self.held = {path: one.value if isinstance(one.value, Param) else Param(one.value)
-                     for path, one in self.could.items() if one.is_known or path in also}
+        self.candidates = {} if isinstance(self.made, Layer) else candidates(self.made)
+        self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
+                     for path, one in self.candidates.items() if one.is_known or path in also}
 
     @property
     def called(self):
@@ -271,11 +271,14 @@ class InSelf(Adapter):
         return run.cache
 
     def params(self, frozen=False):
-        yield from self.made.params(frozen) if isinstance(self.made, Layer) else self.held.items()
+        if isinstance(self.made, Layer):
+            return self.made.params(frozen)
+        return iter(self.parameters.items())
 
     def _new_run(self):
         """Return an ObjectRun of a copy that shares the parameters and the random generators."""
-        memo = {id(value): value for param in self.held.values() for value in (param, param.data)}
+        memo = {id(value): value for param in self.parameters.values()
+                for value in (param, param.data)}
         if not isinstance(self.made, Layer):
             memo |= {id(value): value for _, _, _, value in attributes(self.made)
                      if isinstance(value, np.random.Generator) or is_constant(value)}
@@ -302,18 +305,18 @@ class InSelf(Adapter):
         return self.differentiated(returned), run
 
     def backward(self, dout, run):
-        for one in self.could.values():
+        for one in self.candidates.values():
             gradient = one.gradient(run.twin_of)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some backwards write into it, some add
         returned = call_backward(run.made.backward, dout, run.cache)
-        self.absent = set()
-        for path, param in self.held.items():
-            if self.could[path].value is param:         # a Param: backward has added to it
+        self.missing = set()
+        for path, param in self.parameters.items():
+            if self.candidates[path].value is param:         # a Param: backward has added to it
                 continue
-            gradient = self.could[path].gradient(run.twin_of)
+            gradient = self.candidates[path].gradient(run.twin_of)
             if gradient is None:
-                self.absent.add(path)
+                self.missing.add(path)
                 continue
             gradient = np.asarray(gradient)
             if gradient.shape == param.grad.shape and gradient.dtype.kind in "fiu":
@@ -330,27 +333,27 @@ class InSelf(Adapter):
             self._find()
         self.choose_outputs(inputs, options)
         outputs, run = self.forward(*inputs, **options)
-        with restored(self.held.values(), inputs), contextlib.suppress(Exception):
+        with restored(self.parameters.values(), inputs), contextlib.suppress(Exception):
             self.backward(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None),
                           run)
-            self._find([path for path, one in self.could.items()
+            self._find([path for path, one in self.candidates.items()
                         if one.gradient(run.twin_of) is not None])
 
     def unplaced(self, run):
         """Return {path: Candidate} of the arrays without a gradient that forward does not set."""
-        return {path: one for path, one in self.could.items() if path not in self.held
+        return {path: one for path, one in self.candidates.items() if path not in self.parameters
                 and np.array_equal(one.at(run.twin_of), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         if isinstance(self.made, Layer):
             return super()._copy(copy_param, memo, copy_array)
         found = {id(value): value for _, _, _, value in attributes(self.made) if is_constant(value)}
-        for path, param in self.held.items():
+        for path, param in self.parameters.items():
             twin = copy_param(param)
-            value = self.could[path].value
+            value = self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
         twin = type(self)(copy.deepcopy(self.made, found), made=True)
-        twin._find(self.held)
+        twin._find(self.parameters)
         twin.count, twin.dropped, twin.is_loss = self.count, self.dropped, self.is_loss
         return twin
 

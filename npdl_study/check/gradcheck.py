@@ -64,7 +64,7 @@ def _lines(row):
     found = [f"{row.error:9.1e}  {list(map(int, row.index))}: computed {row.computed:.9g}, "
              f"numerical {row.numerical:.9g}{used}"]
     if row.unknown:
-        where = list(map(int, row.doubtful)) if isinstance(row.doubtful, tuple) else \
+        where = list(map(int, row.first_unknown)) if isinstance(row.first_unknown, tuple) else \
             "a random direction"
         found.append(f"{row.unknown} of its entries inconclusive, the first at {where}: "
                      f"{row.reason}")

@@ -31,12 +31,12 @@ def questions(subject, missing):
         else:
             found.append(f"{name}: backward returned no gradient for it. If it needs one, return "
                          "it; if not, return None in its place")
-    if subject.extra:
+    if subject.ambiguous:
         how = "set them as self.dW" if isinstance(layer, InSelf) else (
             "add them to the Params: self.W.grad += dW") if subject.params else (
             "return one for each input of forward, in its order, or a dict by their names")
-        found.append(f"backward returns {', '.join(subject.extra)} besides the gradients of the "
-                     f"inputs, which is not compared; {how}")
+        found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
+                     f"the inputs, which is not compared; {how}")
     return excused, found + of_arrays(subject)
 
 
@@ -46,14 +46,14 @@ def is_target(subject, name):
         return False
     plain = name.removeprefix("input ")
     last = plain.rpartition(".")[2].lower().replace("_", "")
-    return (plain in subject.nones or last in TARGETS or last.startswith("running")
+    return (plain in subject.returned_none or last in TARGETS or last.startswith("running")
             or set(np.unique(subject.arrays[name])) == {0.0, 1.0})
 
 
 def of_arrays(subject):
     """Ask about the float arrays that a layer holds, and forward reads, without a gradient."""
     layer = subject.layer
-    if isinstance(layer, InSelf) and layer.could:
+    if isinstance(layer, InSelf) and layer.candidates:
         _, run = subject.run()
         return [f"{path} {one.value.shape}: forward reads it, and no gradient of it was found. Set "
                 f"its gradient as self.d{one.names[0]}, or say that it is a constant: "

@@ -36,16 +36,16 @@ class Subject:
     arrays  {name: array} of everything with a gradient: parameters by their dotted names, inputs
             as "input x" or "input state.0"; the next run sees what is written into such an array
     dout    random upstream gradients in the structure of the outputs
-    paths   the paths of the outputs in that structure; `uses` are the lists of paths whose
-            upstream gradients are handed over together
-    extra   descriptions of the gradients that backward returned and that belong to no input
-    nones   the names of the inputs for which backward returned None
+    paths   the paths of the outputs in that structure
+    uses    lists of paths whose upstream gradients are handed over together
+    ambiguous      descriptions of returned gradients that belong to no input
+    returned_none  the names of the inputs for which backward returned None
     Raises Unfit for code that can't be checked: no float output, or other outputs in a second run.
     """
 
     def __init__(self, layer, inputs, options=None, forward=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
-        self.extra, self.nones = [], set()
+        self.ambiguous, self.returned_none = [], set()
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.forward = forward or (lambda layer, *given, **named: layer.forward(*given, **named))
         self._find_generators()
@@ -136,7 +136,7 @@ class Subject:
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
         after = {name: param.grad for name, param in self.params.items()}
         gradients = {name: added(after[name], before[name]) for name in after
-                     if name not in getattr(self.layer, "absent", ())}
+                     if name not in getattr(self.layer, "missing", ())}
         return gradients | self.returned(returned), after
 
     def returned(self, gradients):
@@ -149,9 +149,9 @@ class Subject:
         gradients = [in_form(g, a) for g, a in itertools.zip_longest(
             tupled(gradients), self.inputs)]
         rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
-        self.extra = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
+        self.ambiguous = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
             f"an array {np.shape(part)}" for _, part in leaves(g)])]
-        self.nones = {self.names[i] for i, g in enumerate(gradients) if g is None
+        self.returned_none = {self.names[i] for i, g in enumerate(gradients) if g is None
                       and i < min(count, len(self.names)) and any(x is not None for x in gradients)}
         return dict(self._named(leaves(gradients[: len(self.inputs)])))
 

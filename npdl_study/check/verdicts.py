@@ -32,7 +32,7 @@ class Row:
     error      the largest relative error of an entry: LIMIT is allowed in float64
     index      that entry, with its `computed` and `numerical` value and the `allowed` difference
     points     the number of entries that were compared
-    unknown    the number of inconclusive entries; the first is at `doubtful`, for the `reason`
+    unknown    the number of inconclusive entries; the first is at `first_unknown`, for the `reason`
     used       the outputs whose upstream gradients were handed over, if not all
     kind       "missing" or "shape" if there is no gradient, or one of another shape
     """
@@ -47,7 +47,7 @@ class Row:
     reason: str = ""
     points: int = 0
     unknown: int = 0
-    doubtful: object = ()
+    first_unknown: object = ()
     used: str = ""
     kind: str = ""
 
