@@ -25,7 +25,6 @@ from npdl_study.blame.localize import (
     CORRECT,
     MATCHED,
     PASSED,
-    UNMATCHED,
     localize,
     rank_candidates,
 )
@@ -247,12 +246,10 @@ def _blame_wrong(result, small, runs):
 
 
 def _most_suspicious(found, candidates):
-    """Return the first Candidate, or the last if all of backward ignores the upstream gradient."""
     def suspicion(c):
-        status = UNMATCHED if c.status == CONSTANT else c.status
-        late = status == MATCHED or not found.runs.uses_dout and found.upstream_names
-        order = -c.order if late else c.order
-        return status, found.depth(c.line)[0], not c.unique, order
+        order = -c.order if c.status == MATCHED else c.order
+        is_foreign, _, order = found.rank(c.line, order)
+        return max(c.status, CONSTANT), is_foreign, not c.unique, order
     return min(candidates, key=suspicion)
 
 
@@ -291,8 +288,8 @@ def _of_part(result, found, part, name):
 def _first_suspicious(result, found):
     """Return the Blame if no statement could correct even one gradient.
 
-    It names the first statement that only wrong gradients depend on, best one whose value matches
-    no gradient; or where an array of the wrong shape was made; or where a line is missing.
+    It names the statement where an array of the wrong shape was made, or else the first one that
+    only wrong gradients depend on.
     """
     def affects(c):
         rows = np.abs(c.J).max(1, initial=0) > 0
@@ -300,7 +297,6 @@ def _first_suspicious(result, found):
 
     alone = [c for c in found.candidates if c.J is not None and c.status <= PASSED
              and (names := affects(c)) and names <= found.wrong]
-    alone.sort(key=lambda c: (c.status, c.order))
     misshapen = [c for c in found.candidates if any(
         np.array_equal(v, found.base[n]) for v in c.values.values() for n in found.wrong
         if found.base[n].shape != found.runs.truth[n].shape)]
@@ -308,19 +304,14 @@ def _first_suspicious(result, found):
         first = min(misshapen, key=lambda c: (c.status == PASSED, c not in alone, c.order))
         return located(first.line, result, kind="shape", diagnosis=(
             "its shape is not that of the array of which it is the gradient"))
-    absent = [n for n in sorted(found.wrong) if not found.base[n].any()]
-    if not alone and absent:
-        return located(found.functions[0].lines[-1], result, kind="missing line", diagnosis=(
-            f"a line is missing before this one: the gradient of {', '.join(absent)} is never "
-            "computed"))
     if not alone:
         return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
             "no change of a single line corrects a gradient; try smaller inputs"))
-    about = "the first value that matches the gradient of no forward variable" if alone[
-        0].status == UNMATCHED else "only wrong gradients depend on this value"
-    report = located(alone[0].line, result, kind="unknown", diagnosis=about)
+    first = min(alone, key=lambda c: (c.status, c.order))
+    report = located(first.line, result, kind="unknown", diagnosis=(
+        "only wrong gradients depend on this value"))
     report.notes = [*report.notes, REMAINS]
-    return with_values(report, found, alone[0])
+    return with_values(report, found, first)
 
 
 def confirm(result, report, fix, budget):

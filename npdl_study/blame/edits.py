@@ -69,7 +69,7 @@ def expressions(node):
     return found
 
 
-def statement_edits(node, words):
+def statement_edits(node):
     """Yield (rank, kind, [statement]) of edits that change more than an expression."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
@@ -94,10 +94,6 @@ def statement_edits(node, words):
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
         yield TOKEN, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))]
-    if isinstance(target, (ast.Name, ast.Attribute)):
-        for name in words.names:
-            if name != getattr(target, "id", ""):
-                yield TERM, "target", [cloned(node, target, ast.Name(name, ast.Store()))]
     if isinstance(node, ast.For):
         yield TOKEN, "reversed", [ast.For(node.target, parsed(
             f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)]
@@ -152,7 +148,7 @@ def _edits(node, parent, is_index, is_whole, words):
             node, (ast.Name, ast.Attribute)) and text not in words.arrays:
         return
     if isinstance(parent, ast.Call) and node is parent.func:
-        yield from _function_edits(node, text, words)
+        yield from _function_edits(node)
     elif isinstance(node, ast.keyword):
         yield from _keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
@@ -172,13 +168,11 @@ def _edits(node, parent, is_index, is_whole, words):
             yield from _value_edits(node, text, parent, is_whole, words)
 
 
-def _function_edits(node, text, words):
+def _function_edits(node):
     for group in SIMILAR:
         if isinstance(node, ast.Attribute) and node.attr in group:
             yield from ((TOKEN, "operator", ast.Attribute(node.value, other, ast.Load()))
                         for other in group if other != node.attr)
-    if text in words.functions:
-        yield from ((TOKEN, "function", f) for f in words.functions if f != text)
 
 
 def _keyword_edits(node):
@@ -260,7 +254,6 @@ def _value_edits(node, text, parent, is_whole, words):
         if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
             yield from ((DERIVATIVE, "derivative", form.format(a=text)) for form in DERIVATIVES)
         yield from ((DERIVATIVE, "name", a) for a in words.derivatives)
-        yield from ((TERM, "function", f"{name}({text})") for name in words.functions)
     if is_whole:
         yield from ((DERIVATIVE, "axis", f"({text}){index}") for index in (
             "[:, None]", "[..., None]"))

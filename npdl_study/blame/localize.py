@@ -129,24 +129,16 @@ class Localization:
     def feasible(self):
         return [c for c in self.candidates if c.feasible]
 
-    @functools.cached_property
-    def upstream_names(self):
-        """Return the names of variables that depend on the upstream gradient."""
-        places, dout = self.runs.watch.places, self.runs.dout
-        found = {plain(n) for c in self.candidates for key in set(c.values) - c.constant
-                 for n in places[key[0]].names} if self.runs.uses_dout else set()
-        return found | {n for frame in self.frames.values() for n, value in frame.items()
-                        if isinstance(value, np.ndarray) and np.array_equal(value, dout)}
+    def rank(self, line, order):
+        """Return the rank of a line among those that could be the mistake; smaller comes first.
 
-    def depth(self, line):
-        """Return whether a line is outside of the layer's file, and how late its function ran."""
+        Statements of the layer's file come first, then callers before the functions that they
+        call, then the order of execution. If all of backward ignores the upstream gradient, the
+        last statement comes first: the factor is most likely missing there.
+        """
         watch = self.runs.watch
-        return line.function.file != watch.home, watch.functions.index(line.function)
-
-    @functools.cached_property
-    def last(self):
-        """Return the last statement that could be the mistake."""
-        return max(self.feasible, key=lambda c: c.order * (c.status < PASSED), default=None)
+        return (line.function.file != watch.home, watch.functions.index(line.function),
+                order if self.runs.uses_dout else -order)
 
     @functools.cached_property
     def forward_lines(self):
@@ -176,49 +168,21 @@ def localize(runs):
     """Return the Localization of Runs that know the true gradients."""
     base, places = runs.gradients(), runs.watch.places
     roots = {i for i, place in enumerate(places) if place.root and place.line is not None}
-    gradient_lines, skipped = _gradients_made_in_forward(runs, roots, base)
-    runs.whole = bool(gradient_lines)
     runs.gradients(only=roots, record=True, frames=True)
     found, frames = {}, runs.watch.locals
-    values = {key: v for key, v in runs.watch.seen.items() if key not in skipped}
+    values = runs.watch.seen
     for order, (key, value) in enumerate(values.items()):
         line = places[key[0]].line
         is_argument = key[0] in line.places[:-1] and not isinstance(
             getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
         own = (line, key[0] if is_argument else None)
         found.setdefault(own, Candidate(line, is_argument, order=order)).values[key] = value
-    known = Localization(runs, base, runs.wrong(base), Oracle(runs, gradient_lines),
-                         list(found.values()), frames)
+    known = Localization(runs, base, runs.wrong(base), Oracle(runs), list(found.values()), frames)
     constant = _constant_keys(runs, values)
     for candidate in known.candidates:
         _perturb(runs, candidate)
         candidate.constant = {key for key in candidate.values if key in constant}
     return rank_candidates(known, known.wrong)
-
-
-def _gradients_made_in_forward(runs, roots, base):
-    """Find the lines of a loss's forward that compute a gradient, which backward only returns.
-
-    Changing their value changes a gradient but not the output. Return these lines, and the keys of
-    all other values of forward.
-    """
-    out, by_line, made = runs.outputs(only=roots, record=True), {}, set()
-    if sum(map(np.size, out)) != 1:
-        return set(), set()
-    for key, value in runs.watch.seen.items():
-        by_line.setdefault(runs.watch.places[key[0]].line, {})[key] = value
-    runs.whole = True
-    for line, values in by_line.items():
-        with contextlib.suppress(Exception):            # some code raises if a value is changed
-            moved = runs.gradients(only=roots, add={k: 0.3 * (1 + np.abs(v))
-                                                    for k, v in values.items()})
-            if all(map(np.array_equal, out, runs.out)) and not is_pass_through(
-                    line.node, [getattr(line.node, "value", None)]) and any(
-                    not np.array_equal(moved[name], base[name]) for name in base):
-                made.add(line)
-    runs.whole = False
-    return made, {key for line, own in by_line.items() if line not in made for key in own
-                  } if made else set()
 
 
 def _constant_keys(runs, values):

@@ -9,8 +9,6 @@ import ast
 import contextlib
 import functools
 import operator
-import sys
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +26,11 @@ from npdl_study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATC
 from npdl_study.blame.vocabulary import vocabulary_at
 from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import patched, recompiled
-from npdl_study.trace.syntax import cloned, names_of
+from npdl_study.trace.syntax import cloned
 
 RESHAPING = ("axis", "transposed", "missing sum", "extra sum")  # edits that change a shape
 HOLE = "__npdl_hole__"
 SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-ENDLESS = 20_000        # lines that an edited call may run; larger: an endless loop ends later
 RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
 
 
@@ -69,8 +66,6 @@ class FixSearch:
     def fixes(self):
         """Return the Fixes of the first stage that has any, at most one for each line.
 
-        A statement of the layer itself comes before one of a function that it calls.
-
         The stages try one rank of edits after the other; first on values that match no gradient,
         then on values that do, then on the remaining lines that backward ran.
         """
@@ -87,7 +82,8 @@ class FixSearch:
         for group, rank in stages:
             fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
             if fixes or self.budget.over:
-                return sorted(fixes, key=lambda fix: self.found.depth(fix.line))
+                return sorted(fixes, key=lambda fix: self.found.rank(
+                    fix.line, getattr(fix.candidate, "order", 0)))
         return []
 
     def fix(self, candidate, rank):
@@ -105,11 +101,13 @@ class FixSearch:
 
     def _works(self, line, body):
         """Return True if all gradients of the goal are correct with other statements in a line."""
+        if line.function.has_while:                     # an edit may make the loop endless
+            return False
         self.budget.spend(RUN_COST)
         with replaced(line, body) as code:
             if code is None:
                 return False
-            with self.runs.watch.edited(line.function, code), ending(line.function):
+            with self.runs.watch.edited(line.function, code):
                 return all(run.works(self.ignored) for run in (self.runs, *self.validation()))
 
     def _other_lines(self, lines):
@@ -124,7 +122,7 @@ class FixSearch:
         """Yield (kind, [statement]) of a rank that agree with what is known of the values."""
         words, node = self.words(line), line.node
         if own is None or not own.is_argument:
-            yield from ((kind, body) for r, kind, body in statement_edits(node, words)
+            yield from ((kind, body) for r, kind, body in statement_edits(node)
                         if r == rank)
         places = self._places(own)
         for part, is_value, build in expressions(node):
@@ -141,17 +139,8 @@ class FixSearch:
             for inner, edits in expression_edits(part, words):
                 for r, kind, new in edits:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
-                            not test or test(inner, new) and self._is_plausible(own, new)):
+                            not test or test(inner, new)):
                         yield kind, [build(cloned(part, inner, as_node(inner, new)))]
-
-    def _is_plausible(self, own, new):
-        """Return False if an edit makes a derivative or a mask depend on the upstream gradient.
-
-        If that factor is missing altogether, it belongs into the last statement.
-        """
-        is_constant = not self.runs.uses_dout or set(own.values) <= own.constant
-        return not is_constant or own.line is self.found.last.line or not (
-            names_of(as_node(ast.Constant(0), new)) & self.found.upstream_names)
 
     def _places(self, own):
         places = self.runs.watch.places
@@ -274,22 +263,3 @@ def applied(fix):
             stack.enter_context(patched(f, code))
         yield
 
-
-@contextlib.contextmanager
-def ending(function):
-    """Raise an exception in a function whose `while` loop doesn't end."""
-    lines = Counter()
-
-    def ran(frame, *_):
-        lines[frame] += 1
-        if lines[frame] > ENDLESS:
-            raise RuntimeError("a loop without an end")
-        return ran if frame.f_code.co_filename == function.code.co_filename else None
-
-    before = sys.gettrace()
-    if function.has_while:
-        sys.settrace(ran)
-    try:
-        yield
-    finally:
-        sys.settrace(before)

@@ -23,7 +23,7 @@ DIAGNOSES = {
     "axis": "wrong axis", "comparison": "wrong mask: another comparison than in forward",
     "derivative": "wrong derivative", "extra line": "this line should not be here",
     "extra part": "extra factor or term", "extra sum": "extra sum", "factor": "missing factor",
-    "function": "missing or wrong function",
+    "function": "missing function",
     "in place": "an array that is still needed is changed in place",
     "missing derivative": "missing factor (a derivative)", "missing factor": "missing factor",
     "missing sum": "missing sum", "missing term": "missing term", "name": "wrong variable",
@@ -31,8 +31,7 @@ DIAGNOSES = {
     "overwritten": "the gradient is overwritten (=) and must be accumulated (+=)",
     "parentheses": "misplaced parentheses", "part": "wrong part of the array",
     "repeated": "a repeated index is added only once", "reversed": "wrong direction of the loop",
-    "sign": "wrong sign", "step": "off by one", "target": "assigned to the wrong variable",
-    "transposed": "missing or extra transpose"}
+    "sign": "wrong sign", "step": "off by one", "transposed": "missing or extra transpose"}
 SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
 AROUND = 4              # lines of source around the incorrect one in HTML; larger: longer
 

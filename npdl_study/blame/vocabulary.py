@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.trace.runs import quiet
-from npdl_study.trace.syntax import bound_by, names_of
+from npdl_study.trace.syntax import names_of
 
 MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
 MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
@@ -28,16 +28,13 @@ ROOTS = DERIVATIVES[4:6]
 class Vocabulary:
     """{source: value} of arrays, numbers and shapes at a statement.
 
-    space      the names that an expression may be evaluated with
-    names      what the function assigns to; functions: the student's other functions
+    `space` holds the names that an expression may be evaluated with.
     """
 
     space: dict
     arrays: dict = field(default_factory=dict)
     numbers: dict = field(default_factory=dict)
     shapes: dict = field(default_factory=dict)
-    names: list = field(default_factory=list)
-    functions: list = field(default_factory=list)
 
     @functools.cached_property
     def derivatives(self):
@@ -76,8 +73,6 @@ def vocabulary_at(line, frame, functions):
                  loop, ast.For) for n in names_of(loop.target)}
     frame = {n: v for n, v in frame.items() if n not in inner}
     found = Vocabulary({**line.function.space, **frame})
-    found.names = sorted({n for node in ast.walk(tree) for n in bound_by(node)})
-    found.functions = _own_functions(line, frame)
     texts = _variables(line, frame)
     for node in (n for f in functions for n in ast.walk(f.node)):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
@@ -85,23 +80,12 @@ def vocabulary_at(line, frame, functions):
             texts[repr(node.value)] = node.value
         elif isinstance(node, (ast.Subscript, ast.Attribute, ast.BinOp, ast.Compare, ast.Call)) \
                 and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) \
-                and sum(1 for _ in ast.walk(node)) < MAX_NODES \
-                and is_pure(node, found.functions):
+                and sum(1 for _ in ast.walk(node)) < MAX_NODES and is_pure(node):
             text = ast.unparse(node)
             if text not in texts:
                 texts[text] = found.value(text)
     _sort_in(found, texts)
     return found
-
-
-def _own_functions(line, frame):
-    """Return the names of the student's other functions and methods."""
-    space = line.function.space
-    methods = [f"self.{n}" for n, f in vars(type(frame.get("self"))).items()
-               if callable(f) and not n.startswith("__") and "ward" not in n]
-    return methods + [n for n, f in space.items() if callable(f) and not isinstance(f, type)
-                      and getattr(f, "__module__", None) == space.get("__name__")
-                      and "ward" not in n]
 
 
 def _variables(line, frame):
@@ -150,15 +134,14 @@ def _sort_in(found, texts):
                 found.numbers[f"{text}.{name}"] = n
 
 
-def is_pure(node, functions=()):
-    """Return True if an expression only computes; the student's `functions` may be called."""
+def is_pure(node):
+    """Return True if an expression only computes."""
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
             func = part.func
             library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
                 "np", "xp", "numpy", "math")
-            own = getattr(func, "attr", getattr(func, "id", "")) in PURE or ast.unparse(
-                func) in functions
+            own = getattr(func, "attr", getattr(func, "id", "")) in PURE
             if not (library or own) or "random" in ast.unparse(func):
                 return False
         elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
