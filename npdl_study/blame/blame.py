@@ -12,7 +12,6 @@
     confirm   the same check of the student's own inputs, and of others, with the edit
 """
 
-import inspect
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,12 +28,13 @@ from npdl_study.blame.localize import (
     rank_candidates,
 )
 from npdl_study.blame.no_fault import blame_no_fault
-from npdl_study.blame.repair import FixSearch, OwnInputs, applied
-from npdl_study.blame.report import DIAGNOSES, Blame, located, with_values
+from npdl_study.blame.repair import FixSearch, OwnInputs
+from npdl_study.blame.report import Blame, located, with_values
 from npdl_study.check.subjects import Subject, Unfit, as_layer
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import held_off, message
 from npdl_study.trace.runs import Budget, Runs, quiet
+from npdl_study.trace.source import applied
 
 __all__ = ["Blame", "assert_right", "blame"]
 
@@ -43,22 +43,16 @@ SECONDS = 7.0           # processor time of a search; larger: likewise, on slow 
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 
 
-def blame(layer, *inputs, seed=None, forward=None, **options):
+def blame(layer, *inputs, seed=0, forward=None, **options):
     """Check a layer as gradcheck does and, if a gradient is wrong, find the line: a Blame.
 
     layer     a Layer; an object that keeps its cache in self; (f_forward, f_backward)
     inputs    what forward takes; float arrays are taken in float64, parameters made random
     forward   a function in place of layer.forward, called with the layer first
-    If forward itself has arguments called seed or forward, these are passed on to it. Raises
-    InputError if `layer` is no layer, and if one of npdl's own layers rejects the inputs.
+    options   keywords of forward
+    Raises InputError if `layer` is no layer, or if one of npdl's own layers rejects the inputs.
     """
-    layer = as_layer(layer)
-    taken = inspect.signature(layer.forward).parameters
-    if seed is not None and "seed" in taken:
-        options["seed"], seed = seed, None
-    if forward is not None and "forward" in taken:
-        options["forward"], forward = forward, None
-    return examine(layer, inputs, options, forward, seed or 0)
+    return examine(layer, inputs, options, forward, seed)
 
 
 def examine(layer, inputs, options=None, forward=None, seed=0):
@@ -97,10 +91,6 @@ class CheckResult:
     questions: list = field(default_factory=list)
     dout: object = None
     error: object = None
-
-    @property
-    def uses(self):
-        return self.subject.uses
 
     @property
     def misshapen(self):
@@ -277,7 +267,7 @@ def _of_part(result, found, part, name):
     """Return the Blame of a Fix, or of a Candidate, for one of several gradients."""
     if hasattr(part, "body"):
         report = _with_fixes(result, found, [part])
-        report.fix, report.diagnosis = part.text, DIAGNOSES[part.kind]
+        report.fix, report.diagnosis = part.text, part.kind
         report.verified = f"verified: with this line, the gradient of {name} is correct"
     else:
         report = _without_fix(result, found, part)
@@ -316,11 +306,11 @@ def _first_suspicious(result, found):
 
 def confirm(result, report, fix, budget):
     """Check the student's own inputs, and others, with a Fix; put it into the Blame as verified."""
-    with applied(fix):
+    with applied(fix.line, fix.body):
         again = check(result.subject)
         then = blame_no_fault(again, lambda other: search(other, False, budget), budget) \
             if again.dout is None else None
-    report.fix, report.diagnosis = fix.text, DIAGNOSES[fix.kind]
+    report.fix, report.diagnosis = fix.text, fix.kind
     if then is not None and (then.right or then.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
             "that could be compared " * bool(result.questions)) + "are correct"

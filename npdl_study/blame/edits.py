@@ -6,7 +6,7 @@
     DERIVATIVE  a derivative, a root or a square: (1 - y ** 2), y * (1 - y)
     TERM        one more term, another function, or a statement that shouldn't be there
 
-An edit is (rank, kind, new). `kind` is a key of report.DIAGNOSES.
+An edit is (rank, kind, new), where `kind` is the diagnosis.
 """
 
 import ast
@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.vocabulary import DERIVATIVES
-from npdl_study.trace.syntax import binary, cloned, method, number, parsed
+from npdl_study.trace.syntax import binary, cloned, number, parsed
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
@@ -77,31 +77,29 @@ def statement_edits(node):
     if isinstance(node, ast.AugAssign):
         for op in (ast.Sub, ast.Add):
             if not isinstance(node.op, op):
-                yield TOKEN, "sign", [ast.AugAssign(node.target, op(), value)]
-        yield TOKEN, "accumulated", [ast.Assign([node.target], value)]
-        if isinstance(node.target, ast.Name):
-            apart = ast.BinOp(ast.Name(node.target.id, ast.Load()), node.op, value)
-            yield TOKEN, "in place", [ast.Assign([node.target], apart)]
+                yield TOKEN, "wrong sign", [ast.AugAssign(node.target, op(), value)]
+        yield TOKEN, "accumulated (+=), must be assigned (=)", [ast.Assign([node.target], value)]
     elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
-        yield TOKEN, "overwritten", [ast.AugAssign(target, ast.Add(), value)]
+        kind = "overwritten (=), must be accumulated (+=)"
+        yield TOKEN, kind, [ast.AugAssign(target, ast.Add(), value)]
         if isinstance(target, ast.Name):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), value)
-            yield TOKEN, "overwritten", [ast.Assign([target], both)]
-        yield FACTOR, "sign", [ast.AugAssign(target, ast.Sub(), value)]
-        if isinstance(value, (ast.Name, ast.Attribute, ast.Subscript)):
-            yield TOKEN, "in place", [ast.Assign(node.targets, method(value, "copy"))]
+            yield TOKEN, kind, [ast.Assign([target], both)]
+        yield FACTOR, "wrong sign", [ast.AugAssign(target, ast.Sub(), value)]
     if isinstance(target, ast.Subscript) and not any(
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
-        yield TOKEN, "repeated", [ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))]
+        added = ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))
+        yield TOKEN, "a repeated index is added only once", [added]
     if isinstance(node, ast.For):
-        yield TOKEN, "reversed", [ast.For(node.target, parsed(
+        yield TOKEN, "wrong direction of the loop", [ast.For(node.target, parsed(
             f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)]
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "order", [cloned(node, items, new)]) for new in _swapped(items))
+            yield from ((TOKEN, "wrong order", [cloned(node, items, new)])
+                        for new in _swapped(items))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
-        yield TERM, "extra line", [ast.Pass()]
+        yield TERM, "this line should not be here", [ast.Pass()]
 
 
 def expression_edits(whole, words):
@@ -152,18 +150,18 @@ def _edits(node, parent, is_index, is_whole, words):
     elif isinstance(node, ast.keyword):
         yield from _keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
-        yield from ((TOKEN, "order", new) for new in _swapped(node))
+        yield from ((TOKEN, "wrong order", new) for new in _swapped(node))
     else:
         yield from _syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
         if is_constant and type(node.value) not in (int, float):
             return
         if text in words.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
-            yield from ((TOKEN, "step", f"({text}) {sign} 1") for sign in "+-")
+            yield from ((TOKEN, "off by one", f"({text}) {sign} 1") for sign in "+-")
         if text in words.shapes:
-            yield from ((TOKEN, "name", other) for other in words.shapes if other != text)
+            yield from ((TOKEN, "wrong variable", o) for o in words.shapes if o != text)
         elif is_index:
-            yield from ((TOKEN, "name", other) for other in words.integers if other != text)
+            yield from ((TOKEN, "wrong variable", o) for o in words.integers if o != text)
         else:
             yield from _value_edits(node, text, parent, is_whole, words)
 
@@ -171,15 +169,15 @@ def _edits(node, parent, is_index, is_whole, words):
 def _function_edits(node):
     for group in SIMILAR:
         if isinstance(node, ast.Attribute) and node.attr in group:
-            yield from ((TOKEN, "operator", ast.Attribute(node.value, other, ast.Load()))
+            yield from ((TOKEN, "wrong operation", ast.Attribute(node.value, other, ast.Load()))
                         for other in group if other != node.attr)
 
 
 def _keyword_edits(node):
     if node.arg == "axis":
-        yield from ((TOKEN, "axis", ast.keyword("axis", parsed(a))) for a in AXES)
+        yield from ((TOKEN, "wrong axis", ast.keyword("axis", parsed(a))) for a in AXES)
     elif isinstance(getattr(node.value, "value", None), bool):
-        yield TOKEN, "axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
+        yield TOKEN, "wrong axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
 
 
 def _syntax_edits(node, is_index):
@@ -188,34 +186,32 @@ def _syntax_edits(node, is_index):
         v = node.value
         for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
             if new != v and not (is_index and new != int(new)):
-                yield TOKEN, "number", number(int(new) if new == int(new) else new)
+                yield TOKEN, "wrong number", number(int(new) if new == int(new) else new)
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
         for sign in OPERATORS.get(type(op), ""):
             signs = {SIGNS.get(type(op)), sign}
-            yield TOKEN, "sign" if signs == {"+", "-"} else "operator", binary(left, sign, right)
-        yield TOKEN, "extra part", left
-        yield TOKEN, "extra part", right
-        yield TOKEN, "order", ast.BinOp(right, op, left)
+            kind = "wrong sign" if signs == {"+", "-"} else "wrong operation"
+            yield TOKEN, kind, binary(left, sign, right)
+        yield TOKEN, "extra factor or term", left
+        yield TOKEN, "extra factor or term", right
+        yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
             turned = f"{_turned(right)} @ {_turned(left)}"
-            yield FACTOR, "transposed", turned
+            yield FACTOR, "missing or extra transpose", turned
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
-            yield FACTOR, "parentheses", ast.BinOp(left.left, left.op, inner)
+            yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
         if isinstance(right, ast.BinOp):
             inner = ast.BinOp(left, op, right.left)
-            yield FACTOR, "parentheses", ast.BinOp(inner, right.op, right.right)
-    elif isinstance(node, ast.IfExp):
-        yield TOKEN, "part", node.body
-        yield TOKEN, "part", node.orelse
+            yield FACTOR, "misplaced parentheses", ast.BinOp(inner, right.op, right.right)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        yield from ((TOKEN, "comparison", ast.Compare(node.left, [op()], node.comparators))
+        yield from ((TOKEN, "wrong comparison", ast.Compare(node.left, [op()], node.comparators))
                     for op in COMPARISONS if not isinstance(node.ops[0], op))
     elif isinstance(node, ast.Call):
         yield from _call_edits(node)
     elif isinstance(node, ast.Subscript):
-        yield TERM, "part", node.value
+        yield TERM, "wrong part of the array", node.value
 
 
 def _turned(node):
@@ -231,19 +227,19 @@ def _value_edits(node, text, parent, is_whole, words):
         own = words.numbers if text in words.numbers or isinstance(node, ast.Constant) else \
             words.arrays
         rank = FACTOR if isinstance(node, ast.Call) else TOKEN
-        yield from ((rank if other in own else TERM, "name", other) for other in words.operands
-                    if other != text)
+        yield from ((rank if other in own else TERM, "wrong variable", other)
+                    for other in words.operands if other != text)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield TOKEN, "sign", node.operand
+        yield TOKEN, "wrong sign", node.operand
     else:
-        yield TOKEN, "sign", f"-({text})"
-    yield TOKEN, "transposed", _turned(node)
-    yield FACTOR, "transposed", f"({text}).swapaxes(-1, -2)"
+        yield TOKEN, "wrong sign", f"-({text})"
+    yield TOKEN, "missing or extra transpose", _turned(node)
+    yield FACTOR, "missing or extra transpose", f"({text}).swapaxes(-1, -2)"
     if not (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))):
         yield from ((FACTOR, "missing factor", (sign, a)) for a in words.operands for sign in "*/")
-        yield from ((FACTOR, "factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
-        yield from ((DERIVATIVE, "missing derivative", (sign, a)) for a in words.derivatives
-                    for sign in "*/")
+        yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
+        yield from ((DERIVATIVE, "missing factor (a derivative)", (sign, a))
+                    for a in words.derivatives for sign in "*/")
         is_term = True
     else:
         is_term = is_whole
@@ -252,12 +248,13 @@ def _value_edits(node, text, parent, is_whole, words):
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
-            yield from ((DERIVATIVE, "derivative", form.format(a=text)) for form in DERIVATIVES)
-        yield from ((DERIVATIVE, "name", a) for a in words.derivatives)
+            yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
+                        for form in DERIVATIVES)
+        yield from ((DERIVATIVE, "wrong variable", a) for a in words.derivatives)
     if is_whole:
-        yield from ((DERIVATIVE, "axis", f"({text}){index}") for index in (
+        yield from ((DERIVATIVE, "wrong axis", f"({text}){index}") for index in (
             "[:, None]", "[..., None]"))
-        yield from ((TERM, "function", f"np.{name}({text})") for name in (
+        yield from ((TERM, "missing function", f"np.{name}({text})") for name in (
             "exp", "log", "sqrt", "tanh", "sign"))
 
 
@@ -266,25 +263,25 @@ def _call_edits(node):
     is_library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
         "np", "xp", "numpy")
     if isinstance(func, ast.Attribute) and not is_library:
-        yield FACTOR, "extra sum" if word in REDUCTIONS else "extra part", func.value
+        yield FACTOR, "extra sum" if word in REDUCTIONS else "extra factor or term", func.value
     for arg in node.args[:2]:
         if not isinstance(arg, ast.Starred):
-            yield FACTOR, "extra part", arg
+            yield FACTOR, "extra factor or term", arg
     for i, j in itertools.combinations(range(len(node.args)), 2):
         swapped = list(node.args)
         swapped[i], swapped[j] = swapped[j], swapped[i]
-        yield TOKEN, "order", ast.Call(func, swapped, node.keywords)
+        yield TOKEN, "wrong order", ast.Call(func, swapped, node.keywords)
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []
         for axis in AXES if "axis" not in named else ():
             keyword = ast.keyword("axis", parsed(axis))
-            yield TOKEN, "axis", ast.Call(func, own, [*node.keywords, keyword])
+            yield TOKEN, "wrong axis", ast.Call(func, own, [*node.keywords, keyword])
         if "keepdims" not in named:
             keyword = ast.keyword("keepdims", ast.Constant(True))
-            yield TOKEN, "axis", ast.Call(func, node.args, [*node.keywords, keyword])
+            yield TOKEN, "wrong axis", ast.Call(func, node.args, [*node.keywords, keyword])
         for i in range(len(node.keywords)):
-            yield FACTOR, "axis", ast.Call(func, node.args,
+            yield FACTOR, "wrong axis", ast.Call(func, node.args,
                                            node.keywords[:i] + node.keywords[i + 1 :])
 
 

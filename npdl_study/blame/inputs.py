@@ -65,7 +65,7 @@ def validation_runs(checked, runs):
             found.append(Runs(again, dout, watch, budget))
         except Exception:                               # forward doesn't accept such inputs
             continue
-    found += [Runs(subject, subject.upstream(used), watch, budget) for used in checked.uses[1:]]
+    found += [Runs(subject, subject.upstream(used), watch, budget) for used in subject.uses[1:]]
     kept = []
     for one in found:
         try:

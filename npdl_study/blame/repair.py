@@ -6,7 +6,6 @@ gradients that the candidate was not found on.
 """
 
 import ast
-import contextlib
 import functools
 import operator
 from dataclasses import dataclass
@@ -25,10 +24,10 @@ from npdl_study.blame.edits import (
 from npdl_study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
 from npdl_study.blame.vocabulary import vocabulary_at
 from npdl_study.trace.runs import quiet, unwritten
-from npdl_study.trace.source import patched, recompiled
+from npdl_study.trace.source import replaced
 from npdl_study.trace.syntax import cloned
 
-RESHAPING = ("axis", "transposed", "missing sum", "extra sum")  # edits that change a shape
+RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
 SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
@@ -182,84 +181,40 @@ class ValueTest:
 
     def __init__(self, allows, words, whole, budget):
         self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
-        self.shape, self.size = allows.shape, int(np.prod(allows.shape))
-        self.holes, self.parts, self.sources = {}, {}, {}
+        self.holes, self.parts = {}, {}
 
     def __call__(self, part, new):
         self.budget.spend(30)
+        shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
             with quiet():
                 value = np.asarray(self._value(part, new), float)
-            if value.shape != self.shape:
-                value = value.reshape(self.shape) if value.size == self.size else \
-                    np.broadcast_to(value, self.shape)
-            return self.allows(value)
+            return self.allows(value.reshape(shape) if value.size == size else
+                               np.broadcast_to(value, shape))
         except Exception:                               # the edit doesn't fit the shapes
             return False
 
     def _value(self, part, new):
-        """Return the value of `whole` with `new` in the place of a part; caches what is compiled.
-        """
+        """Return the value of `whole` with `new` in the place of a part."""
         space = self.words.space
-        if isinstance(part, (ast.keyword, ast.Slice)) or isinstance(new, (ast.keyword, ast.Slice)):
-            return eval(compiled(cloned(self.whole, part, new)), space)
-        if isinstance(new, tuple):
+        if isinstance(part, ast.keyword):
+            return evaluate(cloned(self.whole, part, new), space)
+        if isinstance(new, tuple):                      # most edits are such: be fast
             if part not in self.parts:
-                self.parts[part] = eval(compiled(cloned(part)), space)
+                self.parts[part] = evaluate(cloned(part), space)
             new = SIGNS[new[0]](self.parts[part], self.words.values[new[1]])
-        elif isinstance(new, str):
-            if new not in self.sources:
-                self.sources[new] = self.words.values[new] if new in self.words.values else \
-                    self.words.value(new)
-            new = self.sources[new]
         else:
-            new = eval(compiled(cloned(new)), space)
+            new = evaluate(cloned(as_node(part, new)), space)
         if part is self.whole:
             return new
         if part not in self.holes:
             self.holes[part] = compiled(cloned(self.whole, part, ast.Name(HOLE, ast.Load())))
-        space[HOLE] = new
-        return eval(self.holes[part], space)
+        return eval(self.holes[part], space | {HOLE: new})
 
 
 def compiled(node):
     return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
 
-@contextlib.contextmanager
-def replaced(line, body):
-    """Yield the code of a Line's function with other statements in its place; None if invalid."""
-    function, (block, at) = line.function, _position(line.function.node, line.node)
-    for node in body:
-        for part in ast.walk(node):
-            if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
-                ast.copy_location(part, line.node)
-    before = block[at : at + 1]
-    block[at : at + 1] = body
-    try:
-        yield recompiled(function.code, function.node, function.owner)
-    except (SyntaxError, ValueError, TypeError):
-        yield None
-    finally:
-        block[at : at + len(body)] = before
-
-
-def _position(tree, statement):
-    """Return the list of statements that holds a statement, and its index there."""
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            for i, child in enumerate(block if isinstance(block, list) else ()):
-                if child is statement:
-                    return block, i
-    return None
-
-
-@contextlib.contextmanager
-def applied(fix):
-    """Run the student's code with a Fix."""
-    with replaced(fix.line, fix.body) as code, contextlib.ExitStack() as stack:
-        for f in fix.line.function.functions:
-            stack.enter_context(patched(f, code))
-        yield
-
+def evaluate(node, space):
+    return eval(compiled(node), space)

@@ -2,7 +2,6 @@
 
 import ast
 import html
-import linecache
 import os
 import textwrap
 from dataclasses import dataclass, field
@@ -18,22 +17,7 @@ from npdl_study.trace.source import original_file
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
          "aliasing": "not checked:",
          "side effect": "incorrect, although every gradient agrees with its numerical value:"}
-DIAGNOSES = {
-    "accumulated": "the value is accumulated (+=) and must be assigned (=)",
-    "axis": "wrong axis", "comparison": "wrong mask: another comparison than in forward",
-    "derivative": "wrong derivative", "extra line": "this line should not be here",
-    "extra part": "extra factor or term", "extra sum": "extra sum", "factor": "missing factor",
-    "function": "missing function",
-    "in place": "an array that is still needed is changed in place",
-    "missing derivative": "missing factor (a derivative)", "missing factor": "missing factor",
-    "missing sum": "missing sum", "missing term": "missing term", "name": "wrong variable",
-    "number": "wrong number", "operator": "wrong operation", "order": "wrong order",
-    "overwritten": "the gradient is overwritten (=) and must be accumulated (+=)",
-    "parentheses": "misplaced parentheses", "part": "wrong part of the array",
-    "repeated": "a repeated index is added only once", "reversed": "wrong direction of the loop",
-    "sign": "wrong sign", "step": "off by one", "transposed": "missing or extra transpose"}
 SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
-AROUND = 4              # lines of source around the incorrect one in HTML; larger: longer
 
 
 @dataclass(repr=False)
@@ -44,7 +28,7 @@ class Blame:
     variables. `computed` is its value, `expected` the correct one (None if unknown). `fix` is a
     statement to paste in its place; `verified` says what was checked with it ("" if not verified).
     `alternatives` are (line, fix) of other lines whose correction alone would do as well.
-    `rows` are the gradients (check.verdicts.Row), `kind` is one word for the diagnosis.
+    `rows` are the gradients (check.verdicts.Row); `kind` is the diagnosis without details.
     """
 
     right: bool
@@ -198,14 +182,9 @@ def nearby(file):
 
 
 def blame_html(report):
-    """Return a Blame as HTML for a notebook: the text, and the source with the line marked."""
-    colour, lines = "#2e7d3233" if report.right else "#c6282833", linecache.getlines(report.file)
-    rows = []
-    for number in range(max(report.line - AROUND, 1), report.line + AROUND + 1):
-        if report.line and number <= len(lines):
-            text = html.escape(f"{number:4}  {lines[number - 1].rstrip()}")
-            rows.append(f'<mark style="background:{colour};color:inherit">{text}</mark>'
-                        if number == report.line else text)
-    blocks = "".join(f'<pre style="margin:.4em 0">{block}</pre>' for block in (
-        "\n".join(rows), html.escape(str(report))) if block)
-    return f'<div style="border-left:.4em solid {colour};padding:.2em .8em">{blocks}</div>'
+    """Return a Blame as HTML for a notebook, the incorrect line marked."""
+    colour = "#2e7d3233" if report.right else "#c6282833"
+    text, line = html.escape(str(report)), html.escape(report.source.strip())
+    marked = f'<mark style="background:{colour};color:inherit">{line}</mark>'
+    text = text.replace(line, marked, 1) if line else text
+    return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'

@@ -109,3 +109,41 @@ def patched(function, code):
         yield
     finally:
         function.__code__ = before
+
+
+@contextlib.contextmanager
+def replaced(line, body):
+    """Yield the code of a Line's function with other statements in its place; None if invalid."""
+    function, (block, at) = line.function, _position(line.function.node, line.node)
+    for node in body:
+        for part in ast.walk(node):
+            if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
+                ast.copy_location(part, line.node)
+    before = block[at : at + 1]
+    block[at : at + 1] = body
+    try:
+        yield recompiled(function.code, function.node, function.owner)
+    except (SyntaxError, ValueError, TypeError):
+        yield None
+    finally:
+        block[at : at + len(body)] = before
+
+
+def _position(tree, statement):
+    """Return the list of statements that holds a statement, and its index there."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+@contextlib.contextmanager
+def applied(line, body):
+    """Run a Line's function with other statements in its place."""
+    with replaced(line, body) as code, contextlib.ExitStack() as stack:
+        for f in line.function.functions:
+            stack.enter_context(patched(f, code))
+        yield

@@ -62,7 +62,7 @@ def read(path):
 
 
 def target(text):
-    """Return the name of the layer in a source: the last class with a backward, or f of f_forward."""
+    """Return the name of the layer in a source: a class with a backward, or f of f_forward."""
     found = ""
     for node in ast.parse(text).body:
         if isinstance(node, ast.ClassDef) and any(
