@@ -12,8 +12,10 @@ import sys
 import numpy as np
 
 import npdl
+from npdl.core import walk
 from npdl_study.homework.answers import Refused, answer_all, as_class, load_module
-from npdl_study.homework.seal import limit, seal
+from npdl_study.homework.seal import seal
+from npdl_train.process import confine
 
 MEMORY, MOST_ANSWERED = 1 << 30, 4 << 20            # bytes
 # Modules for a derivation. They are imported before the seal, which refuses to open files.
@@ -26,13 +28,13 @@ MODULES = ("abc", "collections.abc", "contextlib", "copy", "dataclasses", "enum"
 def main():
     """Answer the task of standard input by an npz on standard output."""
     task = pickle.load(sys.stdin.buffer)
-    _import_early(task)
+    layers = _import_early(task)
     find_line = _import_blame() if task["find_line"] else None
     if not find_line:
-        _remove_answers(task["way"], task["kept"], task["asked"])
+        _remove_answers(task["way"], task["asked"], layers)
     out = open(os.dup(1), "wb", 0)
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
-    limit(MEMORY, int(task["seconds"]) + 2, MOST_ANSWERED)
+    confine(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
     if task["is_sealed"]:
         seal()
     try:
@@ -55,28 +57,30 @@ def _read_questions(task, text, file):
 
 
 def _import_early(task):
-    """Import all that is needed later, partly by running the file that was handed out."""
+    """Import all that is needed later, and run the file that was handed out; return its layers."""
     np.savez(io.BytesIO(), np.zeros(1))
-    answer_all(_read_questions(task, task["handed_out"].encode(), "handed_out.py"))
+    questions = _read_questions(task, task["handed_out"].encode(), "handed_out.py")
+    answer_all(questions)
     for name in MODULES:
         importlib.import_module(name)
     for name in npdl.__all__:
         with contextlib.suppress(ImportError):
             getattr(npdl, name)                         # imports the module of a layer
+    return [question["layer"] for question in questions.values()]
 
 
-def _remove_answers(way, kept, asked):
-    """Remove npdl's functions that are `asked`, and forwards or backwards that are not `kept`.
-
-    Both are {(module, qualified name)}.
-    """
+def _remove_answers(way, asked, layers):
+    """Remove npdl's answers: the functions `asked`, {(module, qualified name)}, and the forwards or
+    backwards of all classes that `layers` don't consist of."""
+    kept = {base for layer in layers for part in walk(layer) for base in type(part).__mro__}
     for module in [one for name, one in sys.modules.items() if name.startswith("npdl.")]:
         classes = [one for one in vars(module).values() if inspect.isclass(one)
                    and one.__module__.startswith("npdl.")]
         for owner in [module, *classes]:
             for name, value in list(vars(owner).items()):
-                key = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-                if inspect.isfunction(value) and (key in asked or way in name and key not in kept):
+                if inspect.isfunction(value) and (
+                        (value.__module__, value.__qualname__) in asked
+                        or inspect.isclass(owner) and owner not in kept and way in name):
                     setattr(owner, name, _removed)
 
 

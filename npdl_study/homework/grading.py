@@ -19,7 +19,7 @@ from npdl.files import write_atomically
 from npdl_study.containment import message
 from npdl_study.homework.answers import Refused
 from npdl_study.homework.judge import BLANK, answer_right, ask, award, lose_all
-from npdl_study.homework.sandbox import NotGraded, called_functions, run_student
+from npdl_study.homework.sandbox import NotGraded, run_student
 from npdl_study.homework.similarity import find_copies, fingerprint, reference_fingerprint
 from npdl_study.homework.submissions import list_submissions, read_file
 
@@ -74,8 +74,7 @@ class Grader:
             "file": f"/{exercise.file}", "name": name, "way": exercise.way,
             "handed_out": self.homework.texts[exercise.file], "questions": pickle.dumps(asked),
             "module": exercise.cls.__module__ * exercise.is_own, "find_line": False,
-            "asked": {(f.__module__, f.__qualname__) for f in exercise.blank_functions},
-            "kept": called_functions(exercise)}
+            "asked": {(f.__module__, f.__qualname__) for f in exercise.blank_functions}}
 
     def grade_submission(self, places):
         """Return {exercise: Grade} of what a student handed in, {name: path}."""

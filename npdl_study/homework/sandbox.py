@@ -15,9 +15,8 @@ import tempfile
 
 import numpy as np
 
-from npdl_study.homework.answers import Refused, answer_all
+from npdl_study.homework.answers import Refused
 from npdl_study.homework.child import MOST_ANSWERED
-from npdl_study.homework.judge import ask
 
 VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # what the process gets of the grader's
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -38,7 +37,8 @@ def run_student(task, seconds, is_sealed):
     with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
             tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as answers, \
             tempfile.TemporaryFile() as errors:
-        pickle.dump(task | {"seconds": seconds, "is_sealed": is_sealed}, given)
+        pickle.dump(task | {"seconds": seconds, "is_sealed": is_sealed, "parent": os.getpid()},
+                    given)
         given.seek(0)
         ended = _run([sys.executable, "-B", "-P", "-m", "npdl_study.homework.child"], seconds,
                      stdin=given, stdout=answers, stderr=errors, cwd=folder, env=environment)
@@ -80,21 +80,3 @@ def read_answers(content):
                 if array.dtype.kind == ("f" if name.count("/") > 1 else "U")}
     except Exception:               # whatever zipfile and NumPy raise at what is no npz
         return {}
-
-
-def called_functions(exercise):
-    """Return {(module, qualified name)} of the functions that the reference calls."""
-    files = {getattr(module, "__file__", None): name for name, module in sys.modules.items()}
-    asked, found = ask(exercise, 0), set()
-
-    def see(frame, event, _):
-        if event == "call" and frame.f_code.co_filename in files:
-            found.add((files[frame.f_code.co_filename], frame.f_code.co_qualname))
-
-    before = sys.getprofile()
-    sys.setprofile(see)
-    try:
-        answer_all(asked)
-    finally:
-        sys.setprofile(before)
-    return found

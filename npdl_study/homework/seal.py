@@ -1,11 +1,9 @@
-"""Limits for a process that runs untrusted code. Standard library only.
+"""A seccomp filter for a process that runs untrusted code (Linux on x86_64 and aarch64).
 
-`limit` sets limits of memory, processor time and file size where the system has them. `seal` is a
-seccomp filter (Linux on x86_64 and aarch64): afterwards the process can compute, and read and write
-the files that it has open, but it can't open files, use the network, or start or signal processes.
+A sealed process can compute, and read and write the files that it has open. It can't open files,
+use the network, or start or signal processes.
 """
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -28,16 +26,6 @@ ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
-
-
-def limit(memory, seconds, file_size):
-    """Limit this process, for good: bytes of memory and of a file, seconds of processor time."""
-    with contextlib.suppress(ImportError):              # Windows has none
-        import resource
-
-        for name, most in (("AS", memory), ("CPU", seconds), ("FSIZE", file_size), ("CORE", 0)):
-            with contextlib.suppress(ValueError, OSError):
-                resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
 
 def seal():
