@@ -10,7 +10,7 @@ import hashlib
 import io
 import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from npdl.errors import InputError
@@ -49,8 +49,10 @@ class Grade:
 
     def reasons(self):
         """Return why points are lost, as lines; a reason that all have in common is one line."""
-        if self.not_graded or len(set(self.points.values())) == 1:
-            return [self.not_graded or next(iter(self.points.values()))] * (not self.is_full())
+        if self.not_graded:
+            return [self.not_graded]
+        if len(set(self.points.values())) == 1:
+            return [reason for reason in set(self.points.values()) if reason]
         return [f"{point}: {reason}" for point, reason in self.points.items() if reason]
 
     def is_full(self):
@@ -63,7 +65,6 @@ class Grader:
     def __init__(self, homework, seed, seconds, is_sealed):
         self.homework, self.seed, self.seconds = homework, seed, seconds
         self.is_sealed = is_sealed
-
         self.prepared = functools.cache(self._prepare)
 
     def _prepare(self, name):
@@ -86,9 +87,9 @@ class Grader:
         try:
             wanted, task = self.prepared(exercise.name)
             text, grade.file, grade.others = read_file(places, exercise.file)
-            grade.fingerprint = fingerprint(text, {blank for _, blank in exercise.methods})
             task = task | {"submitted": text}
             found = run_student(task, self.seconds, self.is_sealed)
+            grade.fingerprint = fingerprint(text, {blank for _, blank in exercise.methods})
             grade.points = award(found, wanted, exercise.forward)
             if not (grade.is_full() or exercise.forward or BLANK in grade.points.values()):
                 grade.line = self._find_line(task)
@@ -164,11 +165,13 @@ def grade_class(folder, homework, out, seed=1, seconds=60.0, jobs=1, is_sealed=F
         raise InputError(f"--out {out}: is not an empty folder; give an empty or a new one")
     references = {name: reference_fingerprint(one) for name, one in homework.exercises.items()}
     grader = Grader(homework, seed, seconds, is_sealed)
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = {name: pool.submit(grader.grade_submission, places)
+    for name in homework.exercises:
+        grader.prepared(name)               # raises if a teacher's file is missing
+    with ThreadPool(jobs) as pool:
+        waiting = {name: pool.apply_async(grader.grade_submission, (places,))
                    for name, places in submissions.items()}
         for name, result in waiting.items():
-            graded[name] = result.result()
+            graded[name] = result.get()
             file = name if len(name.encode()) < 120 else hashlib.sha256(name.encode()).hexdigest()
             _write(out / "feedback" / f"{file}.txt", feedback(name, graded[name]))
             _write(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it

@@ -6,10 +6,16 @@ import inspect
 import textwrap
 
 SHORTEST = 60           # nodes of the tree; shorter code is often equal in honest work
+LONGEST = 100_000       # bytes of a file; a larger one takes the grader more time
 
 
 def fingerprint(text, names):
-    """Return a digest of the functions of a file that have these names; "" if they are short."""
+    """Return a digest of the functions of a file that have these names; "" if they are short.
+
+    The file must have run in a process of its own: a hostile one can crash Python's parser.
+    """
+    if len(text) > LONGEST:
+        return ""
     try:
         functions = [node for node in ast.walk(ast.parse(text))
                      if isinstance(node, ast.FunctionDef) and node.name in names]
