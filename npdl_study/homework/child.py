@@ -1,25 +1,26 @@
 """The process that runs one file of a student: questions in, arrays out (see sandbox)."""
 
-import contextlib
 import importlib
 import inspect
 import io
 import linecache
 import os
 import pickle
+import pkgutil
 import sys
 
 import numpy as np
 
-import npdl
 from npdl.core import walk
 from npdl_study.homework.answers import Refused, answer_all, as_class, load_module
 from npdl_study.homework.seal import seal
 from npdl_train.process import confine
 
 MEMORY, MOST_ANSWERED = 1 << 30, 4 << 20            # bytes
+LAYERS = ("npdl.layers", "npdl.models", "npdl.adapt")
 # Modules for a derivation. They are imported before the seal, which refuses to open files.
-MODULES = ("abc", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "fractions",
+MODULES = (*LAYERS, "npdl.functions", "npdl.losses",
+           "abc", "collections.abc", "contextlib", "copy", "dataclasses", "enum", "fractions",
            "functools", "itertools", "math", "numbers", "numpy.fft", "numpy.linalg", "numpy.ma",
            "numpy.polynomial", "numpy.random", "numpy.typing", "operator", "random", "sys", "time",
            "typing", "warnings")
@@ -62,10 +63,9 @@ def _import_early(task):
     questions = _read_questions(task, task["handed_out"].encode(), "handed_out.py")
     answer_all(questions)
     for name in MODULES:
-        importlib.import_module(name)
-    for name in npdl.__all__:
-        with contextlib.suppress(ImportError):
-            getattr(npdl, name)                         # imports the module of a layer
+        package = importlib.import_module(name)
+        for one in pkgutil.iter_modules(package.__path__, f"{name}.") if name in LAYERS else ():
+            importlib.import_module(one.name)
     return [question["layer"] for question in questions.values()]
 
 
