@@ -31,9 +31,9 @@ NO_SANDBOX = ("note: this is not a sandbox, because this system has no seccomp f
 class Settings:
     """How submissions are graded."""
 
-    seed: int = setting("", 1, "of the numbers in the questions", "N", COUNT)
-    limit: float = setting("", 60.0, "for each layer", "SECONDS", SECONDS)
-    jobs: int = setting("", usable_cores(), "layers at the same time", "N", count(256))
+    seed: int = setting("", 1, "seed of the numbers in the questions", "N", COUNT)
+    limit: float = setting("", 60.0, "time limit for each layer", "SECONDS", SECONDS)
+    jobs: int = setting("", usable_cores(), "submissions at the same time", "N", count(256))
 
 
 def add_arguments(parser):
@@ -59,7 +59,7 @@ def _add_grade(parser):
     parser.add_argument("--homework", required=True, metavar="DIR",
                         help="the folder that the class was given")
     parser.add_argument("--out", metavar="DIR", dest="grades",
-                        help="a folder for grades.csv, grades.json and feedback")
+                        help="a new or empty folder for grades.csv and feedback")
     add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
     service = parser.add_mutually_exclusive_group()
     service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,

@@ -93,7 +93,7 @@ class Exercise:
         return [*(getattr(self.cls, blank) for _, blank in self.methods),
                 *(blank for _, blank in self.functions)]
 
-    @property
+    @functools.cached_property
     def samples(self):
         """{case: (layer, inputs, options)}: see `draw`."""
         return self.draw(0)
