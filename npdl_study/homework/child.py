@@ -11,7 +11,6 @@ import sys
 
 import numpy as np
 
-from npdl.core import walk
 from npdl_study.homework.answers import Refused, answer_all, as_class, load_module
 from npdl_study.homework.seal import seal
 from npdl_train.process import confine
@@ -29,10 +28,10 @@ MODULES = (*LAYERS, "npdl.functions", "npdl.losses",
 def main():
     """Answer the task of standard input by an npz on standard output."""
     task = pickle.load(sys.stdin.buffer)
-    layers = _import_early(task)
+    _import_early(task)
     find_line = _import_blame() if task["find_line"] else None
-    if not find_line:
-        _remove_answers(task["way"], task["asked"], layers)
+    if not find_line and not task["module"]:
+        _remove_answers(task)
     out = open(os.dup(1), "wb", 0)
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     confine(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
@@ -58,29 +57,30 @@ def _read_questions(task, text, file):
 
 
 def _import_early(task):
-    """Import all that is needed later, and run the file that was handed out; return its layers."""
+    """Import all that is needed later; the file that was handed out imports a part of it."""
     np.savez(io.BytesIO(), np.zeros(1))
-    questions = _read_questions(task, task["handed_out"].encode(), "handed_out.py")
-    answer_all(questions)
+    answer_all(_read_questions(task, task["handed_out"].encode(), "handed_out.py"))
     for name in MODULES:
         package = importlib.import_module(name)
         for one in pkgutil.iter_modules(package.__path__, f"{name}.") if name in LAYERS else ():
             importlib.import_module(one.name)
-    return [question["layer"] for question in questions.values()]
 
 
-def _remove_answers(way, asked, layers):
-    """Remove npdl's answers: the functions `asked`, {(module, qualified name)}, and the forwards or
-    backwards of all classes that `layers` don't consist of."""
-    kept = {base for layer in layers for part in walk(layer) for base in type(part).__mro__}
+def _remove_answers(task):
+    """Remove npdl's functions that are asked for, and all forwards or backwards that npdl's own
+    layer doesn't call."""
+    called = set()
+    sys.setprofile(lambda frame, event, _: called.add(frame.f_code))
+    answer_all(pickle.loads(task["questions"]))
+    sys.setprofile(None)
     for module in [one for name, one in sys.modules.items() if name.startswith("npdl.")]:
         classes = [one for one in vars(module).values() if inspect.isclass(one)
                    and one.__module__.startswith("npdl.")]
         for owner in [module, *classes]:
             for name, value in list(vars(owner).items()):
                 if inspect.isfunction(value) and (
-                        (value.__module__, value.__qualname__) in asked
-                        or inspect.isclass(owner) and owner not in kept and way in name):
+                        (value.__module__, value.__qualname__) in task["asked"]
+                        or task["way"] in name and value.__code__ not in called):
                     setattr(owner, name, _removed)
 
 
