@@ -3,10 +3,7 @@ for one that runs what a stranger wrote."""
 
 import contextlib
 import ctypes
-import errno
 import os
-import platform
-import struct
 import sys
 from pathlib import Path
 
@@ -15,15 +12,7 @@ try:
 except ImportError:         # Windows
     resource = None
 
-DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38      # of Linux's prctl
-# Where `seal` can: the architecture as seccomp has it, the number of seccomp itself, and those of
-# read, write, mmap, mprotect, munmap, brk, mremap, futex, rt_sigreturn, clock_gettime, getrandom,
-# exit_group: the system calls that computing needs.
-SEALS = {
-    ("linux", "x86_64"): (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
-    ("linux", "aarch64"): (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278,
-                                             94)),
-}
+DIE_WITH_PARENT = 1      # of Linux's prctl
 
 
 def has_ended(pid):
@@ -98,26 +87,6 @@ def confine(parent, for_good=True, **limits):
             hard = resource.getrlimit(which)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(which, (most, most if for_good else hard))
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
-
-
-def seal():
-    """Leave this process nothing but its memory and its open files, for good: Linux refuses all
-    calls but those of SEALS, so it can open no file, reach no network, start, signal or look into
-    no process, and leave nothing behind. Raises OSError where the system has no seccomp."""
-    architecture, seccomp, calls = SEALS[sys.platform, platform.machine()]
-    load, equal, done, allow, refuse = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000 | errno.EPERM
-    steps = [(load, 0, 0, 4), (equal, 0, len(calls) + 1, architecture), (load, 0, 0, 0)]
-    steps += [(equal, len(calls) - i, 0, call) for i, call in enumerate(calls)]
-    steps += [(done, 0, 0, refuse), (done, 0, 0, allow)]
-    program = _Program(len(steps), b"".join(struct.pack("HBBI", *step) for step in steps))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if (libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
-            or libc.syscall(seccomp, 1, 1, ctypes.byref(program))):     # a filter, for all threads
-        raise OSError(ctypes.get_errno(), "seccomp is refused here")
 
 
 def memory():

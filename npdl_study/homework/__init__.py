@@ -1,11 +1,10 @@
-"""Homework cut out of npdl's own source, and the grading of it.
+"""Homework from npdl's layers, and its grading.
 
-`python -m npdl homework --out DIR` passes assignment (which layers, which files), blanks (the
-holes in npdl's source), hints (what a hole keeps), handout (README and tests of the folder).
+`python -m npdl homework --out DIR` (commands) cuts exercises out of layers (exercise) and writes a
+folder with tests (handout). The tests at home (home) and the grader ask the same questions and
+award the same points (answers, judge).
 
-A student's pytest asks selftest. `python -m npdl homework grade FOLDER` passes grading (the class,
-its files of grades) and isolated (a process for each task); services has the same grader for
-Gradescope and GitHub Classroom. Both ask submissions for the student's
-file, judging what a layer is asked and what is right, splice for what the student wrote, and
-isolated for what it answers.
+`python -m npdl homework grade FOLDER` reads each student's files (submissions), runs them in
+processes of their own (sandbox, child, seal), and writes grades and feedback (grading). It notices
+copies (similarity), and works at Gradescope (services).
 """

@@ -24,7 +24,7 @@ from docs.book.render import on_one_line
 from npdl import Block, LSTMCell
 from npdl import step as npdl_step
 from npdl.__main__ import COMMANDS
-from npdl_study.homework.assignment import homework
+from npdl_study.homework.handout import hand_out
 from tests.book import printed_signs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -176,7 +176,7 @@ def test_the_commands_that_the_book_names_are_there(tmp_path):
     layers = {names for text in texts for names in re.findall(r"--layers ([A-Z][\w ]*)", text)}
     assert len(layers) > 10
     for number, names in enumerate(sorted(layers)):
-        assert homework(tmp_path / str(number), layers=names.split()).holes
+        assert hand_out(tmp_path / str(number), layers=names.split()).exercises
 
 
 @pytest.mark.parametrize("arguments, status, said", [
