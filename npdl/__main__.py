@@ -31,8 +31,6 @@ COMMANDS = {
                  "npdl_train.commands.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
             "npdl_train.commands.ask", "add_arguments", "run"),
-    "single": ("print one model as one file that needs NumPy alone", "npdl_train.commands.single",
-               "add_arguments", "run"),
     "table": ("set finished runs beside each other", "npdl_train.commands.table",
               "add_arguments", "run"),
 }

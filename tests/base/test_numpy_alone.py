@@ -41,7 +41,7 @@ def folder(tmp_path_factory):
     ["ask lstm 1 + 2 =", "blame Linear"], [
         ["generate", "lstm", "1 + 2 ="], ["generate", "gpt", "1 + 2 =", "--tokens", "1"],
         ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"],
-        ["single", "MLP"], ["homework", "--out", "work", "--layers", "Linear"],
+        ["homework", "--out", "work", "--layers", "Linear"],
         ["train-gpt", "--help"]], " ".join), ids=" ".join)
 def test_what_needs_numpy_alone(folder, command):
     status, out, err = alone(folder, *command)
