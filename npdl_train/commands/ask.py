@@ -32,7 +32,8 @@ def check_equations(run):
     """Raise InputError for a run that has learned something else."""
     if run.config.text is not None or run.config.translates:
         what = "dates" if run.config.translates else "text"
-        raise InputError(f"this run was trained on {what}; continue a prompt with generate.py")
+        raise InputError(f"this run was trained on {what}; continue a prompt by python -m npdl "
+                         "generate")
 
 
 def read(run, question):
@@ -113,8 +114,8 @@ def run(options):
     """Print the answers that the options ask for; the exit status."""
     top = taken(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
-        raise InputError(f"{options.run}: is no run's folder; give the one that a training "
-                         "script has written, say runs/NAME")
+        raise InputError(f"{options.run}: is not a run's folder; give one that a training "
+                         "script has written, such as runs/NAME")
     loaded = load_run(options.run)
     for question in [options.question] if options.question is not None else unseen(loaded):
         show(loaded, question, top)
