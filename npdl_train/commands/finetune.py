@@ -160,7 +160,7 @@ def merged(source, out, given, quiet, **training):
     asked = {**given, **training, "check": training["check"] or None}
     odd = next((name for name, value in asked.items() if value is not None), None)
     if odd is not None:
-        raise InputError(f"{option_of(odd)}: means nothing to --merge; leave it out")
+        raise InputError(f"{option_of(odd)}: has no effect with --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"
     tuned = runs.load_run(source)
     if tuned.config.pretrained is not None:

@@ -51,7 +51,7 @@ def run_script(train, model, description, arguments=None):
     train  called as train(config, folder=, resume=, quiet=, for_steps=, check=)
     model  "gpt", "lstm" or "seq2seq": which options there are
     """
-    parser = OneLineParser()
+    parser = OneLineParser(prog=f"train_{model}.py")
 
     def run():
         _add_options(parser, model, description)

@@ -15,7 +15,7 @@ from npdl_train.console import guarded
 from npdl_train.runs import checkpoint
 from npdl_train.runs.config import Config
 from npdl_train.runs.run import train
-from tests.runs.trust.runs import ARITHMETIC, recorded_step, start
+from tests.tools.processes import ARITHMETIC, recorded_step, start
 from tests.tools.refusals import status_of
 
 

@@ -52,7 +52,7 @@ def arrays(out):
 
 @pytest.mark.parametrize(("kind", "model"), slow.but(
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
-def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
+def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, base, kind, model):
     out = tmp_path / "run"
     assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, model=model) == 0
     first, *_, last = read_records(out / "metrics.jsonl")
@@ -71,7 +71,7 @@ def test_it_learns_and_holds_what_it_learned(tmp_path, base, kind, model):
 
 @pytest.mark.slow
 @every_kind
-def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, base, kind):
+def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert tune(base, whole, *KINDS[kind]) == 0
     assert tune(base, parts, *KINDS[kind], "--for-steps", 2) == 0
@@ -91,7 +91,7 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     out, merged = tmp_path / "run", tmp_path / "merged"
     assert tune(base, out, *KINDS[kind], "--lr", 0.1) == 0
     assert commands.finetune([str(out), "--merge", "--out", str(merged)]) == 0
-    assert "transformers and generate.py load it" in capsys.readouterr().out
+    assert "transformers and `python -m npdl generate` load it" in capsys.readouterr().out
     tuned, found = load_run(out), load(merged)
     wanted = tuned.model.forward(IDS)[0]
     assert abs(found.model.forward(IDS)[0] - wanted).max() < 1e-4
@@ -154,7 +154,7 @@ def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
     assert describe(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
     for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
                                      (commands.train_gpt, ["--resume", "--out", str(out)],
-                                      "resume it with finetune")):
+                                      "resume it with python -m npdl finetune")):
         assert status_of(command, more) == 2
         assert mentioned in capsys.readouterr().err
 
@@ -167,7 +167,7 @@ def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
     model.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
-    refused(again, "if it has moved, say where to by --pretrained", capsys)
+    refused(again, "if it has moved, name its new place by --pretrained", capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
     rewrite(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
@@ -183,17 +183,17 @@ def refused(arguments, mentioned, capsys):
 
 
 BAD = [
-    (("--p", 8), "and means nothing to a real model"), (("--operator", "-"), "--operator: goes"),
-    (("--pretrained", "a"), "--pretrained: means nothing"),
+    (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator: goes"),
+    (("--pretrained", "a"), "--pretrained: goes with --resume"),
     (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
-    (("--rank", 100), "rank = 100"), (("--rank", 0), "rank"), (("--bits", 1), "bits = 1"),
+    (("--rank", 100), "rank = 100"), (("--bits", 1), "bits = 1"),
     (("--where", "W_X"), "no linear map fits"), (("--block", 8), "give --bits too"),
-    (("--window", 65), "--window 65: the model sees 64 tokens"),
+    (("--window", 65), "--window 65: the model's context has 64 tokens"),
     (("--window", 0), "--window 0: must be"),
     (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
     (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),
-    (("--merge",), "means nothing to --merge"),
+    (("--merge",), "has no effect with --merge"),
 ]
 
 
