@@ -45,6 +45,11 @@ class Trainer:
         self.step += 1
         return loss
 
+    def evaluate(self):
+        """Return the record of this step: losses, accuracies, the parameters' norm, lr."""
+        return {"step": self.step, **self.task.measure(self.engine),
+                "l2_norm": l2_norm(self.optimizer), "lr": self.learning_rate(max(0, self.step - 1))}
+
     def own_metrics(self):
         """Return {name: number} of the metrics of one's own."""
         return {name: _as_number(name, metric(self)) for name, metric in self.metrics.items()}

@@ -1,4 +1,4 @@
-"""experiments/train_gpt.py and train_lstm.py: the same run as train(), stopping, options, output."""
+"""The training scripts: the same run as train(), stopping and resuming, options, output."""
 
 import signal
 import subprocess

@@ -81,7 +81,7 @@ def test_evaluation_agrees_with_the_formulas(model, engine):
 
 def test_a_batch_of_the_whole_training_set_is_made_once():
     task = Trainer(small()).task
-    assert task.batch(0) is task.batch(1)           # so that an engine can cache what it makes of it
+    assert task.batch(0) is task.batch(1)       # an engine can cache what it makes of it
     task = Trainer(small(batch=10)).task
     assert task.batch(0) is not task.batch(1)
 

@@ -16,7 +16,7 @@ from npdl_train.commands import ask, generate
 from npdl_train.runs.config import Adapters, Config
 from npdl_train.runs.finetune import finetune_config, merge
 from npdl_train.runs.loop import Trainer
-from npdl_train.runs.run import load_run, resumed_config, train
+from npdl_train.runs.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused

@@ -54,7 +54,7 @@ def own(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("command", "words"), [
-    ([], "a command is missing; give one of: step, blame, example, homework, plot, train-gpt"),
+    ([], "a command is missing; give one of: step, blame, example, homework, plot, finetune"),
     (["stp"], "command 'stp' is unknown; did you mean step?"),
     (["step", "LayrNorm"], "layer 'LayrNorm' is unknown; did you mean LayerNorm"),
     (["blame", "Linear", "--seed", "-1"], "--seed -1: must be an integer, 0 or more"),
