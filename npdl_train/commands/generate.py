@@ -3,8 +3,8 @@
 A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a folder with
 config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
 generated. An LSTM keeps all of it in its state. The other models attend to as many tokens as they
-were trained on (the window). Beyond that the window slides, and the oldest tokens are dropped. A run
-of train_seq2seq.py translates its prompt, a date.
+were trained on (the window). Beyond that the window slides, and the oldest tokens are dropped. A
+run of train_seq2seq.py translates its prompt, a date.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3

@@ -183,10 +183,17 @@ def _without_added(values):
             if name not in ADDED or value != ADDED[name]}
 
 
-def other_default(table, name, default):
-    """Return a field of `table` with another default."""
-    field = next(field for field in dataclasses.fields(table) if field.name == name)
-    return dataclasses.field(default=default, metadata=field.metadata)
+def other_defaults(**defaults):
+    """Return a class decorator that gives inherited settings other defaults."""
+    def change(table):
+        inherited = {field.name: field for base in table.__mro__ if dataclasses.is_dataclass(base)
+                     for field in dataclasses.fields(base)}
+        for name, default in defaults.items():
+            table.__annotations__[name] = inherited[name].type
+            setattr(table, name, dataclasses.field(default=default,
+                                                   metadata=inherited[name].metadata))
+        return table
+    return change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,21 +277,18 @@ class WindowsConfig(Config):
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
+                positions="2k/d")
 class TextConfig(WindowsConfig, LanguageModelConfig):
     """The characters of a text, which are read from it."""
 
     task = "a text"
     characters: str | None = setting(None, None)
-    steps: int = other_default(Config, "steps", 2000)
-    batch: int = other_default(Config, "batch", 12)
-    weight_decay: float = other_default(Config, "weight_decay", 0.1)
-    clip: float | None = other_default(Config, "clip", None)
-    eval_first: int = other_default(Config, "eval_first", 0)
-    eval_every: int = other_default(Config, "eval_every", 250)
-    positions: str = other_default(NetworkConfig, "positions", "2k/d")
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
+                eval_every=250, layers=1, norm="pre", positions="2k/d", engine="plain")
 class DatesConfig(NetworkConfig):
     """Dates to translate (npdl.data.dates), by an encoder-decoder."""
 
@@ -292,19 +296,11 @@ class DatesConfig(NetworkConfig):
     model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
     r_train: float = setting(DATES, 0.9, "fraction of the days to train on, in (0, 1]; with 1 "
                              "there is no validation set", "R", SHARE)
-    steps: int = other_default(Config, "steps", 2000)
-    batch: int = other_default(Config, "batch", 64)
-    weight_decay: float = other_default(Config, "weight_decay", 0.01)
-    schedule: str = other_default(Config, "schedule", "cosine")
-    eval_first: int = other_default(Config, "eval_first", 0)
-    eval_every: int = other_default(Config, "eval_every", 250)
-    layers: int = other_default(NetworkConfig, "layers", 1)
-    norm: str = other_default(NetworkConfig, "norm", "pre")
-    positions: str = other_default(NetworkConfig, "positions", "2k/d")
-    engine: str = other_default(Config, "engine", "plain")
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
+                eval_batches=4, save_every=50, engine="plain")
 class PretrainedConfig(WindowsConfig):
     """The folder or GGUF file of a real model (npdl_train.pretrained), fine-tuned on a text.
 
@@ -316,15 +312,6 @@ class PretrainedConfig(WindowsConfig):
     pretrained: str | None = setting(None, None)
     pretrained_sha256: str | None = setting(None, None)
     adapters: Adapters | None = setting(None, None)
-    steps: int = other_default(Config, "steps", 200)        # a step takes seconds
-    batch: int = other_default(Config, "batch", 4)
-    lr: float = other_default(Config, "lr", 5e-4)
-    weight_decay: float = other_default(Config, "weight_decay", 0.0)
-    eval_first: int = other_default(Config, "eval_first", 0)
-    eval_every: int = other_default(Config, "eval_every", 50)
-    eval_batches: int = other_default(WindowsConfig, "eval_batches", 4)
-    save_every: int = other_default(Config, "save_every", 50)
-    engine: str = other_default(Config, "engine", "plain")
 
     def __post_init__(self):
         super().__post_init__()

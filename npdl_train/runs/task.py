@@ -27,14 +27,37 @@ CHUNK_SCORES = 1 << 22  # as do more scores of words
 BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
 
 
-class ArithmeticTask:
-    """Modular arithmetic (npdl.data); the loss counts the right-hand sides.
+class Task:
+    """Data to train on; `vocabulary`, `vocab_size` and `max_len` are what its model needs.
 
-    Every task has
-    batch(step)      the Batch of update number `step`, from 0
-    measure(engine)  losses and accuracies on both sets, as a dict for the metrics
-    prepare()        read what training needs; InputError if it can't be read
+    batch(step)  the Batch of update number `step`, from 0
+    evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
     """
+
+    padding_id = None
+
+    def prepare(self):
+        """Read the data that training needs; InputError if it can't be read."""
+
+    def measure(self, engine):
+        """Return {train_loss, train_accuracy, validation_loss, ...} for the metrics."""
+        record = {}
+        for name, batch in self.evaluation.items():
+            loss, count = engine.measure(batch)
+            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = self.accuracy(count, batch.counted)
+        return record
+
+    def accuracy(self, count, counted):
+        """Return the fraction of sequences of which every counted token is right.
+
+        count  (B,) the number of counted tokens that are right
+        """
+        return float((count == counted.sum(1)).mean(dtype=np.float64))
+
+
+class ArithmeticTask(Task):
+    """Modular arithmetic (npdl.data); the loss counts the right-hand sides."""
 
     def __init__(self, config):
         self.config = config
@@ -48,11 +71,8 @@ class ArithmeticTask:
         # an equal prefix once.
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
-        self._batches = {name: _batch(examples) for name, examples in self._sets.items()}
+        self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
         self._last = (None, None)
-
-    def prepare(self):
-        pass
 
     def batch(self, step):
         """Return the Batch of update `step`: the one before, if the examples are the same."""
@@ -68,9 +88,9 @@ class ArithmeticTask:
         return batch
 
     def measure(self, engine):
-        """Return {train_loss, train_accuracy, validation_loss, ...}, also for each order apart."""
+        """Return the losses and accuracies; with several orders, also those of each order."""
         record = {}
-        for name, batch in self._batches.items():
+        for name, batch in self.evaluation.items():
             loss, count = engine.measure(batch)
             right = count == batch.counted.sum(1)           # the whole answer
             record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
@@ -87,12 +107,11 @@ def _batch(examples):
     return Batch(examples.inputs, examples.targets, examples.answer_mask)
 
 
-class DatesTask:
+class DatesTask(Task):
     """Dates to translate (npdl.data.dates); the loss counts every token of the ISO date.
 
-    The decoder is fed the correct tokens before each one (teacher forcing). `measure` uses the
-    same MEASURED pairs of each set every time. Its accuracy is the fraction of dates of which every
-    token is the most probable one; greedy decoding gets exactly these dates right.
+    The decoder is fed the correct tokens before each one (teacher forcing). An evaluation uses
+    MEASURED pairs of each set. Greedy decoding gets exactly the dates right that count as right.
     """
 
     MEASURED = 2000
@@ -103,9 +122,6 @@ class DatesTask:
         self.vocabulary = self.data.words
         self.vocab_size = len(self.vocabulary.target)
         self.max_len = LONGEST
-
-    def prepare(self):
-        pass
 
     def batch(self, step):
         return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
@@ -118,28 +134,18 @@ class DatesTask:
         return Batch(inputs, targets, np.ones(targets.shape, bool), 256, source, real)
 
     @cached_property
-    def _evaluation(self):
+    def evaluation(self):
         return {name: self._batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
                 for place, name in enumerate(self.data.parts)}
 
-    def measure(self, engine):
-        record = {}
-        for name, batch in self._evaluation.items():
-            loss, count = engine.measure(batch)
-            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = float((count == batch.counted.sum(1)).mean())
-        return record
 
-
-class TextTask:
+class TextTask(Task):
     """Random windows of a text (npdl.data.text); the loss counts every position.
 
-    The text is read when it is first needed, so a model can be built without it. `measure` uses the
-    same config.eval_batches batches of each part every time. Its accuracy is the fraction of
-    characters that are the most probable one.
+    The text is read when it is first needed, so a model can be built without it. An evaluation uses
+    config.eval_batches batches of each part.
     """
 
-    padding_id = None
     units = "--block", "characters"
 
     def __init__(self, config):
@@ -175,20 +181,16 @@ class TextTask:
         return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk)
 
     @cached_property
-    def _evaluation(self):
+    def evaluation(self):
         config = self.config
         count = config.eval_batches * config.batch
         return {name: self._batch(*windows(ids, config.block, count, config.seed, place,
                                            EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
-    def measure(self, engine):
-        record = {}
-        for name, batch in self._evaluation.items():
-            loss, right = engine.measure(batch)
-            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = float(right.sum() / batch.counted.sum())
-        return record
+    def accuracy(self, count, counted):
+        """Return the fraction of characters that are the most probable one."""
+        return float(count.sum() / counted.sum())
 
 
 class PretrainedTask(TextTask):
@@ -258,7 +260,7 @@ def make_model(config, task, base=None):
     if config.model == "pretrained":
         return pretrained_model(config, rng)
     common = {"bias": config.bias, "dropout": config.dropout, "rng": rng, "dtype": config.dtype}
-    transformer = {"norm": getattr(config, "norm", None), "positions": config.positions,
+    transformer = {"norm": config.norm, "positions": config.positions,
                    "activation": config.activation, **common}
     if config.model == "lstm":
         model = LSTMLM(task.vocab_size, config.width, config.layers, padding_id=task.padding_id,

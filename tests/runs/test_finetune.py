@@ -10,7 +10,7 @@ import pytest
 
 from npdl import backend
 from npdl.data import ModularArithmetic
-from npdl.errors import CheckpointError, InputError
+from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl_train.commands import ask, generate
 from npdl_train.runs.config import Adapters, Config
@@ -276,13 +276,3 @@ def test_a_merged_run_is_in_the_table_and_needs_its_checkpoint(tmp_path, base, l
     (out / "checkpoint.npz").unlink()
     check_refused(commands.train_gpt, ["--resume", "--quiet", "--out", str(out)],
                   "checkpoint.npz: is missing", tmp_path / "nothing", capsys)
-
-
-def test_a_full_disk_leaves_nothing_of_a_merge(tmp_path, lora, monkeypatch, capsys):
-    def refuse(path, arrays, meta):
-        raise CheckpointError(f"{path}: cannot be written (No space left on device); free space")
-
-    monkeypatch.setattr("npdl_train.runs.checkpoint.save", refuse)
-    check_refused(commands.finetune, [str(lora), "--merge", "--out", str(tmp_path / "merged")],
-                  "No space left", tmp_path / "merged", capsys)
-    assert os.listdir(tmp_path) == []

@@ -7,7 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-from npdl import backend
 from npdl.adapt.linears import QuantLinear
 from npdl.core import walk
 from npdl_train.pretrained import load
@@ -15,13 +14,11 @@ from npdl_train.runs import checkpoint
 from npdl_train.runs.folder import describe
 from npdl_train.runs.metrics import read_records
 from npdl_train.runs.run import load_run
-from tests.tools import commands, device, slow
-from tests.tools.device_helpers import assert_same_records
+from tests.tools import commands, slow
 from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
 from tests.tools.refusals import check_refused, status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
-from npdl_train.commands import generate
 
 KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
          "full": ["--full"]}
@@ -104,36 +101,6 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
     check_refused(commands.finetune, [str(out), "--merge", "--out", str(merged)],
                   "is not an empty folder", tmp_path / "nothing", capsys)
     assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
-
-
-@pytest.mark.slow
-def test_the_device_path_gives_the_same_run(tmp_path, base):
-    for kind, options in KINDS.items():
-        assert tune(base, tmp_path / kind, *options) == 0
-        with device.numpy_as_cupy(), backend.using("cupy"):
-            assert tune(base, tmp_path / f"{kind}-device", *options, "--backend", "cupy") == 0
-        here, there = (load_run(tmp_path / name).records for name in (kind, f"{kind}-device"))
-        assert_same_records(there, here)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["model", pytest.param("gpt2", marks=pytest.mark.slow)])
-def test_generating_by_every_method(base, capsys, model):
-    source = generate.opened(base / model)
-    for how in ({}, {"method": "beam", "width": 3},
-                {"method": "sample", "seed": 3, "top_k": 9, "top_p": 0.9}):
-        options = [text for name, value in how.items()
-                   for text in (f"--{name.replace('_', '-')}", str(value))]
-        assert commands.generate([str(base / model), "The quick", "--tokens", "6", *options]) == 0
-        shown = capsys.readouterr()
-        found, ids = generate.generate(source, "The quick", tokens=6, **how)
-        wanted = source.shown(ids, next(iter(found)))       # streamed or not, the same
-        assert shown.out == wanted + "\n" and wanted.startswith("The quick")
-        assert ("a second" in shown.err) == (how.get("method") != "beam")
-    assert commands.generate([str(base / model), "The", "--tokens", "70"]) == 0
-    assert "the model sees 64 tokens; its window slid" in capsys.readouterr().err
-    assert commands.generate([str(base / model), "The", "--method", "sample", "--count", "2"]) == 0
-    assert "-" * 40 in capsys.readouterr().out
 
 
 def test_what_is_shown_at_the_end(tmp_path, base, capsys):
