@@ -184,10 +184,9 @@ def made_by(folder):
     return found if isinstance(found, dict) else {}
 
 
-def write_config(folder, config, made=None):
+def write_config(folder, config):
     """Write config.json: the settings, and the versions that compute the run."""
-    write_json(folder / "config.json", {"config": config.to_json(),
-                                        "versions": made or versions()})
+    write_json(folder / "config.json", {"config": config.to_json(), "versions": versions()})
 
 
 def default_folder(config):

@@ -79,10 +79,8 @@ class Run:
             else:
                 begin(self.config, self.folder)
                 self.started = time.monotonic()
-            made = {**versions(), "engine": _engines(self.folder)}
-            if (read_config(self.folder) != self.config
-                    or made_by(self.folder).get("engine") != made["engine"]):
-                write_config(self.folder, self.config, made)
+            if read_config(self.folder) != self.config or made_by(self.folder) != versions():
+                write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
             self.metrics = stack.enter_context(MetricsWriter(self.folder / "metrics.jsonl"))
@@ -288,21 +286,14 @@ def load_checkpoint(folder, config, model, optimizer):
     return meta
 
 
-def _engines(folder):
-    """Return the digests of the engines that have computed a run, joined by +; ours is the last."""
-    now = versions()["engine"]
-    begun = str(made_by(folder).get("engine", "unknown"))[:80].split("+")
-    return "+".join(begun if now in begun else [*begun, now])
-
-
 def _note_other_code(folder):
-    """Print a line if other versions than these began the run that is resumed."""
+    """Print a line if other versions than these computed the run that is resumed."""
     begun = made_by(folder)
     for name, now in versions().items():
         was = str(begun.get(name, "unknown"))[:40]
-        if was.split("+")[-1] != now:
-            note(f"{folder}: was begun with {name} {was}, this is {now}: it continues, but results "
-                 "may differ by rounding from an uninterrupted run")
+        if was != now:
+            note(f"{folder}: was computed with {name} {was}, this is {now}: it continues, but "
+                 "results may differ by rounding from an uninterrupted run")
             return
 
 

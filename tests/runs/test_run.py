@@ -106,7 +106,7 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
     config = resumed_config(tmp_path, {"steps": 6})
     assert train(config, tmp_path, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert "was begun with npdl 0.1.0" in line and "differ by rounding" in line
+    assert "was computed with npdl 0.1.0" in line and "differ by rounding" in line
     assert load_run(tmp_path).step == 6
     assert Trainer(resumed_config(tmp_path, {})).engine.name == engine
 

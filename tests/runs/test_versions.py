@@ -26,7 +26,7 @@ def test_the_digest_follows_the_files_of_the_engine_only(tmp_path, monkeypatch):
     assert digest() != before
 
 
-def test_a_run_that_another_engine_began_says_so_and_continues(copy_of, capsys):
+def test_a_run_of_another_engine_says_so_and_continues(copy_of, capsys):
     folder = copy_of("gpt")
     path = folder / "config.json"
     saved = json.loads(path.read_text())
@@ -34,5 +34,5 @@ def test_a_run_that_another_engine_began_says_so_and_continues(copy_of, capsys):
     path.write_text(json.dumps(saved))
     assert train(resumed_config(folder, {"steps": 5}), folder, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"was begun with engine 0123456789ab, this is {now}" in line
-    assert json.loads(path.read_text())["versions"]["engine"] == f"0123456789ab+{now}"
+    assert f"was computed with engine 0123456789ab, this is {now}" in line
+    assert json.loads(path.read_text())["versions"]["engine"] == now
