@@ -82,6 +82,7 @@ def train(config, check=False, **process):
 
 
 def main(arguments=None):
+    """Run the script and return its exit status."""
     return run_script(train, "gpt", __doc__, arguments)
 
 

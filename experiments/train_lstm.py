@@ -80,6 +80,7 @@ def train(config, check=False, **process):
 
 
 def main(arguments=None):
+    """Run the script and return its exit status."""
     return run_script(train, "lstm", __doc__, arguments)
 
 

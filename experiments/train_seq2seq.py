@@ -28,6 +28,7 @@ from npdl_train.runs.run import train
 
 
 def main(arguments=None):
+    """Run the script and return its exit status."""
     return run_script(train, "seq2seq", __doc__, arguments)
 
 

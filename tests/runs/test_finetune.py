@@ -111,16 +111,6 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_for_steps_stops_and_resuming_is_identical(tmp_path, base, capsys):
-    options = ["--operator", "-", "--steps", "5", "--threads", "1", "--quiet", "--out"]
-    assert commands.finetune([str(base), *options, str(tmp_path / "whole")]) == 0
-    run = str(tmp_path / "run")
-    assert commands.finetune([str(base), "--for-steps", "2", *options, run]) == 0
-    assert "stopped at step 2 of 5, saved; go on with: --resume" in capsys.readouterr().err
-    assert commands.finetune(["--resume", "--for-steps", "4", "--quiet", "--out", run]) == 0
-    assert_same_runs(tmp_path / "whole", tmp_path / "run")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
 def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, capsys, bits):

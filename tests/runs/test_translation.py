@@ -10,9 +10,8 @@ from npdl.__main__ import main
 from npdl.data import dates
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.continuation import continuation
-from npdl.errors import InputError
 from npdl_train.runs import checkpoint
-from npdl_train.runs.config import SEQ2SEQ, Adapters, Config
+from npdl_train.runs.config import SEQ2SEQ, Config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.run import load_run, train
 from npdl_train.runs.task import DatesTask
@@ -146,12 +145,6 @@ def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
     folder = tmp_path / "run"
     assert status_of(commands.train_seq2seq, [*arguments, "--out", str(folder)]) == 2
     assert mentioned in capsys.readouterr().err and not folder.exists()
-
-
-@pytest.mark.parametrize("given", [{"text": "x"}, {"adapters": Adapters()}])
-def test_settings_that_it_has_no_use_for_are_refused(given):
-    with pytest.raises(InputError, match="translate"):
-        Config(model="seq2seq", **given)
 
 
 @pytest.mark.slow
