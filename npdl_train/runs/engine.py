@@ -163,5 +163,5 @@ def make_engine(name, model, optimizer, threads=1, plain_threads=1):
         return FastEngine(model, optimizer, threads)
     if adapters.is_supported(model):
         return AdapterEngine(model, optimizer, threads)
-    note(f"--engine {name}: {why}; continuing with --engine plain")
+    note(f"--engine {name}: {why}; going on with --engine plain")
     return PlainEngine(model, optimizer, threads)
