@@ -106,18 +106,11 @@ def l2_norm(optimizer):
     return float(xp.sqrt(sum((p.data * p.data).sum() for p in optimizer.params.values())))
 
 
-def check_finite(step, model, more=""):
-    """Raise Diverged, naming the first parameter at fault, unless all parameters are finite.
-
-    more  another reason to raise, in words: a record that is not finite
-    """
+def nonfinite_parameters(model):
+    """Return the names of the trainable parameters that hold NaN or infinity."""
     names, params = zip(*model.params(), strict=True)
     tops = to_host(xp.stack([xp.abs(param.data).max() for param in params]))    # one wait on a GPU
-    bad = [name for name, top in zip(names, tops, strict=True) if not math.isfinite(top)]
-    if bad or more:
-        what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
-        raise Diverged(f"step {step}: {what}{more}; the last checkpoint is kept; try a lower --lr "
-                       "or --clip 1.0, or --resume --check to see which operation did it")
+    return [name for name, top in zip(names, tops, strict=True) if not math.isfinite(top)]
 
 
 def _as_number(name, value):

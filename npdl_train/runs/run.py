@@ -37,7 +37,14 @@ from npdl_train.runs.folder import (
     read_config,
     write_config,
 )
-from npdl_train.runs.loop import Diverged, Trainer, check_finite, get_state, l2_norm, set_state
+from npdl_train.runs.loop import (
+    Diverged,
+    Trainer,
+    get_state,
+    l2_norm,
+    nonfinite_parameters,
+    set_state,
+)
 from npdl_train.runs.metrics import MetricsWriter, read_records, truncate_after
 from npdl_train.runs.result import print_result
 from npdl_train.runs.versions import versions
@@ -96,8 +103,8 @@ class Run:
     def __exit__(self, *error):
         self._stack.__exit__(*error)
         if isinstance(error[1], FloatingPointError):
-            raise Diverged(f"step {self.step}: {_operation_of(error[1])}; the last checkpoint is "
-                           "kept; try a lower --lr or --clip 1.0") from error[1]
+            raise Diverged(f"step {self.step}: {_operation_of(error[1])}; {self._kept()}; try a "
+                           "lower --lr or --clip 1.0") from error[1]
 
     def steps(self):
         """Yield the number of each update that is left, from 0 in a new run.
@@ -134,7 +141,7 @@ class Run:
                     f"is {value} at step {self.step}; return a finite number"))
         odd = next((name for name, value in record.items() if not math.isfinite(value)), None)
         if odd is not None:
-            check_finite(self.step, self.model, f", {odd} is {record[odd]}")
+            self._check_finite(f", {odd} is {record[odd]}")
         self.metrics.write({**record, **(own or {})})
         text = "  ".join(
             f"{short} {record[f'{name}_loss']:.2e} {record[f'{name}_accuracy']:7.2%}"
@@ -147,10 +154,25 @@ class Run:
 
     def save(self):
         """Write the checkpoint. Raises Diverged if a parameter is not finite."""
-        check_finite(self.step, self.model)
+        self._check_finite()
         arrays, meta = get_state(self.config, self.model, self.optimizer, self.step)
         checkpoint.save(self.folder / "checkpoint.npz", arrays,
                         {**meta, "seconds": time.monotonic() - self.started})
+
+    def _check_finite(self, more=""):
+        """Raise Diverged unless all parameters are finite; `more` is another reason to raise."""
+        bad = nonfinite_parameters(self.model)
+        if bad or more:
+            what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
+            again = "--resume" if self._has_checkpoint() else "the same command with"
+            raise Diverged(f"step {self.step}: {what}{more}; {self._kept()}; try a lower --lr or "
+                           f"--clip 1.0, or {again} --check to see which operation did it")
+
+    def _has_checkpoint(self):
+        return (self.folder / "checkpoint.npz").exists()
+
+    def _kept(self):
+        return "the last checkpoint is kept" if self._has_checkpoint() else "nothing was saved yet"
 
     def finish(self, task):
         """Write curves.png and summary.json and print the result; return the exit status."""

@@ -118,6 +118,11 @@ def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engin
     with pytest.raises(Diverged, match=r"step 2: embedding.W \(and \d+ more\) not finite"):
         train(config, tmp_path / "run", quiet=True)
     assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
+    with pytest.raises(Diverged, match="the last checkpoint is kept; .* or --resume --check to"):
+        train(config, tmp_path / "run", resume=True, quiet=True)
+    config = dataclasses.replace(config, save_every=40, eval_every=1)
+    with pytest.raises(Diverged, match="nothing was saved yet; .* or the same command with --che"):
+        train(config, tmp_path / "other", quiet=True)
 
 
 @every_engine
