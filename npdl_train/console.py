@@ -69,21 +69,21 @@ def offer_all(parser):
 
 
 def file_or_folder(text):
-    """The type of an argument that names a file or a folder: not the empty text."""
+    """Check an argument that names a file or a folder: it must not be empty."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return text
 
 
 def positive(text):
-    """The type of an argument that counts: an integer, 1 or more."""
+    """Check an argument that counts: an integer, 1 or more."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return int(text)
 
 
 def folder(text):
-    """The type of an argument that names a folder to write into: an old one or a new one."""
+    """Check an argument that names a folder to write into, which may exist."""
     if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
     return text
@@ -150,8 +150,10 @@ def guarded(prog, work):
 
 
 def missing_packages(error=None):
-    """The line on what is not installed of the extra `train`; "" when all of it is, or when a
-    ModuleNotFoundError is about something else."""
+    """Return a line on the missing packages of the extra `train`, or "" if none is missing.
+
+    Also return "" if `error`, a ModuleNotFoundError, is about another package.
+    """
     if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
         return ""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]

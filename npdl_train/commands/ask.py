@@ -3,7 +3,7 @@
   python -m npdl ask runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl ask runs/gpt-p31-plus-seed0           two equations that it has not seen
 
-Beside them stands whether the model was trained on the equation, and which answer is right.
+It also prints whether the model was trained on the equation, and which answer is right.
 """
 
 import dataclasses
@@ -37,9 +37,9 @@ def check_equations(run):
 
 
 def read(run, question):
-    """The ids of a question with BOS before it: "5 + 7 =", or "5+7=".
+    """Return the ids of a question such as "5 + 7 =" or "5+7=", after BOS.
 
-    Raises InputError for one that the model cannot read.
+    Raises InputError for a question that is not an equation of the run's vocabulary.
     """
     check_equations(run)
     vocabulary, operator = run.task.vocabulary, run.config.operator
@@ -54,10 +54,9 @@ def read(run, question):
 
 
 def answers(run, question):
-    """Every token that may follow `question` (say "5 + 7 =") and its probability, best first.
+    """Return each token that may follow `question` with its probability, best first.
 
-    Raises InputError for a question that the model cannot read, and for answers that are no
-    numbers.
+    Raises InputError for a question that `read` refuses, and if a probability is not finite.
     """
     vocabulary = run.task.vocabulary
     log_p, _ = Recomputed(run.model, read(run, question)).start()
@@ -70,7 +69,7 @@ def answers(run, question):
 
 
 def known(run, ids):
-    """(the right answer's token or None, what the run has to do with the equation)."""
+    """Return (the right answer's token or None, whether the run knows the equation, in words)."""
     data, n = run.task.data, len(ids)
     for examples, what in ((data.train, "it was trained on this equation"),
                            (data.validation, "it has not seen this equation")):
@@ -82,7 +81,7 @@ def known(run, ids):
 
 
 def unseen(run):
-    """The first equations of the validation set, up to their '='."""
+    """Return the first equations of the validation set, up to their '='."""
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):

@@ -183,7 +183,7 @@ def written(tuned, out):
 
 
 def counts(before, after, names=("the run", "adapted")):
-    """What two models hold, and what a forward of one token multiplies in their linear maps."""
+    """Return a table of two models' parameters, bytes, and multiplications for one token."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in zip(names, (before, after), strict=True):
         c = folders.count(model)

@@ -54,7 +54,7 @@ def _last_step(folder):
 
 
 def _headings(groups):
-    """{config: model, settings that name a run, those in which the columns differ, seeds}."""
+    """Return {config: its heading}."""
     names = [field.name for config in groups for field in dataclasses.fields(config)]
     differ = [name for name in dict.fromkeys(names) if name not in HEADED
               and len({getattr(config, name, None) for config in groups}) > 1]
@@ -62,7 +62,7 @@ def _headings(groups):
 
 
 def heading(config, seeds, differ=()):
-    """Model, settings that name a run, others that set it apart, and its seeds."""
+    """Return the model, the data, the settings in which the columns differ, and the seeds."""
     data = "dates" if config.translates else f"{config.operator} mod {config.p}" if (
         config.text is None) else config.text
     what = data if config.text else f"{data}, r_train {config.r_train:g}"

@@ -40,10 +40,10 @@ KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm
 
 
 def finetune_config(run, adapters, given, folder="the run"):
-    """The Config of a fine-tuning of `run` (load_run) with `adapters`, and `given` settings.
+    """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    What `given` leaves out is DEFAULTS' and, for the task, the run's own. Raises InputError when
-    the run has adapters itself, when its vocabulary lacks numbers that the task needs, and for
+    Settings that `given` leaves out are DEFAULTS' and, for the task, the run's. Raises InputError
+    if the run has adapters itself, if its vocabulary lacks numbers that the task needs, and for
     settings of the other kind of task.
     """
     base = run.config
@@ -71,8 +71,11 @@ def finetune_config(run, adapters, given, folder="the run"):
 
 
 def model_config(path, adapters, given):
-    """The Config of a fine-tuning of the real model in `path`; `adapters` and `given` are what
-    was said, {name: value}. Raises InputError for settings that mean nothing to it."""
+    """Return the Config of a fine-tuning of the real model in `path`.
+
+    `adapters` and `given` are the options, {name: value}. Raises InputError for options that a
+    real model doesn't have.
+    """
     given = dict(given)
     full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
     PretrainedConfig.refuse(given)
@@ -97,7 +100,7 @@ def _check_number(name, value, numbers):
 
 
 def plain_parameters(model):
-    """{name: array} of the model without adapters that computes the same.
+    """Return {name: array} of the model without adapters that computes the same.
 
     Merges the adapters of `model` in place. What was quantized becomes floats.
     """
