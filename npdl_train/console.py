@@ -128,8 +128,8 @@ def guarded(prog, work):
         return INTERRUPTED
     except NpdlError as error:
         line = str(error)
-    except ModuleNotFoundError as error:
-        line = missing_packages(error)
+    except ImportError as error:
+        line = package_problem(error)
         if not line:
             raise
     except MemoryError as error:
@@ -149,20 +149,31 @@ def guarded(prog, work):
     return BAD
 
 
-def missing_packages(error=None):
-    """Return a line on the missing packages of the extra `train`, or "" if none is missing.
-
-    Also return "" if `error`, a ModuleNotFoundError, is about another package.
-    """
-    if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
-        return ""
+def missing_packages():
+    """Return a line on the missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
     return missing and (f"{missing[0]} is not installed; install what is missing with "
                         f"'pip install {' '.join(missing)}'")
 
 
+def package_problem(error):
+    """Return a line on the package of the extra `train` that an ImportError is about, or ""."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAIN:
+        return missing_packages()
+    for name in TRAIN:
+        if name not in sys.modules and importlib.util.find_spec(name) is not None:
+            try:
+                importlib.import_module(name)
+            except ImportError as again:
+                if str(again) == str(error):
+                    why = " ".join(str(error).split())
+                    return (f"{name} is installed, but does not load ({why}); reinstall it with "
+                            f"'pip install --force-reinstall {name}'")
+    return ""
+
+
 def _unguarded(kind, error, trace):
-    line = missing_packages(error) if kind is ModuleNotFoundError else ""
+    line = package_problem(error) if issubclass(kind, ImportError) else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return
