@@ -1,6 +1,90 @@
-"""`python -m npdl train-gpt` from a clone; npdl_train/commands/train.py has it."""
+"""Train a GPT on sums modulo 31, or other arithmetic, until it generalises; or on a text.
+
+From half of all equations a + b = r modulo 31 it memorises the answers. Thousands of steps later it
+also solves the other half, often suddenly ("grokking"). By default it has two layers of width 128
+with four heads and trains by AdamW with weight decay 1 for 10001 steps. With --text FILE it learns
+to continue a text.
+
+The run's folder holds its settings, metrics, curves.png, and the checkpoint that ask, generate,
+plot and finetune read. Ctrl-C saves and stops; --resume continues, bitwise identical.
+
+  python experiments/train_gpt.py
+  python experiments/train_gpt.py --p 97 --operator - --steps 3000 --out runs/minus
+  python experiments/train_gpt.py --text plays.txt --out runs/plays
+  python experiments/train_gpt.py --resume --out runs/minus
+  python -m npdl ask runs/minus "5 - 7 ="
+"""
 
 if __name__ == "__main__":
-    from npdl.__main__ import start
+    from npdl_train.console import start_script
 
-    start("train-gpt")
+    start_script()              # Ctrl-C is quiet from here on
+
+import functools
+import sys
+
+from npdl.backend import stream, to_device
+from npdl.losses import SequenceLoss
+from npdl.models.gpt import GPT
+from npdl.optim import clip_by_global_norm
+from npdl_train.commands.train import run_script
+from npdl_train.runs.engine import make_engine, train_step
+from npdl_train.runs.initialise import initialise
+from npdl_train.runs.loop import dropout_rng, learning_rate
+from npdl_train.runs.run import Run
+from npdl_train.runs.task import make_optimizer, make_task
+
+
+def train(config, check=False, **process):
+    """Train a GPT as `config` describes (npdl_train.runs.config); return the exit status."""
+    # Data: equations, or windows of a text. data.batch(step) depends on nothing but the step.
+    data = make_task(config)
+    data.prepare()
+
+    # Model and optimizer. Everything random comes from streams keyed by the seed and the step.
+    rng = stream(config.seed, 0)
+    model = GPT(data.vocab_size, config.width, config.layers, config.heads, config.multiplier,
+                data.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,
+                activation=config.activation, positions=config.positions, tied=config.tied,
+                dropout=config.dropout, padding_id=data.padding_id, rng=rng, dtype=config.dtype)
+    initialise(model, config.init, rng)
+    optimizer = make_optimizer(config, model)           # AdamW, unless --optimizer names another
+    lr_at = learning_rate(config)
+    loss_layer = SequenceLoss()
+
+    def plain_update(batch, lr, rng):
+        """Make one update by npdl's layers and return the loss."""
+        model.zero_grad()
+        logits, cache = model.forward(batch.inputs, rng=rng and rng())          # (B, S, V)
+        loss, loss_cache = loss_layer.forward(logits, to_device(batch.targets),
+                                              to_device(batch.counted))
+        dlogits = loss_layer.backward(1.0, loss_cache)
+        model.backward(dlogits, cache)                  # adds to every param.grad
+        if config.clip is not None:
+            clip_by_global_norm(optimizer.params.values(), config.clip)
+        optimizer.step(lr)
+        return loss
+
+    # The fast engine makes the same update in less time; with --engine plain every layer can be
+    # stepped through in a debugger.
+    engine = make_engine("plain" if check else config.engine, model, optimizer, config.threads)
+    update = (plain_update if engine.name == "plain" else
+              functools.partial(train_step, engine, max_norm=config.clip))
+
+    # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C.
+    with Run(config, model, optimizer, check=check, **process) as run, engine:
+        for step in run.steps():
+            lr = lr_at(step)
+            update(data.batch(step), lr=lr, rng=dropout_rng(config, step))
+            if run.evaluation_due():
+                run.record(data.measure(engine), lr)
+        return run.finish(data)                         # curves, summary, and what it prints
+
+
+def main(arguments=None):
+    """Run the script and return its exit status."""
+    return run_script(train, "gpt", __doc__, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The commands of npdl: `python -m npdl step LAYER`, `python -m npdl train-gpt`, and so on; `-h`
+"""The commands of npdl: `python -m npdl step LAYER`, `python -m npdl ask FOLDER`, and so on; `-h`
 lists them. What is imported here comes before Ctrl-C is made quiet: nothing slow."""
 
 import importlib
@@ -20,28 +20,21 @@ COMMANDS = {
                  "npdl_study.homework.commands", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
              "npdl_study.plots.plotting", "add_arguments", "run"),
-    "train-gpt": ("train a GPT on modular arithmetic until it generalises, or on a text",
-                  "npdl_train.commands.train", "add_gpt", "run_gpt"),
-    "train-lstm": ("the same with an LSTM", "npdl_train.commands.train", "add_lstm", "run_lstm"),
-    "train-seq2seq": ("train an encoder-decoder to translate dates into ISO 8601",
-                      "npdl_train.commands.train", "add_seq2seq", "run_seq2seq"),
     "finetune": ("fine-tune a run or a real model with LoRA or QLoRA",
                  "npdl_train.commands.finetune", "add_arguments", "run"),
     "generate": ("continue a prompt with a run or a real model",
                  "npdl_train.commands.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
             "npdl_train.commands.ask", "add_arguments", "run"),
-    "single": ("print one model as one file that needs NumPy alone", "npdl_train.commands.single",
-               "add_arguments", "run"),
     "table": ("set finished runs beside each other", "npdl_train.commands.table",
               "add_arguments", "run"),
 }
 
 
-def start(*first):
-    """Run this process's command line, after the words `first`, and leave with its status."""
+def start():
+    """Run this process's command line and leave with its status."""
     start_script()
-    sys.exit(main([*first, *sys.argv[1:]]))
+    sys.exit(main())
 
 
 def main(arguments=None):
@@ -56,7 +49,8 @@ def _main(given, chosen):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
                            "NumPy, every backward written out: train, and understand.",
                            epilog="COMMAND --help says more. A run is the folder that a training "
-                           "wrote. To begin: `step LSTMCell`, `example`, `train-gpt`.")
+                           "script wrote: python experiments/train_gpt.py, train_lstm.py, "
+                           "train_seq2seq.py. To begin: `step LSTMCell`, `example`.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (what, module, add, _) in COMMANDS.items():

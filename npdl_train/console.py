@@ -69,21 +69,21 @@ def offer_all(parser):
 
 
 def file_or_folder(text):
-    """The type of an argument that names a file or a folder: not the empty text."""
+    """Check an argument that names a file or a folder: it must not be empty."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return text
 
 
 def positive(text):
-    """The type of an argument that counts: an integer, 1 or more."""
+    """Check an argument that counts: an integer, 1 or more."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return int(text)
 
 
 def folder(text):
-    """The type of an argument that names a folder to write into: an old one or a new one."""
+    """Check an argument that names a folder to write into, which may exist."""
     if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
     return text
@@ -128,8 +128,8 @@ def guarded(prog, work):
         return INTERRUPTED
     except NpdlError as error:
         line = str(error)
-    except ModuleNotFoundError as error:
-        line = missing_packages(error)
+    except ImportError as error:
+        line = package_problem(error)
         if not line:
             raise
     except MemoryError as error:
@@ -149,18 +149,31 @@ def guarded(prog, work):
     return BAD
 
 
-def missing_packages(error=None):
-    """The line on what is not installed of the extra `train`; "" when all of it is, or when a
-    ModuleNotFoundError is about something else."""
-    if error is not None and (error.name or "").partition(".")[0] not in TRAIN:
-        return ""
+def missing_packages():
+    """Return a line on the missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
     return missing and (f"{missing[0]} is not installed; install what is missing with "
                         f"'pip install {' '.join(missing)}'")
 
 
+def package_problem(error):
+    """Return a line on the package of the extra `train` that an ImportError is about, or ""."""
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAIN:
+        return missing_packages()
+    for name in TRAIN:
+        if name not in sys.modules and importlib.util.find_spec(name) is not None:
+            try:
+                importlib.import_module(name)
+            except ImportError as again:
+                if str(again) == str(error):
+                    why = " ".join(str(error).split())
+                    return (f"{name} is installed, but does not load ({why}); reinstall it with "
+                            f"'pip install --force-reinstall {name}'")
+    return ""
+
+
 def _unguarded(kind, error, trace):
-    line = missing_packages(error) if kind is ModuleNotFoundError else ""
+    line = package_problem(error) if issubclass(kind, ImportError) else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return

@@ -63,7 +63,7 @@ def new_folder(path, replace=False):
 
 
 def _left_behind(folder, name=None):
-    """The temporaries in a folder whose processes no longer live; of one name, if that is given."""
+    """Yield the temporaries in a folder whose processes have ended; only of `name`, if given."""
     for found in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(found)
         if (match and (name is None or found.startswith(f".{name}."))

@@ -35,19 +35,18 @@ BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
 def count(most):
-    """The Range of the integers from 1 to `most`."""
+    """Return the Range of the integers from 1 to `most`."""
     return Range(lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
 
 
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
-    """A field of a table.
+    """Return a field of a table.
 
-    group    the heading that its option stands under, "" for none; None for a setting without an
-             option
+    group    the heading of its option, "" for none; None for a setting without an option
     allowed  its values: a tuple of words, or a Range of numbers (None is allowed where the type
-             says so); None where what uses it will say
-    only     the command that alone has the option, among those that ask for its group
-    rare     shown by --help-all alone
+             says so); None if the code that uses it checks the value
+    only     the only command that has the option, among those with this group
+    rare     True if only --help-all shows it
     """
     return dataclasses.field(default=default, metadata={
         "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only,
@@ -55,8 +54,10 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
 
 
 def taken(table, given):
-    """A table with what a command was given of it, checked; `given`, the vars() of the command's
-    options, loses those."""
+    """Return a table with the options that were given, checked, and remove them from `given`.
+
+    given  the vars() of a command's options
+    """
     chosen = table(**{field.name: given.pop(field.name) for field in dataclasses.fields(table)
                       if field.name in given})
     check(chosen)
@@ -64,7 +65,7 @@ def taken(table, given):
 
 
 def option_of(name):
-    """The option that a setting is given by."""
+    """Return the option that sets a setting."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -87,7 +88,7 @@ def check(table):
 
 
 def _is_of(value, kind):
-    """Whether a value is of an annotation's type; an integer is a float, and no float is inf."""
+    """Return True if a value has an annotation's type; an integer is also a float."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
@@ -131,7 +132,7 @@ def _add(group, field, kind, default):
 
 
 def _reader(kind):
-    """How argparse reads a value of a type: a number, or none; a pair; a list with commas."""
+    """Return the arguments with which argparse reads a value of a type."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         if parts[-1] is not ...:

@@ -16,7 +16,7 @@ DIE_WITH_PARENT = 1      # of Linux's prctl
 
 
 def has_ended(pid):
-    """Whether a process is known to have ended; False where nothing tells.
+    """Return True if a process is known to have ended.
 
     One that waits for its parent to ask how it ended, a zombie, has.
     """
@@ -29,19 +29,19 @@ def has_ended(pid):
 
 
 def is_stopped(pid):
-    """Whether a process is known to be stopped, as by SIGSTOP; False where nothing tells."""
+    """Return True if a process is known to be stopped, as by SIGSTOP."""
     with contextlib.suppress(OSError, IndexError):
         return _state(pid) in "Tt"
     return False
 
 
 def _state(pid):
-    """The letter of a process's state, as Linux has it."""
+    """Return the letter of a process's state on Linux."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _is_nobody(pid):
-    """The same by a signal, where there is no /proc to look into."""
+    """Return True if no process has this id, on a system without /proc."""
     if os.name != "posix":              # there, "signal 0" would end the process
         return False
     try:
@@ -54,12 +54,12 @@ def _is_nobody(pid):
 
 
 def import_paths():
-    """What makes a Python that this one starts import what it does, as PYTHONPATH has it."""
+    """Return the PYTHONPATH with which a new process imports the same modules as this one."""
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
 
 
 def peak_memory():
-    """The most memory, in bytes, that this process has held at once; None where nothing tells.
+    """Return the peak memory of this process in bytes, or None if the system doesn't tell.
 
     Linux says it of this process alone; elsewhere `resource` counts what it was started from too.
     """
@@ -90,7 +90,7 @@ def confine(parent, for_good=True, **limits):
 
 
 def memory():
-    """Bytes of memory that this machine has, or None where it does not say."""
+    """Return the memory of this machine in bytes, or None if the system doesn't tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -15,7 +15,7 @@ import hypothesis
 import pytest  # after the thread counts, which count when NumPy is first imported
 from xdist.scheduler import WorkStealingScheduling
 
-from npdl_train.runs import folder, versions
+from npdl_train.runs import folder
 from tests.tools import blas_check
 
 # How long an example takes is no mistake: of the first it reads the sources for constants.
@@ -59,7 +59,6 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_finish():
-    versions.engine_digest()        # kept beside the bytecode
     sys.dont_write_bytecode = keeps_none
 
 

@@ -1,5 +1,5 @@
-"""A metric of one's own, recorded beside the others at each evaluation: of the sums that wrap round
-(5 + 4 = 2 modulo 7), how many are right.    python docs/examples/own_metric.py [FOLDER]
+"""A metric of your own, recorded at each evaluation: the accuracy of the sums that wrap around
+(5 + 4 = 2 modulo 7).    python docs/examples/own_metric.py [FOLDER]
 """
 
 import sys
@@ -15,7 +15,7 @@ from npdl_train.runs.run import train
 
 
 def carried(trainer):
-    """The share of right answers among the sums that go beyond p - 1 and wrap round."""
+    """Return the accuracy of the sums that exceed p - 1 and wrap around."""
     examples = trainer.task.data.train
     a, b = examples.inputs[:, 1], examples.inputs[:, 3]         # BOS a + b = r
     these = np.flatnonzero(a + b >= trainer.config.p)           # a number is its token's id
@@ -25,13 +25,12 @@ def carried(trainer):
 
 def main(folder=None):
     folder = Path(folder or tempfile.mkdtemp()) / "run"
-    config = Config(p=7, r_train=0.9, layers=1, width=32, steps=300, eval_first=0, eval_every=50,
-                    clip=1.0)
+    config = Config(p=7, r_train=0.9, layers=1, width=32, steps=300, eval_first=0, eval_every=50)
     train(config, folder, quiet=True, metrics={"carried": carried})
     records = read_records(folder / "metrics.jsonl")    # or pandas.read_json(path, lines=True)
     for record in records:
         print(f"step {record['step']}: loss {record['train_loss']:.4f}, "
-              f"{record['carried']:.1%} of the sums that wrap round are right")
+              f"{record['carried']:.1%} of the sums that wrap around are right")
     accuracy = records[-1]["train_accuracy"]
     print(f"{accuracy:.1%} of the sums are known; the run is in {folder}")
     return accuracy

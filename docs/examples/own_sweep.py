@@ -1,7 +1,6 @@
-"""A sweep of one's own: two widths, two seeds, two runs at a time, a table of what came out.
+"""A sweep of your own: two widths, two seeds, two runs at a time, and a table of the results.
 
-The same command again passes over what is finished and goes on with what was stopped; another
-terminal with the same command takes a part of the runs.
+The same command again skips finished runs and resumes unfinished ones.
     python docs/examples/own_sweep.py [FOLDER]
 """
 

@@ -11,6 +11,7 @@ from npdl.backend import stream
 from npdl.errors import InputError, checked_ids, require_number, require_positive
 
 LARGEST = 1 << 30           # bytes of a text: its ids then take 8 GiB
+AT_ONCE = 1 << 20           # characters encoded at a time, which takes 30 bytes for each of them
 
 
 class Characters:
@@ -41,14 +42,17 @@ class Characters:
 
     def encode(self, text):
         """Ids (int64, 1-D) of a text; InputError, naming the character, if one is unknown."""
-        codes = _code_points(text)
-        ids = np.searchsorted(self._codes, codes)
-        known = self._codes[np.minimum(ids, self.size - 1)] == codes
-        if not known.all():
-            place = int(np.flatnonzero(~known)[0])
-            raise InputError(f"character {text[place]!r} is not among the {self.size} that the "
-                             f"model knows: {_shown(self.characters)}")
-        return ids.astype(np.int64, copy=False)
+        ids = np.empty(len(text), np.int64)
+        for start in range(0, len(text), AT_ONCE):          # a text may have a billion characters
+            codes = _code_points(text[start : start + AT_ONCE])
+            found = np.searchsorted(self._codes, codes)
+            known = self._codes[np.minimum(found, self.size - 1)] == codes
+            if not known.all():
+                place = start + int(np.flatnonzero(~known)[0])
+                raise InputError(f"character {text[place]!r} is not among the {self.size} that "
+                                 f"the model knows: {_shown(self.characters)}")
+            ids[start : start + AT_ONCE] = found
+        return ids
 
     def decode(self, ids):
         """The text of a sequence of ids; InputError if one is out of range."""

@@ -3,7 +3,7 @@
   python -m npdl ask runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl ask runs/gpt-p31-plus-seed0           two equations that it has not seen
 
-Beside them stands whether the model was trained on the equation, and which answer is right.
+It also prints whether the model was trained on the equation, and which answer is right.
 """
 
 import dataclasses
@@ -32,13 +32,14 @@ def check_equations(run):
     """Raise InputError for a run that has learned something else."""
     if run.config.text is not None or run.config.translates:
         what = "dates" if run.config.translates else "text"
-        raise InputError(f"this run was trained on {what}; continue a prompt with generate.py")
+        raise InputError(f"this run was trained on {what}; continue a prompt by python -m npdl "
+                         "generate")
 
 
 def read(run, question):
-    """The ids of a question with BOS before it: "5 + 7 =", or "5+7=".
+    """Return the ids of a question such as "5 + 7 =" or "5+7=", after BOS.
 
-    Raises InputError for one that the model cannot read.
+    Raises InputError for a question that is not an equation of the run's vocabulary.
     """
     check_equations(run)
     vocabulary, operator = run.task.vocabulary, run.config.operator
@@ -53,10 +54,9 @@ def read(run, question):
 
 
 def answers(run, question):
-    """Every token that may follow `question` (say "5 + 7 =") and its probability, best first.
+    """Return each token that may follow `question` with its probability, best first.
 
-    Raises InputError for a question that the model cannot read, and for answers that are no
-    numbers.
+    Raises InputError for a question that `read` refuses, and if a probability is not finite.
     """
     vocabulary = run.task.vocabulary
     log_p, _ = Recomputed(run.model, read(run, question)).start()
@@ -69,7 +69,7 @@ def answers(run, question):
 
 
 def known(run, ids):
-    """(the right answer's token or None, what the run has to do with the equation)."""
+    """Return (the right answer's token or None, whether the run knows the equation, in words)."""
     data, n = run.task.data, len(ids)
     for examples, what in ((data.train, "it was trained on this equation"),
                            (data.validation, "it has not seen this equation")):
@@ -81,7 +81,7 @@ def known(run, ids):
 
 
 def unseen(run):
-    """The first equations of the validation set, up to their '='."""
+    """Return the first equations of the validation set, up to their '='."""
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
@@ -113,8 +113,8 @@ def run(options):
     """Print the answers that the options ask for; the exit status."""
     top = taken(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
-        raise InputError(f"{options.run}: is no run's folder; give the one that a training "
-                         "script has written, say runs/NAME")
+        raise InputError(f"{options.run}: is not a run's folder; give one that a training "
+                         "script has written, such as runs/NAME")
     loaded = load_run(options.run)
     for question in [options.question] if options.question is not None else unseen(loaded):
         show(loaded, question, top)

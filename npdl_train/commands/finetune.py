@@ -40,10 +40,11 @@ from npdl_train.runs.config import (
     TRAINING,
     Adapters,
     Config,
+    PretrainedConfig,
     TextConfig,
     usable_cores,
 )
-from npdl_train.runs.finetune import DEFAULTS, MODEL_DEFAULTS, finetune_config, merge, model_config
+from npdl_train.runs.finetune import DEFAULTS, finetune_config, merge, model_config
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.metrics import read_records
 
@@ -61,14 +62,15 @@ def add_arguments(p):
                      left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
-                      f"(default: {MODEL_DEFAULTS['block']})")
+                      f"(default: {PretrainedConfig.block})")
     real.add_argument("--eval-batches", type=int, metavar="N", help="batches of each part to "
-                      f"evaluate on (default: {MODEL_DEFAULTS['eval_batches']})")
+                      f"evaluate on (default: {PretrainedConfig.eval_batches})")
     real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
     real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
                       "where the model is now")
-    shown = ", ".join(f"{option_of(name)} {value}" for name, value in
-                      MODEL_DEFAULTS.items() if name not in ("block", "eval_batches"))
+    shown = ", ".join(f"{option_of(name)} {getattr(PretrainedConfig, name)}" for name in
+                      ("steps", "batch", "lr", "weight_decay", "clip", "r_train", "eval_first",
+                       "eval_every", "save_every", "engine"))
     real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
                                      f"nearest, {shown}", 78)
     add_settings(p, "finetune", (ADAPTERS,), Adapters())
@@ -78,7 +80,8 @@ def add_arguments(p):
 
 def run(options):
     """Fine-tune, resume or merge as the options say; the exit status."""
-    given, out, resume, how = parsed(options)
+    given, out, how = parsed(options)
+    resume = how.pop("resume")
     source, merging = given.pop("run"), given.pop("merge")
     names = [field.name for field in dataclasses.fields(Adapters)]
     adapters = {name: given.pop(name) for name in names if name in given}
@@ -157,13 +160,13 @@ def merged(source, out, given, quiet, **training):
     asked = {**given, **training, "check": training["check"] or None}
     odd = next((name for name, value in asked.items() if value is not None), None)
     if odd is not None:
-        raise InputError(f"{option_of(odd)}: means nothing to --merge; leave it out")
+        raise InputError(f"{option_of(odd)}: has no effect with --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"
     tuned = runs.load_run(source)
     if tuned.config.pretrained is not None:
         written(tuned, out)
         if not quiet:
-            print(f"the model is in {out}: transformers and generate.py load it")
+            print(f"the model is in {out}: transformers and `python -m npdl generate` load it")
         return 0
     adapted = tuned.model
     model = merge(source, out)
@@ -180,7 +183,7 @@ def written(tuned, out):
 
 
 def counts(before, after, names=("the run", "adapted")):
-    """What two models hold, and what a forward of one token multiplies in their linear maps."""
+    """Return a table of two models' parameters, bytes, and multiplications for one token."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in zip(names, (before, after), strict=True):
         c = folders.count(model)

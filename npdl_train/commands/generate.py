@@ -1,10 +1,10 @@
 """Continue a prompt with a trained model: a run's folder, or a real model.
 
-A real model is GPT-2 or of the Llama kind (Llama, Mistral, Qwen2, SmolLM2): a folder with
-config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is written as it
-comes. An LSTM remembers all of it in its state. The other models see as many tokens as they were
-trained on (the window); beyond that the window slides, and the oldest tokens are forgotten. A run
-of train-seq2seq translates its prompt, a date.
+A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a folder with
+config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
+generated. An LSTM keeps all of it in its state. The other models attend to as many tokens as they
+were trained on (the window). Beyond that the window slides, and the oldest tokens are dropped. A
+run of train_seq2seq.py translates its prompt, a date.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
@@ -96,7 +96,7 @@ class Source:
     ends: object = None
 
     def encode(self, prompt, chat=False):
-        """The ids that come first; a chat's prompt may be its turns so far, a list."""
+        """Return the ids of a prompt; with `chat` it may be a list of the turns so far."""
         words = self.words
         if chat and self.kind != "model":
             raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
@@ -110,7 +110,7 @@ class Source:
         return words.chat(prompt or "") if chat else words.prompt(prompt or "")
 
     def shown(self, ids, hypothesis):
-        """A continuation as text, after its prompt."""
+        """Return a prompt and its continuation as text."""
         if self.kind not in LISTED:
             return self.words.decode([*ids, *hypothesis.tokens])
         if self.kind == "dates":
@@ -122,7 +122,7 @@ class Source:
 
 
 def opened(path):
-    """The Source in a folder or a .gguf file."""
+    """Return the Source in a folder or a .gguf file."""
     if is_model(path):
         found = load(path, tokenizer=True)
         return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
@@ -130,7 +130,7 @@ def opened(path):
 
 
 def of_run(run):
-    """The Source that a run (load_run) is."""
+    """Return the Source of a loaded run (load_run)."""
     words, config = run.task.vocabulary, run.config
     if config.translates:
         return Source(run.model, words, "dates", words.eos)
@@ -142,12 +142,12 @@ def of_run(run):
 
 
 def generate(source, prompt=None, method="greedy", on_token=None, **how):
-    """Hypotheses that continue `prompt` with a Source, and the ids of the prompt; with chat=True
-    the prompt may be a list of turns, the user's first and last.
+    """Return the hypotheses that continue `prompt` with a Source, and the ids of the prompt.
 
-    The best one is first; random ones come as they are drawn, AT_ONCE at a time. on_token(sequence,
-    token) is called as tokens are chosen, but in beam search. `how` holds other Settings.
-    Raises InputError for what cannot be done.
+    With chat=True the prompt may be a list of turns, the user's first and last. The best hypothesis
+    is first; samples are drawn AT_ONCE at a time. on_token(sequence, token) is called as tokens are
+    chosen, except in beam search. `how` holds other Settings. Raises InputError for settings that
+    don't fit the source or the method.
     """
     chosen = Settings(method=method, **how)
     check(chosen)
@@ -223,7 +223,7 @@ def run(options):
 
 
 def lines_said():
-    """Lines of the standard input, until an empty one; a terminal is asked for each."""
+    """Yield lines of the standard input until an empty one, with a prompt on a terminal."""
     while True:
         if sys.stdin.isatty():
             print("> ", end="", flush=True)
@@ -234,7 +234,7 @@ def lines_said():
 
 
 def streamed(source, prompt, options):
-    """One text, written as it comes; its new tokens."""
+    """Print one text as it is generated; return its new tokens."""
     first = source.encode(prompt, "chat" in options)
     live = Live(source, first, "" if "chat" in options else source.words.decode(first))
     found, ids = generate(source, prompt, **options, on_token=live)

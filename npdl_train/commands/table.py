@@ -1,11 +1,11 @@
-"""One table for several runs: runs that differ in their seed alone share a column.
+"""Compare several runs in one table; runs that differ in their seed only share a column.
 
   python -m npdl table runs/gpt-p31-plus-seed0 runs/gpt-p31-plus-seed42 runs/lstm-*
 
-Its rows: L, the lowest loss, A, the best accuracy (train: on the equations that were learned, val:
-on the others), t_f, the first step that reached it, Δt, the steps from training's to validation's.
-Each cell is the mean over the seeds ± the population standard deviation. A run that has not come to
-its end is named below the table, and is in no mean.
+Rows: L, the lowest loss; A, the best accuracy (train: on the training set, val: on the validation
+set); t_f, the first step that reached it; Δt, the steps from training's t_f to validation's. Each
+cell is the mean over the seeds ± the population standard deviation. An unfinished run is named
+below the table and is left out of the means.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from pathlib import Path
 from npdl.errors import InputError
 from npdl_train.console import file_or_folder, set_description
 from npdl_train.runs.folder import model_name
-from npdl_train.runs.metrics import read_metrics
+from npdl_train.runs.metrics import read_records
 from npdl_train.runs.run import read_config
 from npdl_train.runs.summary import combine, combined_markdown, read_summary
 
@@ -22,8 +22,10 @@ HEADED = ("model", "text", "operator", "p", "r_train", "seed")      # what a hea
 
 
 def columns(folders):
-    """({heading: combined summary}, one for each setting apart from the seed, and a line about
-    each run that was stopped). A folder that is named twice counts once."""
+    """Return {heading: combined summary} and a line about each unfinished run.
+
+    Runs that differ in their seed only are combined. A folder that is named twice counts once.
+    """
     groups, stopped = {}, []
     for folder in {Path(folder).resolve(): folder for folder in folders}.values():
         config = read_config(folder)
@@ -47,12 +49,12 @@ def _last_step(folder):
     path = Path(folder) / "metrics.jsonl"
     if not path.exists():
         return 0
-    records, _ = read_metrics(path)
-    return records[-1].get("step", 0) if records else 0
+    records = read_records(path)
+    return records[-1]["step"] if records else 0
 
 
 def _headings(groups):
-    """{config: model, settings that name a run, those in which the columns differ, seeds}."""
+    """Return {config: its heading}."""
     names = [field.name for config in groups for field in dataclasses.fields(config)]
     differ = [name for name in dict.fromkeys(names) if name not in HEADED
               and len({getattr(config, name, None) for config in groups}) > 1]
@@ -60,7 +62,7 @@ def _headings(groups):
 
 
 def heading(config, seeds, differ=()):
-    """Model, settings that name a run, others that set it apart, and its seeds."""
+    """Return the model, the data, the settings in which the columns differ, and the seeds."""
     data = "dates" if config.translates else f"{config.operator} mod {config.p}" if (
         config.text is None) else config.text
     what = data if config.text else f"{data}, r_train {config.r_train:g}"

@@ -1,5 +1,8 @@
 """The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
 
+import contextlib
+import datetime
+import json
 import os
 import re
 from importlib.util import find_spec
@@ -9,7 +12,6 @@ import numpy as np
 
 from npdl.errors import InputError
 from npdl.files import is_file, read_json, reason, write_json
-from npdl_train.bounded import Bounded
 
 TOKENIZER, SETTINGS, GENERATION = ("tokenizer.json", "tokenizer_config.json",
                                    "generation_config.json")
@@ -20,8 +22,6 @@ FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, SPECIAL,
 # The special tokens that a chat template may name.
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LARGEST = 256 << 20         # bytes of a tokenizer's file
-# Bounds of its rules: at least so much time and memory, and more by the characters of a text.
-SECONDS, MEMORY, A_SECOND, EACH = 30.0, 2 << 30, 50_000, 400
 # How a text is cut before its pieces are merged, by the name that a GGUF file gives it.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -32,11 +32,8 @@ REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
 
 
 class Tokenizer:
-    """Text to ids and back, by the rules of a `source`, (a kind, what it is made of), which another
-    process reads and follows (npdl_train.tokenizer_rules); `name` says whose they are.
+    """Text to ids and back, by the `rules` of a tokenizers.Tokenizer.
 
-    size      how many tokens it has
-    added     tokens beyond those of the source, [(id or None, text, whether it is special)]
     limit     how many tokens the model has; the tokenizer may have more
     ends      ids that end a text; several for some models
     template  the chat template's source, or None
@@ -45,26 +42,22 @@ class Tokenizer:
 
     limit = None
 
-    def __init__(self, name, source, ends=(), template=None, special=None, added=()):
-        self.name, self.source, self.ends, self.template = name, source, tuple(ends), template
-        self.special, self.added = special or {}, list(added)
-        self._load()
+    def __init__(self, rules, ends=(), template=None, special=None):
+        self.rules, self.ends, self.template = rules, tuple(ends), template
+        self.special = special or {}
+        rules.no_padding()
+        rules.no_truncation()
 
-    def _load(self):
-        self._bounded = None
-        bounded = Bounded()
-        try:
-            self.size = bounded(SECONDS, MEMORY, "load", *self.source)
-            if self.added:
-                self.size = bounded(SECONDS, MEMORY, "add", self.added)
-        except InputError as error:
-            raise InputError(f"{self.name}: its tokenizer cannot be used ({error}); if the files "
-                             "are damaged, download them again, else use another model") from error
-        self._bounded = bounded
+    @property
+    def size(self):
+        """How many tokens the tokenizer has."""
+        return self.rules.get_vocab_size()
 
     def encode(self, text, special=False):
         """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
-        ids = np.array(self._ask(len(text), "encode", _whole(text), special), np.int64)
+        with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
+            ids = self.rules.encode(_whole(text), add_special_tokens=special).ids
+        ids = np.array(ids, np.int64)
         if self.limit is not None and ids.max(initial=-1) >= self.limit:
             raise InputError(f"the text contains token {ids.max()}, which the model doesn't have: "
                              f"its embedding matrix has {self.limit} rows; leave that token out")
@@ -85,23 +78,11 @@ class Tokenizer:
 
     def decode(self, ids):
         """The text of ids, without special tokens."""
-        return self._ask(len(ids), "decode", [int(i) for i in ids])
+        return self.rules.decode([int(i) for i in ids])
 
     def id_of(self, token):
         """The id of a special token, or None."""
-        return None if token is None else self._ask(len(token), "id", token)
-
-    def _ask(self, length, what, *given):
-        """What the tokenizer's rules make of a text or of ids: they are a program, and have bounds
-        of time and memory by their length."""
-        if self._bounded is None:
-            self._load()
-        try:
-            return self._bounded(SECONDS + length / A_SECOND, MEMORY + length * EACH, what, *given)
-        except InputError as error:
-            self._bounded = None
-            raise InputError(f"the model's tokenizer fails ({error}); use another text or another "
-                             "model") from error
+        return None if token is None else self.rules.token_to_id(token)
 
     def stream(self, before):
         """A function of one more id after the ids `before` that returns the text it completes,
@@ -130,15 +111,13 @@ class Tokenizer:
         messages = [{"role": ("user", "assistant")[place % 2], "content": text}
                     for place, text in enumerate(turns)]
         require_package("jinja2", "a chat template", "leave --chat out")
-        try:
-            text = Bounded()(SECONDS, MEMORY, "render", self.template, messages, self.special)
-        except InputError as error:
-            raise InputError(f"the chat template fails ({error}); leave --chat out") from error
+        with _as_input_error("the chat template fails ({}); leave --chat out"):
+            text = render(self.template, messages, self.special)
         return self.encode(text)
 
     def save(self, folder):
         """Write the files that `read_tokenizer` and other tools read."""
-        (folder / TOKENIZER).write_text(self._ask(0, "text"), encoding="utf-8")
+        (folder / TOKENIZER).write_text(self.rules.to_str(pretty=True), encoding="utf-8")
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", **self.special}
         if self.template is not None:
             settings["chat_template"] = self.template
@@ -149,29 +128,33 @@ class Tokenizer:
 
 def read_tokenizer(path, architecture, weights):
     """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
-    require_package("tokenizers", "a model's tokenizer", "use another model", run=True)
+    require_package("tokenizers", "a model's tokenizer", "use another model")
     path = Path(path)
-    try:
-        made = (_from_gguf(path, weights.whole_metadata()) if hasattr(weights, "metadata")
+    with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
+                         "download them again, else use another model"):
+        made = (_from_gguf(weights.whole_metadata()) if hasattr(weights, "metadata")
                 else _from_folder(path, architecture.kind))
-        made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path}: its tokenizer cannot be used ({reason(error)}); if the files "
-                         "are damaged, download them again, else use another model") from error
+    made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
     made.limit = architecture.vocab_size
     return made
 
 
-def require_package(name, user, otherwise, run=False):
-    """Raise InputError unless an optional package is installed; with `run`, another process
-    imports it and tells later if it does not load."""
+@contextlib.contextmanager
+def _as_input_error(line):
+    """Raise InputError with the cause in the braces of `line` for whatever a library raises."""
+    try:
+        yield
+    except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:              # a panic of the library's is not an Exception
+        raise InputError(line.format(reason(error))) from error
+
+
+def require_package(name, user, otherwise):
+    """Raise InputError unless an optional package is installed and can be imported."""
     if find_spec(name) is None:
         raise InputError(f"{user} needs the package {name}; install it with 'pip install {name}', "
                          f"or {otherwise}")
-    if run:
-        return
     try:
         __import__(name)
     except ImportError as error:
@@ -179,8 +162,41 @@ def require_package(name, user, otherwise, run=False):
                          f"({reason(error)}); reinstall it, or {otherwise}") from error
 
 
-def _source(folder, kind, settings):
-    """The files of a folder's tokenizer, as a Tokenizer's source."""
+def render(template, messages, special):
+    """Return the text of a conversation by a chat template, in jinja's sandbox."""
+    from jinja2.ext import Extension
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    def refuse(message):
+        raise ValueError(message)
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
+
+    class Generation(Extension):
+        """{% generation %} .. {% endgeneration %} marks the model's words; its body is kept."""
+
+        tags = {"generation"}
+
+        def parse(self, parser):
+            next(parser.stream)
+            return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+    sandbox = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                            extensions=["jinja2.ext.loopcontrols", Generation])
+    sandbox.filters["tojson"] = tojson
+    sandbox.globals["raise_exception"] = refuse
+    sandbox.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    return sandbox.from_string(template).render(messages=messages, tools=None, documents=None,
+                                                add_generation_prompt=True, **special)
+
+
+def _rules_of(folder, kind, settings):
+    """Return the tokenizers.Tokenizer of a folder's files."""
+    from tokenizers import Tokenizer as Rules
+    from tokenizers.models import BPE
+
     if settings.get("split_special_tokens"):
         raise InputError(f"{folder / SETTINGS}: split_special_tokens is true, which npdl does not "
                          "have; use another model")
@@ -190,13 +206,16 @@ def _source(folder, kind, settings):
         if prefix_space and not re.search(r'"add_prefix_space"\s*:\s*true', rules):
             raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, and {TOKENIZER} says "
                              "otherwise; set it to false, or save the tokenizer again")
-        return "file", os.path.abspath(folder / TOKENIZER)
+        return Rules.from_file(str(folder / TOKENIZER))
     if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
         if kind != "gpt2":
             raise InputError(f"{folder}: {VOCABULARY} and {MERGES} of a {kind} model need its own "
                              f"rules; add {TOKENIZER} (save_pretrained writes it)")
-        return ("tables", *(os.path.abspath(folder / name) for name in (VOCABULARY, MERGES)),
-                prefix_space)
+        made = byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
+                          prefix_space=prefix_space)
+        if made.token_to_id("<|endoftext|>") is not None:
+            made.add_special_tokens(["<|endoftext|>"])
+        return made
     raise InputError(f"{folder}: holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
                      "download it with the model")
 
@@ -215,8 +234,43 @@ def _from_folder(folder, kind):
     more = [_text(token) for token in (more if isinstance(more, list) else [])]
     added = _added_tokens(folder, settings) + [
         (None, token, True) for token in [*special.values(), *more] if token is not None]
-    made = Tokenizer(folder, _source(folder, kind, settings), (), template, special, added)
+    rules = _rules_of(folder, kind, settings)
+    add_tokens(rules, added)
+    made = Tokenizer(rules, (), template, special)
     made.ends = _ids(generation.get("eos_token_id")) or _ids(made.id_of(special.get("eos_token")))
+    return made
+
+
+def add_tokens(rules, tokens):
+    """Add tokens, [(id or None for the next one, text, whether it is special)], unless they exist.
+
+    Raises ValueError if a token doesn't get its id.
+    """
+    from tokenizers import AddedToken
+
+    for wanted, text, special in tokens:
+        if rules.token_to_id(text) is None:
+            rules.add_tokens([AddedToken(text, special=special, normalized=False)])
+        elif special:
+            rules.add_special_tokens([text])
+        if wanted not in (None, rules.token_to_id(text)):
+            raise ValueError(f"the added token {text[:40]!r} should have the id {wanted}; it has "
+                             f"{rules.token_to_id(text)}")
+
+
+def byte_pairs(model, cut=None, digits=False, prefix_space=False):
+    """Return a byte-level BPE tokenizer like GPT-2's; `cut` is another way to split a text."""
+    from tokenizers import Regex, decoders, pre_tokenizers
+    from tokenizers import Tokenizer as Rules
+
+    made, first = Rules(model), []
+    if digits:
+        first = [pre_tokenizers.Digits(individual_digits=True)]
+    if cut is not None:
+        first = [pre_tokenizers.Split(Regex(cut), "isolated")]
+    made.pre_tokenizer = pre_tokenizers.Sequence([*first, pre_tokenizers.ByteLevel(
+        add_prefix_space=prefix_space, use_regex=cut is None)])
+    made.decoder = decoders.ByteLevel()
     return made
 
 
@@ -258,7 +312,10 @@ def _ids(value):
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
 
-def _from_gguf(path, about):
+def _from_gguf(about):
+    from tokenizers.models import BPE
+    from tokenizers.processors import TemplateProcessing
+
     kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
     if kind != "gpt2" or cut not in CUTS:
         raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(cut)[:20]!r}; npdl "
@@ -276,9 +333,16 @@ def _from_gguf(path, about):
                          f"which npdl does not; use a folder with {TOKENIZER}")
     begins = about.get("tokenizer.ggml.add_bos_token", cut == "llama-bpe")     # as llama.cpp does
     begin = special.get("bos_token") if begins else None
-    source = ("lists", tokens, about["tokenizer.ggml.merges"], control, added, begin, CUTS[cut],
-              cut == "smollm", cut == "llama-bpe")          # whole words first, as Llama 3
-    return Tokenizer(path, source, _ids(about.get("tokenizer.ggml.eos_token_id")),
+    model = BPE({token: i for i, token in enumerate(tokens)},
+                [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]],
+                ignore_merges=cut == "llama-bpe")           # whole words first, as Llama 3
+    rules = byte_pairs(model, CUTS[cut], digits=cut == "smollm")
+    rules.add_special_tokens(control)
+    rules.add_tokens(added)
+    if begin is not None:
+        rules.post_processor = TemplateProcessing(
+            single=f"{begin} $A", special_tokens=[(begin, rules.token_to_id(begin))])
+    return Tokenizer(rules, _ids(about.get("tokenizer.ggml.eos_token_id")),
                      about.get("tokenizer.chat_template"), special)
 
 

@@ -27,11 +27,13 @@ from npdl_train.runs.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
-ADDED = ("numbers", "init", "adapters", "norm_bias", "merged", "engine",
-         "double")                                          # since: saved where set
+# Newer settings, which a file holds only if they have another value than this one: an older run has
+# the same settings, and a sweep's folder the same name, as without them.
+ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True, "merged": False,
+         "engine": "fast", "double": False}
 
 # The headings of the options, in the order of the helps.
-ARITHMETIC = "data: equations a o b = r modulo p, o an operator"
+ARITHMETIC = "data: equations a o b = r modulo p, with an operator o"
 TEXT = "or data: a text"
 DATES = "data: dates"
 MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
@@ -41,20 +43,20 @@ GPT = "train-gpt"
 
 @dataclasses.dataclass(frozen=True)
 class Adapters:
-    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: every linear map quantized as well."""
+    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: all linear layers are quantized too."""
 
     rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R")
-    alpha: float | None = setting(ADAPTERS, None, "the adapter's product counts alpha / r times; "
-                                  "none: once", allowed=POSITIVE)
+    alpha: float | None = setting(ADAPTERS, None, "scale the adapter's product by alpha / r; "
+                                  "none: by 1", allowed=POSITIVE)
     where: tuple[str, ...] | None = setting(
-        ADAPTERS, None, "maps that get an adapter, by (ends of) their names, such as W_Q,W_V; "
-        "none: every linear map", "NAMES")
-    bits: int | None = setting(ADAPTERS, None, "QLoRA: bits a number of the frozen linear maps",
-                               "M")
-    block: int | None = setting(ADAPTERS, None, "numbers that share a step size; none: a whole "
+        ADAPTERS, None, "linear layers that get an adapter, by the ends of their names, such as "
+        "W_Q,W_V; none: every one", "NAMES")
+    bits: int | None = setting(ADAPTERS, None, "QLoRA: bits for each weight of the frozen linear "
+                               "layers", "M")
+    block: int | None = setting(ADAPTERS, None, "weights that share a step size; none: a whole "
                                 "matrix", "N", COUNT)
     rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
-    double: bool = setting(ADAPTERS, False, "keep the step sizes in 8 bits too")
+    double: bool = setting(ADAPTERS, False, "store the step sizes in 8 bits too")
 
     def __post_init__(self):
         check(self)
@@ -68,19 +70,20 @@ class Adapters:
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What the settings of every run have; the defaults are document 004's (first page of
-    Problem 4). `Config(**settings)` makes the class of the task that they are of: DatesConfig,
-    PretrainedConfig, TextConfig, ArithmeticConfig. Raises InputError for a setting that the task
-    has not, or a value that it cannot be.
+    """The settings that every run has.
 
-    engine   what computes a step, with results equal but for rounding: "plain" the textbook,
-             "fast" npdl_train.fast, on a GPU as CUDA graphs, "eager" the same without them
-    threads  parts of a batch that the fast engine works on at once, each in a process or a thread,
-             or BLAS's threads for a model that it does not know; results repeat bit for bit for
-             the same number
+    `Config(**settings)` makes the class of the task that they describe: ArithmeticConfig,
+    TextConfig, DatesConfig or PretrainedConfig. The defaults are those of the command line, except
+    for `threads`. Raises InputError for a setting that the task doesn't have, or for a value that
+    isn't allowed.
+
+    engine   what computes a step: "plain" npdl's layers, "fast" npdl_train.fast, on a GPU as CUDA
+             graphs, "eager" the same without graphs; the results differ by rounding only
+    threads  parts of a batch that the fast engine computes in parallel, or BLAS's threads for a
+             model that it doesn't support; results are bitwise identical for the same number
     """
 
-    # What only some tasks have; a class that has it says so below.
+    # Settings that only some tasks have; their classes define them below.
     text = pretrained = adapters = None
     merged = translates = False
     dropout = 0.0
@@ -92,8 +95,8 @@ class Config:
     optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"),
                              rare=True)
     lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
-    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "of Adam and AdamW", ("B1", "B2"),
-                                         rare=True)
+    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
+                                         "AdamW", ("B1", "B2"), rare=True)
     eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
     momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1, rare=True)
     weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
@@ -102,11 +105,11 @@ class Config:
                             rare=True)
     warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
                           rare=True)
-    lr_min: float = setting(TRAINING, 0.0, "where linear and cosine end", allowed=NOT_NEGATIVE,
-                            rare=True)
-    clip: float | None = setting(TRAINING, None, "largest global norm of the gradient, or none",
+    lr_min: float = setting(TRAINING, 0.0, "final learning rate of linear and cosine",
+                            allowed=NOT_NEGATIVE, rare=True)
+    clip: float | None = setting(TRAINING, 1.0, "largest global norm of the gradients, or none",
                                  "NORM", POSITIVE)
-    eval_first: int = setting(RECORDS, 100, "evaluate at each of the first N steps, too", "N",
+    eval_first: int = setting(RECORDS, 100, "also evaluate at each of the first N steps", "N",
                               NATURAL, rare=True)
     eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
     save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
@@ -115,11 +118,11 @@ class Config:
     dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"),
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
-    engine: str = setting(MACHINE, "fast", "what computes a step: the textbook as it stands "
-                          "(plain), to be read and stepped through, or the fast engine; equal but "
-                          "for rounding", allowed=ENGINES)
-    threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine works on at "
-                           "once; for a model that it does not know, BLAS's threads; else "
+    engine: str = setting(MACHINE, "fast", "what computes a step: npdl's layers (plain), where a "
+                          "breakpoint in a layer fires, or the fast engine; the results differ by "
+                          "rounding only", allowed=ENGINES)
+    threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine computes in "
+                           "parallel; for a model that it doesn't support, BLAS's threads; "
                            "ignored by --engine plain and --backend cupy", "N", count(256))
 
     def __new__(cls, **settings):
@@ -132,70 +135,90 @@ class Config:
 
     @classmethod
     def refuse(cls, names):
-        """Raise InputError if one of the names is no setting of this task."""
+        """Raise InputError if one of the names is not a setting of this task."""
         for odd in sorted(set(names) - names_of(cls)):
             theirs = " or ".join(other.task for other in TASKS if odd in names_of(other))
-            raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}means "
-                             f"nothing to {cls.task}; leave it out")
+            raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}is not an "
+                             f"option of {cls.task}; leave it out")
 
     @property
     def command(self):
         """The command that makes such a run, and resumes it."""
-        return f"train-{self.model}"
+        if self.is_based:
+            return "python -m npdl finetune"
+        return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
 
     @property
     def is_based(self):
-        """Whether the run began from parameters of another: it fine-tunes them."""
+        """True if the run fine-tunes the parameters of another one."""
         return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):
-        """A dict that JSON can hold. What was added to the settings is there where it is set: a run
-        has the same settings, and a sweep's folder the same name, after npdl has learned to do
-        something else."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)
-                if field.name not in ADDED or getattr(self, field.name) != field.default} | (
-                {} if self.adapters is None else {"adapters": {
-                    name: value for name, value in dataclasses.asdict(self.adapters).items()
-                    if name not in ADDED or value}})
+        """Return a dict that JSON can hold."""
+        values = dataclasses.asdict(self)
+        if self.adapters is not None:
+            values["adapters"] = _without_added(values["adapters"])
+        return _without_added(values)
 
     @staticmethod
     def from_json(values):
-        """The inverse of to_json; older runs' files name settings of other tasks, too. Raises
-        InputError for names that no setting has."""
+        """Return the Config of a dict that this or an earlier version's to_json made.
+
+        Raises InputError for names that no task has.
+        """
         kind = task_of(values)
         odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
         if odd:
             raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
-        values = {name: _tupled(value) for name, value in values.items() if name in names_of(kind)}
+        values = {name: _tupled(value) for name, value in {**ADDED, **values}.items()
+                  if name in names_of(kind)}
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
             values["adapters"] = Adapters(**{name: _tupled(value) for name, value in adapters})
         return kind(**values)
 
 
+def _without_added(values):
+    return {name: value for name, value in values.items()
+            if name not in ADDED or value != ADDED[name]}
+
+
+def other_defaults(**defaults):
+    """Return a class decorator that gives inherited settings other defaults."""
+    def change(table):
+        inherited = {field.name: field for base in table.__mro__ if dataclasses.is_dataclass(base)
+                     for field in dataclasses.fields(base)}
+        for name, default in defaults.items():
+            table.__annotations__[name] = inherited[name].type
+            setattr(table, name, dataclasses.field(default=default,
+                                                   metadata=inherited[name].metadata))
+        return table
+    return change
+
+
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig(Config):
-    """A model that the settings describe."""
+    """The settings of a model that is made here, unlike a real one that is read from a folder."""
 
     layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
     width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
     heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
-    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward net, in widths", "M",
+    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network / width", "M",
                               COUNT, GPT, rare=True)
-    bias: bool = setting(MODEL, True, "no biases in a GPT's attention maps, or in an LSTM's cells "
-                         "and classifier", rare=True)
-    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each part",
+    bias: bool = setting(MODEL, True, "no biases in a GPT's attention, or in an LSTM's cells and "
+                         "classifier", rare=True)
+    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each sublayer",
                         allowed=("post", "pre"), only=GPT, rare=True)
     norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
-    activation: str = setting(MODEL, "gelu", "of the feed-forward net", allowed=tuple(ACTIVATIONS),
-                              only=GPT, rare=True)
-    positions: str = setting(MODEL, "k/d", "fixed waves with exponent k/d (document 004's) or 2k/d "
-                             "(the usual one), or learned",
+    activation: str = setting(MODEL, "gelu", "of the feed-forward network",
+                              allowed=tuple(ACTIVATIONS), only=GPT, rare=True)
+    positions: str = setting(MODEL, "k/d", "sinusoidal with exponent k/d (the assignment's) or "
+                             "2k/d (the usual one), or learned",
                              allowed=POSITIONS, only=GPT, rare=True)
     dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
-    init: str = setting(MODEL, "torch", "starting values: torch's usual ones; of a GPT GPT-2's "
-                        "small normal ones, or normal ones by width (lecun); of an LSTM's gates "
-                        "Glorot's wider ones (xavier)", allowed=INITS, rare=True)
+    init: str = setting(MODEL, "torch", "initialisation: PyTorch's; for a GPT also GPT-2's, or "
+                        "normal by width (lecun); for an LSTM's gates also Glorot's (xavier)",
+                        allowed=INITS, rare=True)
 
     def __post_init__(self):
         super().__post_init__()
@@ -204,16 +227,16 @@ class NetworkConfig(Config):
                              "head takes an equal part of the width")
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
-            raise InputError(f"--init {self.init}: only {who} starts so; choose --init torch")
+            raise InputError(f"--init {self.init}: is for {who} only; choose --init torch")
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(NetworkConfig):
     """A GPT or an LSTM.
 
-    adapters  the low-rank maps that alone are trained (npdl_train.runs.finetune), or None
-    merged    whether the run began as a fine-tuned one with its adapters merged: with parameters
-              that its checkpoint alone holds
+    adapters  low-rank adapters, which alone are trained (npdl_train.runs.finetune), or None
+    merged    True if the run began with the merged parameters of a fine-tuned one, which only its
+              checkpoint holds
     """
 
     model: str = setting(None, "gpt", allowed=("gpt", "lstm"))
@@ -236,8 +259,8 @@ class ArithmeticConfig(LanguageModelConfig):
     symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
     stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
                                rare=True)
-    r_train: float = setting(ARITHMETIC, 0.5, "share of the equations, or of the text, to train "
-                             "on, in (0, 1]; 1 leaves no validation set", "R", SHARE)
+    r_train: float = setting(ARITHMETIC, 0.5, "fraction of the equations, or of the text, to train "
+                             "on, in (0, 1]; with 1 there is no validation set", "R", SHARE)
     numbers: int | None = setting(None, None)
 
 
@@ -247,40 +270,44 @@ class WindowsConfig(Config):
 
     text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
     sha256: str | None = setting(None, None)
-    r_train: float = setting(None, 0.5, allowed=SHARE)
+    r_train: float = setting(None, 0.9, allowed=SHARE)
     block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
     eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
                                 "N", COUNT, rare=True)
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
+                positions="2k/d")
 class TextConfig(WindowsConfig, LanguageModelConfig):
-    """The characters of a text (npdl_train.runs.text_task), which are read from it."""
+    """The characters of a text, which are read from it."""
 
     task = "a text"
     characters: str | None = setting(None, None)
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
+                eval_every=250, layers=1, norm="pre", positions="2k/d", engine="plain")
 class DatesConfig(NetworkConfig):
     """Dates to translate (npdl.data.dates), by an encoder-decoder."""
 
     task, translates = "dates to translate", True
     model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
-    r_train: float = setting(DATES, 0.5, "share of the days to train on, in (0, 1]; 1 leaves no "
-                             "validation set", "R", SHARE)
-
-    @property
-    def command(self):
-        return "train-seq2seq"
+    r_train: float = setting(DATES, 0.9, "fraction of the days to train on, in (0, 1]; with 1 "
+                             "there is no validation set", "R", SHARE)
 
 
 @dataclasses.dataclass(frozen=True)
+@other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
+                eval_batches=4, save_every=50, engine="plain")
 class PretrainedConfig(WindowsConfig):
-    """The folder or GGUF file of a real model (npdl_train.pretrained), fine-tuned on a text; its
-    numbers stay there, and pretrained_sha256 is theirs."""
+    """The folder or GGUF file of a real model (npdl_train.pretrained), fine-tuned on a text.
 
-    task, command = "a real model", "finetune"
+    The model's weights stay there; pretrained_sha256 is their digest.
+    """
+
+    task = "a real model"
     model: str = setting(None, "pretrained", allowed=("pretrained",))
     pretrained: str | None = setting(None, None)
     pretrained_sha256: str | None = setting(None, None)
@@ -299,12 +326,12 @@ TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig)
 
 @functools.cache
 def names_of(task):
-    """The names of a task's settings."""
+    """Return the names of a task's settings."""
     return {field.name for field in dataclasses.fields(task)}
 
 
 def task_of(settings):
-    """The class of TASKS that settings are of."""
+    """Return the class of TASKS that the settings belong to."""
     if settings.get("model") in SEQ2SEQ:
         return DatesConfig
     if settings.get("model") == "pretrained" or settings.get("pretrained") is not None:
@@ -317,7 +344,7 @@ def _tupled(value):
 
 
 def usable_cores():
-    """Processor cores that this process may run on."""
+    """Return the number of processor cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,14 +1,12 @@
 """Loss and accuracy of a run over its training steps, as one picture."""
 
-
-import numpy as np
+import math
 
 from npdl.errors import InputError
 from npdl.files import write_atomically
 
 # Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision.
 LOOKS = {"train": ("#0072B2", "-"), "validation": ("#D55E00", (0, (3, 1)))}
-MOST_POINTS = 5000                        # more than the picture has columns
 INK = "#333333"
 
 
@@ -46,7 +44,7 @@ def plot_curves(records, path, title, log_steps=False):
 def _draw(axes, records, quantity, log_steps):
     from matplotlib.ticker import MaxNLocator
 
-    first = 1 if log_steps else -np.inf
+    first = 1 if log_steps else -math.inf
     for split, (colour, dash) in LOOKS.items():
         key = f"{split}_{quantity}"
         points = [
@@ -54,7 +52,7 @@ def _draw(axes, records, quantity, log_steps):
             for record in records if record.get(key) is not None and record["step"] >= first
         ]
         if points:
-            steps, values = zip(*(points[i] for i in _thinned(len(points), log_steps)), strict=True)
+            steps, values = zip(*points, strict=True)
             marker = "o" if len(points) < 30 else None
             axes.plot(steps, values, color=colour, linewidth=1.3, linestyle=dash, label=split,
                       marker=marker, markersize=3, solid_joinstyle="round")
@@ -70,11 +68,3 @@ def _draw(axes, records, quantity, log_steps):
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("#999999")
     axes.tick_params(which="both", color="#999999", labelcolor=INK)
-
-
-def _thinned(count, log_steps):
-    """Which of `count` points to draw: first and last always, evenly on the axis that is used."""
-    if count <= MOST_POINTS:
-        return np.arange(count)
-    space = np.geomspace if log_steps else np.linspace
-    return np.unique(space(1, count, MOST_POINTS).round().astype(int)) - 1

@@ -1,11 +1,9 @@
-"""What computes a step of training: the textbook as it stands, or the fast wing.
+"""Engines compute a step of training: npdl's layers as they are, or the fast engine.
 
-An engine adds the gradients of a batch's mean loss into the model's Params and updates them:
+An engine adds the gradients of a batch's mean loss into the model's parameters and updates them:
 
-    with engine:
-        loss = engine.step(batch)
-        engine.clip(1.0)
-        engine.update(lr)
+    with make_engine("fast", model, optimizer) as engine:
+        loss = train_step(engine, batch, lr=1e-3, max_norm=1.0)
 """
 
 from dataclasses import dataclass
@@ -27,10 +25,14 @@ ENGINES = ("fast", "eager", "plain")
 
 @dataclass(eq=False)
 class Batch:
-    """Sequences on the host: inputs and targets (B, S) integers, counted (B, S) True where a
-    target counts. At most `chunk` sequences are measured at a time. What an encoder-decoder
-    translates: source (B, R) integers, and which of them are real, as its model wants to know it,
-    lengths (B,) or a mask (B, R)."""
+    """Sequences on the host.
+
+    inputs, targets  (B, S) integers
+    counted          (B, S) bool: True where a target counts
+    chunk            the number of sequences that are measured at a time
+    source           (B, R) integers that an encoder-decoder translates
+    source_real      the valid tokens of source, as the model takes them: lengths (B,) or a mask
+    """
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -43,24 +45,38 @@ class Batch:
         return len(self.inputs)
 
     def part(self, start, stop):
-        """The sequences from start on, below stop."""
+        """Return the sequences from start to stop - 1 as a Batch."""
         every = (self.inputs, self.targets, self.counted, self.source, self.source_real)
         inputs, targets, counted, *source = (a if a is None else a[start:stop] for a in every)
         return Batch(inputs, targets, counted, self.chunk, *source)
 
     @property
     def read(self):
-        """What a model's forward is given."""
+        """The arguments of the model's forward."""
         if self.source is None:
             return (self.inputs,)
         return self.source, self.inputs, self.source_real
 
 
-class PlainEngine:
-    """The textbook: nothing shared, nothing skipped, one thread.
+def train_step(engine, batch, lr=None, max_norm=None, rng=None):
+    """Make one update of the model and return the loss.
 
-    BLAS has one thread too, or `threads`: as many give the same bits on every machine with the
-    same BLAS, other numbers of them others.
+    lr        the learning rate, or None for the optimizer's own
+    max_norm  the largest global norm of the gradients, or None for no clipping
+    rng       a function that makes the generator of dropout's masks, or None for no dropout
+    """
+    loss = engine.step(batch, rng)
+    if max_norm is not None:
+        engine.clip(max_norm)
+    engine.update(lr)
+    return loss
+
+
+class PlainEngine:
+    """npdl's layers as they are: nothing shared, nothing skipped, one thread.
+
+    BLAS uses `threads` threads. The same number of them gives the same bits on every machine with
+    the same BLAS.
     """
 
     name = "plain"
@@ -79,10 +95,7 @@ class PlainEngine:
         self.blas_threads.__exit__(*error)
 
     def step(self, batch, rng=None):
-        """The gradients of the mean loss over `batch` in the model's Params; returns the loss.
-
-        `rng` is a function that makes the generator of dropout's masks, or None for no dropout.
-        """
+        """Compute the gradients of the mean loss over `batch`; return the loss."""
         loss_layer = SequenceLoss()
         self.model.zero_grad()
         logits, cache, targets, counted = self.forward(batch, None if rng is None else rng())
@@ -92,15 +105,15 @@ class PlainEngine:
         return loss
 
     def clip(self, max_norm):
-        """Clip the gradients' common norm; returns it as it was."""
+        """Clip the gradients' global norm; return the norm before that."""
         return optim.clip_by_global_norm(self.optimizer.params.values(), max_norm)
 
     def update(self, lr=None):
-        """One step of the optimizer."""
+        """Make one step of the optimizer."""
         self.optimizer.step(lr)
 
     def measure(self, batch):
-        """Each sequence's loss and how many of its counted tokens come out right: two (B,)."""
+        """Return each sequence's loss and its number of correct counted tokens: two (B,)."""
         losses, rights = [], []
         for start in range(0, len(batch), batch.chunk):
             part = batch.part(start, start + batch.chunk)
@@ -111,17 +124,16 @@ class PlainEngine:
         return np.concatenate(losses), np.concatenate(rights)
 
     def forward(self, batch, rng):
-        """The model's logits (B, S, V) and cache, the targets and what counts."""
+        """Return the logits (B, S, V), the cache, and targets and counted on the device."""
         out, cache = self.model.forward(*batch.read, **({} if rng is None else {"rng": rng}))
-        logits = out[0] if isinstance(out, tuple) else out      # an LSTM's last state beside them
-        if not is_host():                                       # the loss cannot look there
+        logits = out[0] if isinstance(out, tuple) else out      # an LSTM returns its state too
+        if not is_host():               # a loss on a GPU can't check its targets without waiting
             checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
         return logits, cache, to_device(batch.targets), to_device(batch.counted)
 
 
 class AdapterEngine(PlainEngine):
-    """The same for a Llama of which adapters alone learn, in less time (npdl_train.fast.adapters);
-    as long as it is one."""
+    """The fast step of a Llama of which only adapters are trained (npdl_train.fast.adapters)."""
 
     name = "fast"
 
@@ -136,17 +148,20 @@ class AdapterEngine(PlainEngine):
 
 
 def make_engine(name, model, optimizer, threads=1, plain_threads=1):
-    """The engine called `name`; the plain one, saying so, where the fast one does not know how:
-    then the products, of a large model nearly all of the work, have the `threads`. A plain engine
-    that was asked for has `plain_threads`. "eager" is the fast one without CUDA graphs."""
-    if name != "plain":
-        why = unsupported(model, optimizer)
-        if why is None and graph.possible():
-            return graph.GraphEngine(model, optimizer, captures=name == "fast")
-        if why is None:
-            return FastEngine(model, optimizer, threads)
-        if adapters.is_supported(model):
-            return AdapterEngine(model, optimizer, threads)
-        note(f"--engine {name}: {why}; going on with --engine plain")
-        return PlainEngine(model, optimizer, threads)
-    return PlainEngine(model, optimizer, plain_threads)
+    """Return the engine called `name`, a context manager.
+
+    "eager" is the fast engine without CUDA graphs. Where the fast engine doesn't support the model
+    or the optimizer, a line says so and the plain engine computes, with `threads` threads in BLAS.
+    A plain engine that is asked for has `plain_threads`.
+    """
+    if name == "plain":
+        return PlainEngine(model, optimizer, plain_threads)
+    why = unsupported(model, optimizer)
+    if why is None and graph.possible():
+        return graph.GraphEngine(model, optimizer, captures=name == "fast")
+    if why is None:
+        return FastEngine(model, optimizer, threads)
+    if adapters.is_supported(model):
+        return AdapterEngine(model, optimizer, threads)
+    note(f"--engine {name}: {why}; going on with --engine plain")
+    return PlainEngine(model, optimizer, threads)

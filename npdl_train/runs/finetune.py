@@ -1,15 +1,14 @@
 """Fine-tuning a run with LoRA or QLoRA: its model, its vocabulary, another task.
 
-Arithmetic: the vocabulary holds the numbers, one operator and the special tokens, and a model
-knows an operator by its place only. The new operator takes that one place, so nothing of the
-model's shape changes; a new modulus needs no more numbers than the run's vocabulary has, of
-which the rest stay unused. Text: the new text is written in the run's characters.
+Arithmetic: the vocabulary holds the numbers, one operator and the special tokens. The new operator
+takes the old one's id, and a new modulus may not need more numbers than the run's vocabulary has,
+so the model keeps its shape. Text: the new text must be written in the run's characters.
 
-A real model (npdl_train.pretrained) learns a text in its own tokens. Its numbers stay in its
+A real model (npdl_train.pretrained) learns a text in its own tokens. Its weights stay in their
 folder.
 
-The result is a run folder like any other. A run's fine-tuning has the base inside it: it resumes,
-loads, answers and generates without the folder it came from.
+The result is a run folder like any other. The fine-tuning of a run contains the base: it resumes,
+loads, answers and generates without the folder that it came from.
 """
 
 import dataclasses
@@ -28,26 +27,23 @@ from npdl_train.runs.loop import Trainer
 from npdl_train.runs.metrics import MetricsWriter
 from npdl_train.runs.run import load_run
 
-# Where a fine-tuning is not told otherwise. Adapters are few numbers: they bear a larger step
-# than the whole model, and the decay that makes them small keeps the result near the base.
-DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "eval_first": 0}
-# Of a real model: windows of its tokens, few of them, since a step takes seconds.
-MODEL_DEFAULTS = {"steps": 200, "batch": 4, "block": 64, "lr": 5e-4, "weight_decay": 0.0,
-                  "clip": 1.0, "r_train": 0.9, "eval_first": 0, "eval_every": 50,
-                  "eval_batches": 4, "save_every": 50, "engine": "plain"}
-MODEL_ADAPTERS = {"rank": 8}
-MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # of 4 bits, less spoils a real model
-# What a fine-tuning has from its run.
+# Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
+# the whole model; the weight decay that makes them small keeps the result near the base.
+DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "clip": None,
+            "eval_first": 0}
+MODEL_ADAPTERS = {"rank": 8}                                # of a real model
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # loses less than the other ways
+# Settings that a fine-tuning takes from its run.
 KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
         "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
         "stratified", "characters", "block", "eval_batches")
 
 
 def finetune_config(run, adapters, given, folder="the run"):
-    """The Config of a fine-tuning of `run` (load_run) with `adapters`, and `given` settings.
+    """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    What `given` leaves out is DEFAULTS' and, for the task, the run's own. Raises InputError when
-    the run has adapters itself, when its vocabulary lacks numbers that the task needs, and for
+    Settings that `given` leaves out are DEFAULTS' and, for the task, the run's. Raises InputError
+    if the run has adapters itself, if its vocabulary lacks numbers that the task needs, and for
     settings of the other kind of task.
     """
     base = run.config
@@ -75,13 +71,17 @@ def finetune_config(run, adapters, given, folder="the run"):
 
 
 def model_config(path, adapters, given):
-    """The Config of a fine-tuning of the real model in `path`; `adapters` and `given` are what
-    was said, {name: value}. Raises InputError for settings that mean nothing to it."""
+    """Return the Config of a fine-tuning of the real model in `path`.
+
+    `adapters` and `given` are the options, {name: value}. Raises InputError for options that a
+    real model doesn't have.
+    """
     given = dict(given)
-    full, window = given.pop("full", False), given.pop("window", MODEL_DEFAULTS["block"])
+    full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
     PretrainedConfig.refuse(given)
     if "pretrained" in given:
-        raise InputError("--pretrained: means nothing to a model that is named; leave it out")
+        raise InputError("--pretrained: goes with --resume; the model is named already, leave it "
+                         "out")
     if full and adapters:
         raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
                          "one of them out")
@@ -89,8 +89,8 @@ def model_config(path, adapters, given):
         raise InputError(f"--window {window}: must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
-    return PretrainedConfig(**{**MODEL_DEFAULTS, **given, "block": window,
-                               "pretrained": str(path), "adapters": chosen})
+    return PretrainedConfig(**{**given, "block": window, "pretrained": str(path),
+                               "adapters": chosen})
 
 
 def _check_number(name, value, numbers):
@@ -100,7 +100,7 @@ def _check_number(name, value, numbers):
 
 
 def plain_parameters(model):
-    """{name: array} of the model without adapters that computes the same.
+    """Return {name: array} of the model without adapters that computes the same.
 
     Merges the adapters of `model` in place. What was quantized becomes floats.
     """
@@ -137,5 +137,6 @@ def merge(folder, out):
         arrays, meta = trainer.state()
         checkpoint.save(made / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
         if records:
-            conclude(made, trainer, records, time.monotonic() - started)
+            conclude(made, config, trainer.model, run.step, records,
+                     time.monotonic() - started)
     return trainer.model

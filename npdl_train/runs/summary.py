@@ -1,8 +1,8 @@
-"""What a run reached and when: best loss and accuracy, the steps that first reached them.
+"""The summary of a run: its best loss and accuracy, and the steps that first reached them.
 
-Notation of the tables: L is the lowest loss and A the highest accuracy over all the steps of a
-run, t_f(.) the first step that reached it, and Δt = t_f(val) - t_f(train) the delay between
-memorising the training set and generalising to the validation set.
+Notation of the tables: L is the lowest loss and A the highest accuracy of a run, t_f(.) the first
+step that reached it, and Δt = t_f(val) - t_f(train) the delay from memorising the training set to
+generalising to the validation set.
 """
 
 import math
@@ -30,23 +30,20 @@ ROWS = (
 
 
 def summarise(records):
-    """The summary of one run from its records, each with `step` and any of METRICS.
+    """Return the summary of one run from its records, each with `step` and any of METRICS.
 
     Keys, each None where the run has no such value: the four METRICS (lowest loss, highest
     accuracy), `t_f_<metric>`, `delta_t_loss`, `delta_t_accuracy`,
     `step_<split>_accuracy_<threshold>` (the first step with at least that accuracy), and `final`,
-    the values of the record with the largest step. A value that is absent, None, NaN or infinite
-    is passed over. Raises InputError without records, or for a record without a step.
+    the values of the record with the largest step.
     """
-    records = list(records)
     if not records:
         raise InputError("no records to summarise; log at least one evaluation first")
-    for number, record in enumerate(records, 1):
-        if record.get("step") is None:
-            raise InputError(f"record {number} has no 'step'; every record needs one")
-    summary = {}
-    points = {metric: _points(records, metric) for metric in METRICS}
+    summary, points = {}, {}
     for metric in METRICS:
+        pairs = ((record.get(metric), record["step"]) for record in records)
+        points[metric] = [(value, step) for value, step in pairs
+                          if value is not None and math.isfinite(value)]
         sign = 1 if metric.endswith("loss") else -1
         best, step = min(((sign * value, step) for value, step in points[metric]),
                          default=(None, None))
@@ -66,70 +63,36 @@ def summarise(records):
 
 
 def read_summary(path):
-    """A run's summary.json: what `summarise` gave, `seconds` and `steps`, and nothing else.
+    """Return a run's summary.json: the keys of `summarise`, `seconds` and `steps`.
 
-    Raises InputError for a file that lacks one of them.
+    Raises InputError if one of them is missing or not a number.
     """
     known = summarise([{"step": 0}])
     final = known.pop("final")
     try:
-        summary = read_json(path)
-        return {**_numbers(summary, (*known, "seconds", "steps")),
-                "final": _numbers(summary["final"], final)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        found = read_json(path)
+        summary = {name: found[name] for name in (*known, "seconds", "steps")}
+        summary["final"] = {name: found["final"][name] for name in final}
+        for name, value in (*summary.items(), *summary["final"].items()):
+            if type(value) not in (int, float, NoneType) and name != "final":
+                raise ValueError(f"{name} is {str(value)[:40]!r}")
+        return summary
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: cannot be used ({reason(error)}); finish the run by --resume "
                          "first") from None
 
 
-def _numbers(values, names):
-    """The values of these names, each a number or None; ValueError for another."""
-    found = {name: values.get(name, "nothing") for name in names}
-    for name, value in found.items():
-        if type(value) not in (int, float, NoneType):
-            raise ValueError(f"{name} is {str(value)[:40]!r}")
-    return found
-
-
 def combine(summaries):
-    """The same keys over runs that differ in their seed: `{"mean", "std", "count", "of"}` each.
+    """Return {"mean", "std", "count", "of"} of each key, over runs that differ in their seed.
 
-    `std` is the population standard deviation (divided by the number of values, not one less).
-    `count` of the `of` runs had a value; with none, mean and std are None.
+    `std` is the population standard deviation. `count` of the `of` runs had a value; with none,
+    mean and std are None.
     """
-    summaries = list(summaries)
-    if not summaries:
-        raise InputError("no summaries to combine; give at least one run")
-    combined = {
-        key: _spread([summary[key] for summary in summaries])
-        for key in summaries[0] if key != "final"
-    }
-    combined["final"] = {
-        key: _spread([summary["final"][key] for summary in summaries])
-        for key in summaries[0]["final"]
-    }
+    combined = {key: _spread([summary[key] for summary in summaries])
+                for key in summaries[0] if key != "final"}
+    combined["final"] = {key: _spread([summary["final"][key] for summary in summaries])
+                         for key in summaries[0]["final"]}
     return combined
-
-
-def table(summary):
-    """One run as lines of text: loss, accuracy, t_f and Δt."""
-    rows = [("Metric", "Value")]
-    rows += [(label, _number(key, summary[key])) for label, key, _ in ROWS]
-    return _aligned(rows)
-
-
-def combined_markdown(columns):
-    """Mean ± deviation in Markdown; `columns` maps a heading to what `combine` gave.
-
-    Of several columns, the best mean of a row is bold; Δt has no better or worse and is never bold.
-    """
-    header, *rows = _combined_rows(columns)
-    rule = ("---",) + ("---:",) * len(columns)
-    return "\n".join("| " + " | ".join(row) + " |" for row in (header, rule, *rows))
-
-
-def _points(records, metric):
-    pairs = ((record.get(metric), record["step"]) for record in records)
-    return [(value, step) for value, step in pairs if value is not None and math.isfinite(value)]
 
 
 def _spread(values):
@@ -141,12 +104,29 @@ def _spread(values):
     return {"mean": mean, "std": std, "count": len(known), "of": len(values)}
 
 
-def _number(key, value):
-    if value is None:
-        return "-"
-    if key.startswith(("t_f", "delta_t")):
-        return f"{value:.1f}".removesuffix(".0")
-    return f"{value:.4f}" if key.endswith("accuracy") else f"{value:.3g}"
+def table(summary):
+    """Return one run as lines of text: loss, accuracy, t_f and Δt."""
+    values = [_number(key, summary[key]) for _, key, _ in ROWS]
+    width = max(map(len, ("Value", *values)))
+    lines = [f"{label:<12}  {value:>{width}}" for (label, _, _), value in
+             zip(ROWS, values, strict=True)]
+    return "\n".join([f"{'Metric':<12}  {'Value':>{width}}", "-" * (14 + width), *lines])
+
+
+def combined_markdown(columns):
+    """Return mean ± deviation in Markdown; `columns` maps a heading to the result of `combine`.
+
+    The best mean of a row is bold; one column, equal means and Δt have no best.
+    """
+    rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
+    for label, key, better in ROWS:
+        spreads = [combined[key] for combined in columns.values()]
+        means = [spread["mean"] for spread in spreads if spread["mean"] is not None]
+        best = better(means) if better and len(set(means)) > 1 else None
+        rows.append((label, *(
+            f"**{_cell(key, spread)}**" if best is not None and spread["mean"] == best
+            else _cell(key, spread) for spread in spreads)))
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def _cell(key, spread):
@@ -157,25 +137,9 @@ def _cell(key, spread):
     return f"{text} ({spread['count']} of {spread['of']} runs)" if missing else text
 
 
-def _combined_rows(columns):
-    rows = [("Metric", *columns)]
-    for label, key, better in ROWS:
-        spreads = [combined[key] for combined in columns.values()]
-        means = [spread["mean"] for spread in spreads if spread["mean"] is not None]
-        # One column is no comparison, and neither is a row where all are equal.
-        best = better(means) if better and len(set(means)) > 1 else None
-        rows.append((label, *(
-            f"**{_cell(key, spread)}**" if best is not None and spread["mean"] == best
-            else _cell(key, spread)
-            for spread in spreads
-        )))
-    return rows
-
-
-def _aligned(rows):
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-    lines.insert(1, "-" * len(lines[0]))
-    return "\n".join(lines)
+def _number(key, value):
+    if value is None:
+        return "-"
+    if key.startswith(("t_f", "delta_t")):
+        return f"{value:.1f}".removesuffix(".0")
+    return f"{value:.4f}" if key.endswith("accuracy") else f"{value:.3g}"

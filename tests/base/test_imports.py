@@ -100,10 +100,11 @@ def test_npdl_trains_saves_and_decodes_without_the_other_packages(tmp_path):
 WITHOUT_STUDY = """
 import sys
 sys.modules["npdl_study"] = None                # an import of it, or of a part of it, fails
+from experiments import train_gpt
 from npdl.__main__ import main
 run, *options = sys.argv[1:]
-assert main(["train-gpt", *options, "--for-steps", "2", "--out", run]) == 0
-assert main(["train-gpt", "--resume", "--quiet", "--out", run]) == 0
+assert train_gpt.main([*options, "--for-steps", "2", "--out", run]) == 0
+assert train_gpt.main(["--resume", "--quiet", "--out", run]) == 0
 assert main(["ask", run, "1 + 2 ="]) == main(["generate", run, "1 + 2 ="]) == 0
 assert main(["finetune", run, "--operator", "-", "--steps", "2", "--quiet"]) == 0
 """

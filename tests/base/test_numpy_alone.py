@@ -41,8 +41,7 @@ def folder(tmp_path_factory):
     ["ask lstm 1 + 2 =", "blame Linear"], [
         ["generate", "lstm", "1 + 2 ="], ["generate", "gpt", "1 + 2 =", "--tokens", "1"],
         ["ask", "lstm", "1 + 2 ="], ["table", "gpt"], ["step", "LayerNorm"], ["blame", "Linear"],
-        ["single", "MLP"], ["homework", "--out", "work", "--layers", "Linear"],
-        ["train-gpt", "--help"]], " ".join), ids=" ".join)
+        ["homework", "--out", "work", "--layers", "Linear"]], " ".join), ids=" ".join)
 def test_what_needs_numpy_alone(folder, command):
     status, out, err = alone(folder, *command)
     assert status == 0 and out and not err, err
@@ -52,7 +51,7 @@ ALL = "joblib matplotlib threadpoolctl tqdm"
 
 
 @pytest.mark.parametrize("command", [
-    ["train-gpt", "--out", "new"], ["plot", "curves", "gpt"],
+    ["plot", "curves", "gpt"],
     ["finetune", "gpt", "--operator", "-", "--out", "new", "--quiet"]], ids=lambda c: c[0])
 def test_what_needs_more_says_so_in_a_line(folder, command):
     status, out, err = alone(folder, *command)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from npdl import optim
-from npdl.__main__ import main
 from npdl.adapt import add_lora
 from npdl.adapt.quantize import quantize
 from npdl.data import ModularArithmetic, batch_indices
@@ -23,7 +22,7 @@ from npdl.layers.recurrent import RNN
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.schedule import SCHEDULES, schedule
-from tests.tools import slow
+from tests.tools import commands, slow
 from tests.tools.cases import is_composed
 from tests.tools.running import npdl_layers
 
@@ -222,12 +221,12 @@ def test_right_betas(betas):
     assert all(np.isfinite(p.data).all() for p in optimizer.params.values())
 
 
-@pytest.mark.parametrize("command", ["train-gpt", "train-lstm", "train-seq2seq", "finetune"])
+@pytest.mark.parametrize("command", ["train_gpt", "train_lstm", "train_seq2seq", "finetune"])
 def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
     said = []
     for option in ("--help", "--help-all"):
         with pytest.raises(SystemExit) as ended:
-            main([command, option])
+            getattr(commands, command)([option])
         said.append(set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)))
         assert ended.value.code == 0
     short, whole = said

@@ -15,7 +15,7 @@ from npdl_train.console import guarded
 from npdl_train.runs import checkpoint
 from npdl_train.runs.config import Config
 from npdl_train.runs.run import train
-from tests.runs.trust.runs import ARITHMETIC, recorded_step, start
+from tests.tools.processes import ARITHMETIC, recorded_step, start
 from tests.tools.refusals import status_of
 
 
@@ -56,6 +56,16 @@ def test_a_training_needs_no_outputs_that_show_everything(tmp_path, how):
     assert {"summary.json", "curves.png"} < set(os.listdir(tmp_path / "run"))
     if "env" in how:
         assert "t(L)" in output
+
+
+def test_a_package_that_does_not_load_is_one_line(tmp_path):
+    (tmp_path / "tqdm").mkdir()
+    (tmp_path / "tqdm" / "__init__.py").write_text("raise ImportError('libfoo.so is missing')")
+    process = start("train_gpt", *TINY, "--out", tmp_path / "run",
+                    **environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{os.getcwd()}"))
+    _, errors = process.communicate()
+    assert process.returncode == 2 and errors.count("\n") == 1
+    assert "tqdm is installed, but does not load (libfoo.so is missing); reinstall it" in errors
 
 
 @pytest.mark.slow

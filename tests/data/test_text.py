@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.__main__ import main
 from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.models.lstm_lm import LSTMLM
 from npdl_train.runs.config import Config
 from npdl_train.runs.loop import Trainer
-from npdl_train.runs.metrics import read_metrics
+from npdl_train.runs.metrics import read_records
 from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import load_run, train
 from tests.tools import commands, device
@@ -128,14 +127,14 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model, engine, se
         train(config, tmp_path / name, quiet=True)
     resumed_from(tmp_path / "cut", config, 6)
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
-    records, _ = read_metrics(tmp_path / "cut/metrics.jsonl")
+    records = read_records(tmp_path / "cut/metrics.jsonl")
     assert [record["step"] for record in records] == [4, 8, 11]
     assert set(records[0]) == {"step", "train_loss", "train_accuracy", "validation_loss",
                                "validation_accuracy", "l2_norm", "lr"}
 
 
 def resumed(run, *more):
-    return main(["train-gpt", "--resume", "--quiet", "--out", str(run), *map(str, more)])
+    return commands.train_gpt(["--resume", "--quiet", "--out", str(run), *map(str, more)])
 
 
 def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found(
@@ -166,7 +165,7 @@ def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
                0.1, "--decay", "matrices", "--clip", 1.0, "--threads", 1, "--eval-every", 20,
                "--eval-batches", 2]
     run = tmp_path / "run"
-    assert main(["train-gpt", *map(str, options), "--quiet", "--out", str(run)]) == 0
+    assert commands.train_gpt([*map(str, options), "--quiet", "--out", str(run)]) == 0
     loaded = load_run(run)
     model = loaded.model
     assert model.classifier.W is model.embedding.W and model.max_len == 8
@@ -185,7 +184,7 @@ def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     train(small(text, model, steps=5), tmp_path / "numpy", quiet=True)
     with device.numpy_as_cupy(), backend.using("cupy"):
         train(small(text, model, steps=5, backend="cupy"), tmp_path / "device", quiet=True)
-    one, other = (read_metrics(tmp_path / name / "metrics.jsonl")[0]
+    one, other = (read_records(tmp_path / name / "metrics.jsonl")
                   for name in ("numpy", "device"))
     assert_same_records(other, one)
 
@@ -206,8 +205,8 @@ BAD = [
     (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
     (("--text", "{text}", "--r-train", 1.5), "--r-train 1.5"),
-    (("--text", "{text}", "--p", 7), "--p: goes with modular arithmetic, and means"),
-    (("--block", 32), "--block: goes with a text or a real model, and means nothing to modular"),
+    (("--text", "{text}", "--p", 7), "--p: goes with modular arithmetic, and is not an option"),
+    (("--block", 32), "--block: goes with a text or a real model, and is not an option of modular"),
     (("--eval-batches", 3), "--eval-batches: goes with a text"),
     (("--init", "zeros"), "--init"),
 ]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import text_losses
-from npdl.__main__ import main as train_main
+from experiments.train_gpt import main as train_gpt
 from npdl.losses import SequenceLoss
 from npdl_train.runs.config import Config
 from npdl_train.runs.run import load_run, train
@@ -29,7 +29,7 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     out = str(tmp_path / "run")
     options = ["--text", text, "--block", "8", "--width", "8", "--heads", "2", "--steps", "3",
                "--eval-batches", "2", "--threads", "1", "--quiet", "--out", out]
-    assert train_main(["train-gpt", *options]) == 0
+    assert train_gpt(options) == 0
     run = load_run(out)
     part = run.task.parts["validation"]
     wanted = []

@@ -71,7 +71,7 @@ def test_each_problem_is_one_line_from_the_script(tmp_path, problem):
                  "--out", tmp_path / "run")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.strip().splitlines()
-    assert line.startswith("python -m npdl train-gpt: backend 'cupy': ") and message in line
+    assert line.startswith("train_gpt.py: backend 'cupy': ") and message in line
     assert done.stdout == ""
 
 
@@ -99,10 +99,10 @@ def test_the_script_runs_on_the_stand_in(tmp_path):
 
 
 def test_threads_say_that_a_gpu_ignores_them(capsys):
-    from npdl.__main__ import main
+    from experiments.train_gpt import main
 
     with pytest.raises(SystemExit):
-        main(["train-gpt", "--help"])
+        main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "ignored by --engine plain and --backend cupy" in text
 

@@ -1,4 +1,4 @@
-"""ask.py says what the model has seen and what is right; table.py leaves out what was stopped."""
+"""ask tells known equations from unseen ones; table leaves out unfinished runs."""
 
 import dataclasses
 
@@ -60,7 +60,7 @@ def test_what_is_no_equation_is_one_line(runs, capsys, question):
 def test_a_folder_without_a_run_is_called_so(runs, capsys):
     for folder in (runs["one"] + "/checkpoint.npz", runs["one"] + "/nothing"):
         status, text = said(capsys, commands.ask, folder)
-        assert status == 2 and "is no run's folder" in text and "--resume" not in text
+        assert status == 2 and "is not a run's folder" in text and "--resume" not in text
 
 
 def test_a_stopped_run_is_in_no_mean_and_columns_that_differ_are_two(runs, capsys):

@@ -1,7 +1,9 @@
-"""Fine-tuning with LoRA and QLoRA: what learns, what stays, resume, merging, refusals."""
+"""Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, merging, what is refused."""
 
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
@@ -14,10 +16,10 @@ from npdl_train.commands import ask, generate
 from npdl_train.runs.config import Adapters, Config
 from npdl_train.runs.finetune import finetune_config, merge
 from npdl_train.runs.loop import Trainer
-from npdl_train.runs.recipes import new_config
-from npdl_train.runs.run import load_run, resumed_config, train
+from npdl_train.runs.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
+from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
 SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200, "save_every": 100}
@@ -28,11 +30,16 @@ KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    """A folder with a GPT that adds modulo 7."""
-    folder = tmp_path_factory.mktemp("base") / "run"
-    train(Config(**SMALL, steps=300, r_train=1.0, lr=1e-2, weight_decay=0.0), folder, quiet=True)
-    assert load_run(folder).records[-1]["train_accuracy"] == 1.0
+def base(adds):
+    return adds
+
+
+@pytest.fixture(scope="module")
+def lora(tmp_path_factory, base):
+    """The folder of a fine-tuning of `base`."""
+    folder = tmp_path_factory.mktemp("tuned") / "run"
+    assert commands.finetune([str(base), "--operator", "-", "--steps", "2", "--eval-every", "1",
+                              "--quiet", "--out", str(folder)]) == 0
     return folder
 
 
@@ -44,7 +51,7 @@ def tuned(base, out, adapters, **given):
 
 
 @pytest.mark.parametrize("kind", slow.but(["lora", "qlora"], KINDS))
-def test_only_the_adapters_learn_and_step_0_is_the_base(tmp_path, base, kind):
+def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, kind):
     run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
     before, after = load_run(base).model.state_dict(), run.model.state_dict()
     learned = {name for name, _ in run.model.params()}
@@ -71,7 +78,7 @@ def test_only_the_adapters_learn_and_step_0_is_the_base(tmp_path, base, kind):
         assert run.records[0][f"{part}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
 
 
-def test_a_smaller_modulus_and_another_operator_keep_every_token_s_place(base):
+def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(base):
     run = load_run(base)
     config = finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
     words = Trainer(config, run.model.state_dict()).task.vocabulary
@@ -93,7 +100,7 @@ RESUMED = [(model, kind, engine) for model, kind in (
 @pytest.mark.parametrize("model, kind, engine", slow.but(
     [("gpt", "lora", "fast"), ("lstm", "qlora", "fast")],
     RESUMED, tuple))
-def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, model, kind, engine):
+def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
     train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
     adapters, given = Adapters(**KINDS[kind]), {"operator": "-", "engine": engine, "threads": 2}
     for name in ("whole", "cut"):
@@ -102,23 +109,6 @@ def test_a_resumed_fine_tuning_is_the_same_bit_for_bit(tmp_path, model, kind, en
     resumed_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 8,
                  run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
-
-
-def test_for_steps_leaves_and_goes_on(tmp_path, base, capsys):
-    options = ["--operator", "-", "--steps", "5", "--threads", "1", "--quiet", "--out"]
-    assert commands.finetune([str(base), *options, str(tmp_path / "whole")]) == 0
-    run = str(tmp_path / "run")
-    assert commands.finetune([str(base), "--for-steps", "2", *options, run]) == 0
-    assert "stopped at step 2 of 5, saved; go on with: --resume" in capsys.readouterr().err
-    assert commands.finetune(["--resume", "--for-steps", "4", "--quiet", "--out", run]) == 0
-    assert_same_runs(tmp_path / "whole", tmp_path / "run")
-
-
-def test_without_its_checkpoint_a_fine_tuning_does_not_begin_again_from_nothing(tmp_path, base):
-    tuned(base, tmp_path / "run", Adapters(), operator="-")
-    (tmp_path / "run/checkpoint.npz").unlink()
-    with pytest.raises(InputError, match="checkpoint.npz: is missing"):
-        train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
 
 
 @pytest.mark.slow
@@ -172,17 +162,6 @@ def test_the_device_path_gives_the_same_run(tmp_path, base):
     assert_same_records(load_run(tmp_path / "device").records, here.records)
 
 
-def test_quantizing_stores_fewer_bytes(tmp_path, base):
-    bytes_of = {}
-    for kind in ("lora", "qlora"):
-        tuned(base, tmp_path / kind, Adapters(**KINDS[kind]), operator="-")
-        summary = json.loads((tmp_path / kind / "summary.json").read_text())["adapted"]
-        bytes_of[kind] = summary["stored_bytes"]
-        size = (tmp_path / kind / "checkpoint.npz").stat().st_size
-        assert size > summary["stored_bytes"]
-    assert bytes_of["qlora"] < 0.45 * bytes_of["lora"]
-
-
 def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
     first, second, odd = (tmp_path / name for name in ("first", "second", "odd"))
     first.write_text("abcdefg " * 60)
@@ -192,7 +171,7 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
              "steps": 3, "threads": 1}
     for model in ("gpt", "lstm"):
         run, out = tmp_path / model, tmp_path / f"{model}-tuned"
-        train(new_config(model, {"text": str(first), **given}), run, quiet=True)
+        train(Config(model=model, text=str(first), **given), run, quiet=True)
         quick = ["--steps", "3", "--quiet", "--out", str(out)]
         assert commands.finetune([str(run), "--text", str(odd), *quick]) == 2
         assert "character 'x' is not among the 8" in capsys.readouterr().err
@@ -203,3 +182,87 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
         assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
         assert tuned_run.task.vocabulary.characters == " abcdefg"
         assert generate.generate(generate.of_run(tuned_run), "ab", tokens=12)[0]
+
+
+BAD = [
+    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the numbers 0 to 6"),
+    (("{base}", "--operator", "^"), "operator"),
+    (("{base}", "--rank", 100), "rank = 100"),
+    (("{base}", "--where", "W_X"), "no linear map fits where = ('W_X',)"),
+    (("{base}", "--bits", 1), "bits = 1"),
+    (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
+    (("{base}", "--block", 64), "give --bits too"),
+    (("{base}", "--text", "play.txt"), "is not an option of modular arithmetic"),
+    (("{base}/nowhere",), "there is no such folder"),
+    ((), "give the folder of the run"),
+    (("{base}", "--resume"), "give the folder of the run"),
+    (("{base}", "--merge"), "has no adapters to merge"),
+    (("{base}", "--merge", "--rank", 2), "--rank: has no effect with --merge"),
+    (("{base}", "--merge", "--check"), "--check: has no effect with --merge"),
+    (("{base}", "--merge", "--for-steps", 2), "--for-steps: has no effect with --merge"),
+    (("--resume",), "holds no run"),
+    (("--resume", "--rank", 3), "--rank: the adapters"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
+    arguments = [str(a).format(base=base) for a in arguments]
+    folder = tmp_path / "run"
+    check_refused(commands.finetune, [*arguments, "--quiet", "--out", str(folder)], mentioned,
+                  folder, capsys)
+
+
+def test_runs_of_the_wrong_kind_are_refused(base, lora, capsys):
+    with pytest.raises(InputError, match="has adapters already"):
+        finetune_config(load_run(lora), Adapters(), {})
+    assert commands.finetune(["--resume", "--out", str(base)]) == 2
+    assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
+    assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["lora", "qlora"])
+def test_check_finds_where_a_fine_tuning_overflows(tmp_path, base, capsys, kind):
+    out = str(tmp_path / "run")
+    options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
+    bits = ["--bits", "4"] if kind == "qlora" else []
+    assert commands.finetune([*options, *bits]) == 2
+    assert "--resume --check" in capsys.readouterr().err
+    assert commands.finetune(["--resume", "--check", "--quiet", "--out", out]) == 2
+    checked = capsys.readouterr().err
+    assert "encountered in" in checked and "npdl/" in checked and checked.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call, times", [("npdl_train.runs.checkpoint.save", 1), ("os.fsync", 8),
+                                         ("os.rename", 1)])
+def test_a_killed_merge_leaves_nothing_and_can_be_made_again(tmp_path, lora, monkeypatch, curves,
+                                                             call, times):
+    out, left = tmp_path / "merged", iter(range(times, 0, -1))
+    arguments = [str(lora), "--merge", "--quiet", "--out", str(out)]
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(call, lambda *_: next(left) == 1 and os.kill(os.getpid(), 9))
+        try:
+            commands.finetune(arguments)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not out.exists()
+    assert commands.finetune(arguments) == 0
+    assert os.listdir(tmp_path) == ["merged"]
+    assert sorted(os.listdir(out)) == ["checkpoint.npz", "config.json", "curves.png",
+                                       "metrics.jsonl", "summary.json"]
+    assert (out / "metrics.jsonl").read_bytes() == (lora / "metrics.jsonl").read_bytes()
+    assert commands.finetune(arguments) == 2                    # the folder is taken now
+
+
+def test_a_merged_run_is_in_the_table_and_needs_its_checkpoint(tmp_path, base, lora, capsys):
+    out = tmp_path / "merged"
+    assert commands.finetune([str(lora), "--merge", "--quiet", "--out", str(out)]) == 0
+    assert commands.table([str(lora), str(base), str(out)]) == 0
+    assert "GPT, - mod 7" in capsys.readouterr().out
+    (out / "checkpoint.npz").unlink()
+    check_refused(commands.train_gpt, ["--resume", "--quiet", "--out", str(out)],
+                  "checkpoint.npz: is missing", tmp_path / "nothing", capsys)

@@ -11,30 +11,17 @@ from npdl.layers.embedding import Embedding
 from npdl.models.llama import Llama
 from npdl_train.commands import generate
 from npdl_train.runs.config import Config
-from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import load_run, train
+from tests.runs.conftest import PLAY
 from tests.tools import commands, slow
 from tests.tools.refusals import status_of
 
-SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
-         "eval_every": 4, "threads": 1}
-PLAY = "To be, or not to be: that is the question.\n" * 20
-
-
-@pytest.fixture
-def text(tmp_path):
-    path = tmp_path / "play.txt"
-    path.write_text(PLAY)
-    return path
-
-
-def small(text, model="gpt", **settings):
-    return new_config(model, {"text": str(text), **SMALL, **settings})
+SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3}
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
 def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
-    """Then it computes those and the new token, once in a while; a run's model all, each time."""
+    """It recomputes half a window now and then; a run's model recomputes all of it each time."""
     class Words:
         prompt = encode = staticmethod(lambda text: [1, 2, 3])
 
@@ -46,27 +33,27 @@ def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
     assert len(found.tokens) == 20 and rows == {3, *computed}
 
 
-def test_a_run_loads_and_generates_without_its_text(tmp_path, text, capsys):
-    for model in ("gpt", "lstm"):
-        run = tmp_path / model
-        train(small(text, model, steps=3), run, quiet=True)
-        text.rename(tmp_path / "elsewhere")
-        loaded = load_run(run)
-        assert loaded.task.vocabulary.characters == "".join(sorted(set(PLAY)))
-        assert commands.generate([str(run), "To be", "--tokens", "20"]) == 0
-        shown = capsys.readouterr()
-        assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
-        assert ("the model sees 8 tokens" in shown.err) == (model == "gpt")
-        assert commands.ask([str(run), "5 + 7 ="]) == 2
-        assert "trained on text" in capsys.readouterr().err
-        (tmp_path / "elsewhere").rename(text)
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_a_run_loads_and_generates_without_its_text(copy_of, capsys, model):
+    run = copy_of("text" if model == "gpt" else "text-lstm")
+    settings = (run / "config.json").read_text()
+    (run / "config.json").write_text(settings.replace("play.txt", "gone.txt"))
+    assert load_run(run).task.vocabulary.characters == "".join(sorted(set(PLAY)))
+    assert commands.generate([str(run), "To be", "--tokens", "20"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
+    assert ("the model sees 8 tokens" in shown.err) == (model == "gpt")
+    assert commands.ask([str(run), "5 + 7 ="]) == 2
+    assert "trained on text; continue a prompt by python -m npdl generate" in \
+        capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
     path = tmp_path / "round.txt"
     path.write_text("abcdefg" * 100)
-    config = small(path, model, steps=300, lr=1e-2, weight_decay=0.0, eval_every=300)
+    config = Config(model=model, text=str(path), steps=300, lr=1e-2, weight_decay=0.0,
+                    eval_every=300, **SMALL)
     train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
@@ -81,9 +68,8 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     assert [run.task.vocabulary.decode(h.tokens) for h in drawn] == ["defga"] * 3
 
 
-def test_sampling_repeats_with_its_seed(tmp_path, text):
-    train(small(text, steps=1), tmp_path / "run", quiet=True)
-    run = load_run(tmp_path / "run")
+def test_sampling_repeats_with_its_seed(run_of):
+    run = load_run(run_of("text"))
 
     def drawn(seed):
         return next(generate.generate(generate.of_run(run), "To", "sample", tokens=30,
@@ -92,9 +78,8 @@ def test_sampling_repeats_with_its_seed(tmp_path, text):
     assert drawn(1) == drawn(1) != drawn(2)
 
 
-def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
-    train(small(text, steps=1), tmp_path / "run", quiet=True)
-    run, asked = load_run(tmp_path / "run"), []
+def test_many_samples_are_drawn_a_batch_at_a_time(run_of, monkeypatch):
+    run, asked = load_run(run_of("text")), []
 
     def counted(scorer, tokens, rng, eos, count, **how):
         asked.append(count)
@@ -107,39 +92,34 @@ def test_many_draws_come_a_batch_at_a_time(tmp_path, text, monkeypatch):
     assert sorted(asked) == [36, 64, 64]
 
 
-@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
-def test_an_equation_is_continued_to_its_end(tmp_path, capsys, model):
-    config = Config(model=model, p=5, width=16, heads=2, steps=300, r_train=1.0, lr=1e-2,
-                    weight_decay=0.0, eval_first=0, eval_every=300)
-    train(config, tmp_path, quiet=True)
-    run = load_run(tmp_path)
+def test_an_equation_is_continued_to_its_end(adds, capsys):
+    run = load_run(adds)
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
-        found, ids = generate.generate(generate.of_run(run), "2 + 4 =", **how)
+        found, ids = generate.generate(generate.of_run(run), "2 + 6 =", **how)
         found = list(found)
-        assert run.task.vocabulary.decode(ids) == "BOS 2 + 4 ="
+        assert run.task.vocabulary.decode(ids) == "BOS 2 + 6 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
         assert len(found) == how.get("n_best", 1)
-    assert commands.generate([str(tmp_path), "2 + 4 ="]) == 0
+    assert commands.generate([str(adds), "2 + 6 ="]) == 0
     shown = capsys.readouterr()
-    assert shown.out.startswith("2 + 4 = 1 EOS    (probability 0.9") and not shown.err
-    assert commands.generate([str(tmp_path), "2 + 9 ="]) == 2
+    assert shown.out.startswith("2 + 6 = 1 EOS    (probability 0.9") and not shown.err
+    assert commands.generate([str(adds), "2 + 9 ="]) == 2
     assert "unknown token '9'" in capsys.readouterr().err
 
 
-def test_several_prompts_are_continued_one_after_the_other(tmp_path, text, capsys):
-    train(small(text, steps=1), tmp_path / "run", quiet=True)
-    apart = []
+def test_several_prompts_are_continued_one_after_the_other(run_of, capsys):
+    run, apart = str(run_of("text")), []
     for prompt in ("To", "be"):
-        assert commands.generate([str(tmp_path / "run"), prompt, "--tokens", "3"]) == 0
+        assert commands.generate([run, prompt, "--tokens", "3"]) == 0
         apart.append(capsys.readouterr().out)
-    assert commands.generate([str(tmp_path / "run"), "To", "be", "--tokens", "3"]) == 0
+    assert commands.generate([run, "To", "be", "--tokens", "3"]) == 0
     assert capsys.readouterr().out == f"{apart[0]}{'-' * 40}\n{apart[1]}"
 
 
 @pytest.mark.parametrize("said", [["hi", "and then"], []], ids=["arguments", "lines"])
 def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
-    """Each prompt comes after the turns before it; without one, lines are read to an empty one."""
+    """Each prompt follows the turns before it; without prompts, lines are read from stdin."""
     heard = []
 
     class Words:
@@ -176,17 +156,9 @@ BAD_GENERATION = [
 ]
 
 
-@pytest.fixture(scope="module")
-def one_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "play.txt").write_text(PLAY)
-    train(small(folder / "play.txt", steps=1), folder / "run", quiet=True)
-    return folder / "run"
-
-
 @pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
-def test_bad_generation_is_one_line_and_status_2(one_run, capsys, arguments, mentioned):
-    status = status_of(commands.generate, [str(one_run), *map(str, arguments)])
+def test_bad_options_are_one_line_and_status_2(run_of, capsys, arguments, mentioned):
+    status = status_of(commands.generate, [str(run_of("text")), *map(str, arguments)])
     shown = capsys.readouterr()
     assert status == 2 and not shown.out
     assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err

@@ -74,6 +74,6 @@ def test_glorots_gates_are_wider_and_their_biases_zero():
 
 
 @pytest.mark.parametrize("init", ["gpt2", "lecun"])
-def test_values_of_a_gpt_are_refused_for_an_lstm(init):
-    with pytest.raises(InputError, match="only a GPT"):
+def test_initialisations_of_a_gpt_are_refused_for_an_lstm(init):
+    with pytest.raises(InputError, match="is for a GPT only"):
         Config(model="lstm", init=init)

@@ -10,16 +10,13 @@ from npdl.__main__ import main
 from npdl.data import dates
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.continuation import continuation
-from npdl.errors import InputError
-from npdl.losses import SequenceLoss
 from npdl_train.runs import checkpoint
-from npdl_train.runs.config import SEQ2SEQ, Adapters, Config
+from npdl_train.runs.config import SEQ2SEQ, Config
 from npdl_train.runs.loop import Trainer
-from npdl_train.runs.recipes import new_config
 from npdl_train.runs.run import load_run, train
 from npdl_train.runs.task import DatesTask
-from tests.runs.test_training import script, wait_for_step
-from tests.tools import slow
+from tests.tools import commands, slow
+from tests.tools.processes import start, wait_for_checkpoint
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
 
@@ -36,12 +33,12 @@ def few_are_measured(monkeypatch):
 
 
 def tiny(model, **settings):
-    return new_config(model, {**TINY, **settings})
+    return Config(model=model, **{**TINY, **settings})
 
 
 @every_model
 @pytest.mark.parametrize("settings", [{}, {"dropout": 0.3, "layers": 2}])
-def test_a_resumed_trainer_goes_on_bit_for_bit(model, settings):
+def test_a_resumed_trainer_is_bitwise_identical(model, settings):
     config = tiny(model, **settings)
     state, whole = trained(config, 2).state(), trained(config, 6)
     second = Trainer(config)
@@ -73,20 +70,6 @@ def test_training_is_teacher_forced_on_days_that_are_not_held_out(model):
     assert days <= set(task.data.parts["train"])
 
 
-@every_model
-def test_padding_and_its_neighbours_change_no_loss(model):
-    trainer = trained(tiny(model, dtype="float64"), 2)
-    batch = trainer.task.batch(0)
-    losses, _ = trainer.engine.measure(batch)
-    texts, isos = trainer.task.data.draw("train", 4, 0, 0, 3)
-    assert len(set(map(len, texts))) > 1
-    for text, iso, loss in zip(texts, isos, losses, strict=True):
-        source, _, target = trainer.task.data.encoded([text], [iso])
-        logits, _ = trainer.model.forward(source, target[:, :-1])
-        alone, _ = SequenceLoss().forward(logits, target[:, 1:], target[:, 1:] >= 0)
-        np.testing.assert_allclose(alone, loss, rtol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", slow.but(["lstm-seq2seq"], SEQ2SEQ))
 def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch):
@@ -94,8 +77,8 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = tiny(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
     trainer = trained(config, 160)
-    part, words = trainer.task._evaluation["validation"], trainer.task.vocabulary
-    accuracy = trainer.evaluate()["validation_accuracy"]
+    part, words = trainer.task.evaluation["validation"], trainer.task.vocabulary
+    accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
     right = 0
     for source, real, target in zip(part.source, part.source_real, part.targets, strict=True):
         scorer = continuation(trainer.model, source[: real.sum()], first=[words.bos])
@@ -105,7 +88,7 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
     assert right / len(part) == accuracy > 0
 
 
-def test_the_wing_hands_it_to_the_textbook_and_says_so(capsys):
+def test_the_fast_engine_falls_back_to_the_plain_one_and_says_so(capsys):
     assert Trainer(tiny("seq2seq")).engine.name == "plain" and capsys.readouterr().err == ""
     assert Trainer(tiny("lstm-seq2seq", engine="fast")).engine.name == "plain"
     assert "LSTMSeq2Seq is not among its models" in capsys.readouterr().err
@@ -114,15 +97,16 @@ def test_the_wing_hands_it_to_the_textbook_and_says_so(capsys):
 @pytest.mark.slow
 def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
     options = [*OPTIONS, "--model", "lstm-seq2seq", "--schedule", "constant"]
-    process = script("train_seq2seq", *options, "--steps", 20_000, "--eval-every", 20_000, "--out",
-                     tmp_path / "run")
-    wait_for_step(tmp_path / "run", 4)
+    process = start("train_seq2seq", *options, "--steps", 20_000, "--eval-every", 20_000, "--out",
+                    tmp_path / "run",
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    wait_for_checkpoint(tmp_path / "run", 4, process)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130 and "go on with: --resume" in errors
     step = checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"]
-    assert main(["train-seq2seq", "--resume", "--quiet", "--for-steps", "3", "--out",
-                 str(tmp_path / "run")]) == 0
+    assert commands.train_seq2seq(["--resume", "--quiet", "--for-steps", "3", "--out",
+                                   str(tmp_path / "run")]) == 0
     assert load_run(tmp_path / "run").step == step + 3
 
 
@@ -130,7 +114,7 @@ def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
 @every_model
 def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch, model):
     run = str(tmp_path / "run")
-    assert main(["train-seq2seq", "--model", model, *OPTIONS, "--quiet", "--out", run]) == 0
+    assert commands.train_seq2seq(["--model", model, *OPTIONS, "--quiet", "--out", run]) == 0
     capsys.readouterr()
     assert main(["generate", run, "March 3rd, 2021", "--method", "beam", "--n-best", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -144,11 +128,13 @@ def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch
             (["generate", run], "0 characters"), (["generate", run, "ü"], "'ü'"),
             (["generate", run, "3", "--keep", "2"], "--keep"), (["ask", run], "trained on dates"),
             (["plot", "flow", run], "translates"), (["plot", "embeddings", run], "translates"),
-            (["finetune", run, "--out", str(missing)], "translates"),
-            (["train-lstm", "--resume", "--out", run], "resume it with train-seq2seq"),
-            (["train-seq2seq", "--resume", "--out", run, "--model",
-              SEQ2SEQ[model == SEQ2SEQ[0]]], f"has {model}")]:
+            (["finetune", run, "--out", str(missing)], "translates")]:
         check_refused(main, arguments, mentioned, missing, capsys)
+    check_refused(commands.train_lstm, ["--resume", "--out", run],
+                  "resume it with python experiments/train_seq2seq.py", missing, capsys)
+    other = SEQ2SEQ[model == SEQ2SEQ[0]]
+    check_refused(commands.train_seq2seq, ["--resume", "--out", run, "--model", other],
+                  f"has {model}", missing, capsys)
 
 
 @pytest.mark.parametrize("arguments, mentioned", [
@@ -157,15 +143,8 @@ def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch
 ])
 def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
     folder = tmp_path / "run"
-    arguments = ["train-seq2seq", *arguments, "--out", str(folder)]
-    assert status_of(main, arguments) == 2
+    assert status_of(commands.train_seq2seq, [*arguments, "--out", str(folder)]) == 2
     assert mentioned in capsys.readouterr().err and not folder.exists()
-
-
-@pytest.mark.parametrize("given", [{"text": "x"}, {"adapters": Adapters()}])
-def test_settings_that_it_has_no_use_for_are_refused(given):
-    with pytest.raises(InputError, match="translate"):
-        Config(model="seq2seq", **given)
 
 
 @pytest.mark.slow
@@ -173,6 +152,6 @@ def test_settings_that_it_has_no_use_for_are_refused(given):
     ("lstm-seq2seq", 1250, 0.99), ("seq2seq", 500, 0.6)])       # after 2,000 of its steps: 0.99
 def test_held_out_dates_are_right(tmp_path, monkeypatch, model, steps, right):
     monkeypatch.undo()                                  # measure as many as it does
-    assert main(["train-seq2seq", "--model", model, "--quiet", "--steps", str(steps),
-                 "--out", str(tmp_path)]) == 0
+    assert commands.train_seq2seq(["--model", model, "--quiet", "--steps", str(steps), "--out",
+                                   str(tmp_path)]) == 0
     assert load_run(tmp_path).records[-1]["validation_accuracy"] >= right

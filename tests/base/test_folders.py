@@ -1,0 +1,101 @@
+"""new_folder and write_atomically: a folder or a file appears as a whole, or not at all."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from npdl.errors import CheckpointError
+from npdl.files import write_atomically
+from npdl_train.folders import clean_stale, new_folder
+from npdl_train.process import has_ended
+
+
+def filled(path, text, **how):
+    with new_folder(path, **how) as made:
+        (made / "deep").mkdir()
+        (made / "deep" / "page").write_text(text)
+
+
+def page(path):
+    return (path / "deep" / "page").read_text()
+
+
+@pytest.mark.parametrize("write", [
+    lambda path: write_atomically(path, lambda file: file.write(b"x")),
+    lambda path: filled(path, "x"), lambda path: filled(path, "y", replace=True)])
+def test_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch, write):
+    calls = []
+
+    def noted(name, function):
+        def call(*arguments):
+            calls.append(name if name != "fsync" else
+                         "fsync " + os.path.basename(os.readlink(f"/proc/self/fd/{arguments[0]}")))
+            return function(*arguments)
+        return call
+
+    for name in ("fsync", "rename", "replace"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+    (tmp_path / "there").mkdir()
+    write(tmp_path / "there" / "name")
+    place = next(i for i, call in enumerate(calls) if call in ("rename", "replace"))
+    temporary = f"fsync .name.{os.getpid()}.tmp"
+    assert calls[place - 1] == temporary and calls[place + 1:] == ["fsync there"]
+
+
+def test_a_folder_is_replaced_as_a_whole_or_stays(tmp_path):
+    site = tmp_path / "site"
+    filled(site, "one")
+    with pytest.raises(ValueError, match="is not an empty folder"):
+        filled(site, "two")
+    with pytest.raises(KeyError), new_folder(site, replace=True) as made:
+        (made / "half").write_text("")
+        raise KeyError
+    assert page(site) == "one" and os.listdir(tmp_path) == ["site"]
+    filled(site, "two", replace=True)
+    assert page(site) == "two" and os.listdir(tmp_path) == ["site"]
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path, renames):
+    """Killed before the old one is moved, before the new one appears, before the old one goes."""
+    site, rename = tmp_path / "site", os.rename
+    filled(site, "one")
+    left = [renames]
+
+    def counted(*paths):
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+        rename(*paths)
+        if renames == 2 and left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    pid = os.fork()
+    if pid == 0:
+        os.rename = counted
+        filled(site, "two", replace=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not site.exists() if renames == 1 else page(site) == ("one" if renames == 0 else "two")
+    filled(site, "three", replace=True)
+    assert page(site) == "three" and os.listdir(tmp_path) == ["site"]
+
+
+def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):
+    ran = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, ran.pid, os.WEXITED | os.WNOWAIT)       # a zombie
+    dead, alive = f".a.npz.{ran.pid}.tmp", f".a.npz.{os.getpid()}.tmp"
+    others = ["a.npz", f"a.npz.{ran.pid}.tmp", ".a.npz.tmp", ".a.npz.x1.tmp", ".a.npz.0.tmp"]
+    for name in (dead, alive, *others):
+        (tmp_path / name).write_text("")
+    assert clean_stale(tmp_path) == [dead]
+    assert {entry.name for entry in tmp_path.iterdir()} == {alive, *others}
+    assert clean_stale(tmp_path / "none") == []
+    with pytest.raises(CheckpointError, match="cannot be cleaned"):
+        clean_stale(tmp_path / "a.npz")
+    assert not has_ended(1)
+    ran.wait()
+    assert has_ended(ran.pid)

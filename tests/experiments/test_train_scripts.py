@@ -1,0 +1,240 @@
+"""The training scripts: the same run as train(), stopping and resuming, options, output."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from npdl_train.commands import ask
+from npdl_train.runs import checkpoint
+from npdl_train.runs.config import Config
+from npdl_train.runs.metrics import read_records
+from npdl_train.runs.recipes import new_config
+from npdl_train.runs.run import load_run, train
+from tests.tools import commands
+from tests.tools.processes import ROOT, start, wait_for_checkpoint
+from tests.tools.refusals import check_refused
+from tests.tools.trained import ENGINES, assert_same_runs
+
+SCRIPTS = {"gpt": commands.train_gpt, "lstm": commands.train_lstm}
+SETTINGS = {"p": 7, "width": 16, "steps": 11, "eval_first": 3, "eval_every": 5, "save_every": 4,
+            "threads": 2}
+
+
+def words(settings):
+    return [str(word) for name, value in settings.items()
+            for word in (f"--{name.replace('_', '-')}", value)]
+
+
+OPTIONS = words(SETTINGS)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", SCRIPTS)
+@pytest.mark.parametrize("more", [{"dropout": 0.2}, {"dtype": "float64", "schedule": "cosine"}])
+def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine, more):
+    settings = {**SETTINGS, "engine": engine, **more}
+    assert SCRIPTS[model]([*words(settings), "--quiet", "--out", str(tmp_path / "script")]) == 0
+    assert train(Config(model=model, **settings), tmp_path / "train", quiet=True) == 0
+    assert_same_runs(tmp_path / "script", tmp_path / "train")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model, engine", [("gpt", "fast"), ("gpt", "plain"), ("lstm", "fast"),
+                                           ("lstm", "plain")])
+def test_a_killed_script_resumes_bitwise_identically(tmp_path, model, engine):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    options = [*OPTIONS, "--steps", "100", "--engine", engine]
+    assert SCRIPTS[model]([*options, "--quiet", "--out", str(whole)]) == 0
+    process = start(f"train_{model}", *options, "--out", killed)
+    wait_for_checkpoint(killed, 20, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert SCRIPTS[model](["--resume", "--quiet", "--out", str(killed)]) == 0
+    assert_same_runs(whole, killed)
+
+
+def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
+    # A shell's background process, as in CI, ignores SIGINT; a terminal's doesn't.
+    process = start("train_gpt", *OPTIONS, "--steps", 3000, "--out", tmp_path / "run",
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    wait_for_checkpoint(tmp_path / "run", 6, process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in errors and "--resume" in errors.splitlines()[-1]
+    step = checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"]
+    assert f"step {step} of 3000" in errors
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_for_steps_saves_and_says_how_to_continue(tmp_path, capsys, engine):
+    whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
+    options = [*OPTIONS, "--engine", engine, "--quiet"]
+    assert commands.train_gpt([*options, "--out", whole]) == 0
+    assert commands.train_gpt([*options, "--for-steps", "4", "--out", run]) == 0
+    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; go on with: --resume "
+                                       f"--out {run}\n")
+    for step in (9, 11, 11):
+        assert commands.train_gpt(["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
+        assert ("--resume" in capsys.readouterr().err) == (step < 11)
+        assert checkpoint.load(f"{run}/checkpoint.npz")[1]["step"] == step
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+
+
+def test_each_evaluation_is_a_line_and_a_table_ends_the_run(tmp_path, capsys):
+    assert commands.train_gpt([*OPTIONS, "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr()
+    lines = shown.err.splitlines()
+    assert [line.split()[:2] for line in lines] == [["step", f"{step}/11"]
+                                                    for step in (1, 2, 3, 5, 10, 11)]
+    last = read_records(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert f"train {last['train_loss']:.2e} {last['train_accuracy']:7.2%}" in lines[-1]
+    assert "t_f(A_val)" in shown.out and "11 steps in" in shown.out
+
+
+@pytest.mark.parametrize("model", SCRIPTS)
+def test_a_text_ends_with_loss_perplexity_a_sample_and_the_command_for_more(
+        tmp_path, capsys, model):
+    (tmp_path / "play.txt").write_text("to be or not to be that is the question\n" * 30)
+    run = str(tmp_path / "run")
+    assert SCRIPTS[model](["--text", str(tmp_path / "play.txt"), "--width", "16", "--layers", "1",
+                           "--block", "8", "--steps", "20", "--out", run]) == 0
+    shown = capsys.readouterr().out
+    loss = load_run(run).records[-1]["validation_loss"]
+    assert f"validation loss {loss:.4f} (perplexity " in shown and "t_f" not in shown
+    sample = shown.partition("A sample:\n\n")[2].partition("\n\n")[0].splitlines()
+    assert 1 <= len(sample) <= 5 and all(set(line) <= set("to be rnhaisqu") for line in sample)
+    assert f'python -m npdl generate {run} "A prompt" --method sample' in shown
+
+
+def test_the_command_line_and_config_are_the_same_settings(tmp_path):
+    (tmp_path / "a.txt").write_text("abc" * 400)
+    for model, settings in (("gpt", {}), ("lstm", {}), ("gpt", {"text": str(tmp_path / "a.txt")})):
+        out = tmp_path / f"{model}{len(settings)}"
+        assert SCRIPTS[model]([*words(settings), "--for-steps", "1", "--width", "8", "--threads",
+                               "1", "--quiet", "--out", str(out)]) == 0
+        config = Config(model=model, width=8, **settings)
+        found = load_run(out).config.to_json()
+        left_to_the_data = ("sha256", "characters", "engine")   # load_run's engine is always plain
+        assert {name: value for name, value in found.items() if name not in left_to_the_data} == {
+            name: value for name, value in config.to_json().items()
+            if name not in left_to_the_data}
+
+
+@pytest.mark.parametrize("model, given, clip, init", [
+    ("gpt", {}, 1.0, "torch"), ("lstm", {"recipe": "release"}, 1.0, "xavier"),
+    ("lstm", {"recipe": "stated"}, None, "torch"), ("gpt", {"recipe": "stated"}, None, "torch"),
+    ("lstm", {"recipe": "release", "clip": 0.5}, 0.5, "xavier")])
+def test_a_recipe_is_a_name_for_settings(model, given, clip, init):
+    config = new_config(model, given)
+    assert (config.clip, config.init) == (clip, init)
+
+
+def test_a_run_is_resumed_with_its_recipe_only(tmp_path, capsys):
+    tiny = ["--p", "5", "--width", "8", "--quiet", "--out", str(tmp_path)]
+    assert commands.train_lstm([*tiny, "--steps", "2", "--recipe", "release"]) == 0
+    again = ["--resume", "--quiet", "--out", str(tmp_path)]
+    assert commands.train_lstm([*again, "--recipe", "release", "--steps", "3"]) == 0
+    assert commands.train_lstm([*again, "--recipe", "stated", "--steps", "4"]) == 2
+    assert "has" in capsys.readouterr().err
+
+
+def test_a_run_of_another_script_is_refused_with_the_right_command(run_folder, capsys):
+    for script, folder, command in (
+            (commands.train_lstm, run_folder["gpt"], "python experiments/train_gpt.py"),
+            (commands.train_gpt, run_folder["lora"], "python -m npdl finetune")):
+        assert script(["--resume", "--quiet", "--out", folder]) == 2
+        assert f"resume it with {command}" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    out = {name: str(folder / name) for name in ("gpt", "lora")}
+    assert commands.train_gpt([*OPTIONS, "--quiet", "--out", out["gpt"]]) == 0
+    assert commands.finetune([out["gpt"], "--operator", "-", "--steps", "2", "--quiet", "--out",
+                              out["lora"]]) == 0
+    return out
+
+
+def test_a_trained_model_answers(tmp_path, capsys):
+    settings = {"p": 5, "width": 16, "steps": 200, "r_train": 1.0, "weight_decay": 0.0, "lr": 1e-2,
+                "eval_every": 100}
+    assert commands.train_gpt([*words(settings), "--quiet", "--out", str(tmp_path / "run")]) == 0
+    run = load_run(tmp_path / "run")
+    for a, b in ((0, 0), (2, 4), (3, 3)):
+        token, probability = ask.answers(run, f"{a} + {b} =")[0]
+        assert token == str((a + b) % 5) and probability > 0.9
+    assert commands.ask([str(tmp_path / "run"), "2 + 4 ="]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "1"
+
+
+def test_help_names_the_script_and_works_without_docstrings():
+    for flags in ([], ["-OO"]):
+        for script in ("train_gpt", "train_lstm", "train_seq2seq"):
+            done = subprocess.run(
+                [sys.executable, *flags, ROOT / "experiments" / f"{script}.py", "--help"],
+                env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+            assert done.returncode == 0 and not done.stderr
+            assert done.stdout.startswith(f"usage: {script}.py ")
+            assert (f"python experiments/{script}.py" in done.stdout) == (not flags)
+
+
+BAD = [
+    (("--p", 1), "p"),
+    (("--width", -4), "--width"),
+    (("--width", 30), "--heads 4 does not divide --width 30"),
+    (("--r-train", 0), "--r-train"),
+    (("--r-train", "nan"), "--r-train"),
+    (("--operator", "^"), "operator"),
+    (("--operator", "/", "--p", 12), "prime"),
+    (("--orders", "4"), "orders"),
+    (("--steps", "many"), "--steps"),
+    (("--steps", 0), "--steps"),
+    (("--lr", -1), "--lr"),
+    (("--dropout", 1), "--dropout"),
+    (("--engine", "slow"), "--engine"),
+    (("--threads", 10**9), "--threads 1000000000: must be an integer, 1 or more, 256 or less"),
+    (("--for-steps", 0), "--for-steps 0"),
+    (("--norm", "both"), "--norm"),
+    (("--betas", 1, 2), "betas"),
+    (("--clip", 0), "--clip"),
+    (("--schedule", "cosine", "--warmup", 20001), "warmup"),
+    (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--text", "x", "--recipe", "nonsense"), "--recipe"),
+    (("--nonsense",), "--nonsense"),
+    (("--seed", -1), "--seed"),
+    (("--resume",), "config.json"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, capsys, arguments, mentioned):
+    folder = tmp_path / "run"
+    check_refused(commands.train_gpt,
+                  [*map(str, arguments), "--out", str(folder)], mentioned, folder, capsys)
+
+
+def test_a_missing_cupy_is_one_line_and_status_2(tmp_path):
+    try:
+        import cupy  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("CuPy is installed here")
+    process = start("train_gpt", "--backend", "cupy", "--out", tmp_path / "run")
+    _, errors = process.communicate()
+    assert process.returncode == 2
+    assert len(errors.strip().splitlines()) == 1 and "CuPy is not installed" in errors
+
+
+def test_a_taken_folder_and_a_file_are_refused(tmp_path, run_folder, capsys):
+    assert commands.train_gpt(["--out", run_folder["gpt"], "--steps", "5"]) == 2
+    assert "continue it by --resume" in capsys.readouterr().err
+    (tmp_path / "file").write_text("")
+    check_refused(commands.train_gpt, ["--out", str(tmp_path / "file/run"), "--steps", "5"],
+                  "cannot be created", tmp_path / "nothing", capsys)
+
+

@@ -1,0 +1,48 @@
+"""The training scripts and npdl's commands as processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from npdl_train.runs import checkpoint
+
+ROOT = Path(__file__).parents[2]
+ARITHMETIC = ("--p", 5, "--width", 8, "--layers", 1, "--eval-first", 0, "--eval-every", 1,
+              "--save-every", 3, "--threads", 1)
+
+
+def start(program, *arguments, **how):
+    """Start a script of experiments/, or a command of npdl; its streams are piped unless `how`."""
+    path = ROOT / "experiments" / f"{program}.py"
+    begin = [path] if path.exists() else ["-m", "npdl", program]
+    return start_python(*begin, *arguments, **how)
+
+
+def start_python(*arguments, **how):
+    """Start Python with these arguments, one BLAS thread and this folder's packages."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, *map(str, arguments)]
+    usual = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment, "cwd": ROOT}
+    return subprocess.Popen(command, text=True, **{**usual, **how})
+
+
+def recorded_step(folder):
+    """Return the last step in a run's metrics."""
+    path = Path(folder) / "metrics.jsonl"
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    return json.loads(lines[-1])["step"] if lines else 0
+
+
+def wait_for_checkpoint(folder, step, process=None):
+    """Wait until a run's checkpoint has this step."""
+    for _ in range(3000):
+        time.sleep(0.02)
+        path = Path(folder) / "checkpoint.npz"
+        if path.exists() and checkpoint.load(path)[1]["step"] >= step:
+            return
+        if process is not None and process.poll() is not None:
+            break
+    raise AssertionError("the run made no progress")
