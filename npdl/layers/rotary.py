@@ -21,6 +21,9 @@ class LinearScaling:
         require_above_0(factor=factor)
         self.factor = factor
 
+    def __repr__(self):
+        return f"LinearScaling({self.factor})"
+
     def frequencies(self, f):
         return f / self.factor
 
@@ -39,6 +42,9 @@ class Llama3Scaling:
             raise InputError(f"low = {low} must be below high = {high}")
         self.factor, self.low, self.high = factor, low, high
         self.original_length = original_length
+
+    def __repr__(self):
+        return f"Llama3Scaling({self.factor}, {self.low}, {self.high}, {self.original_length})"
 
     def frequencies(self, f):
         rotations = self.original_length * f / (2 * math.pi)
