@@ -1,5 +1,6 @@
 """npdl's side of the benchmark: a training step, greedy decoding, and a LoRA step."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -20,6 +21,7 @@ from npdl_train.runs.engine import Batch, make_engine
 
 PROMPT = list(range(100, 112))          # any tokens: the work is the same
 LORA_TOKENS, LORA_RANK, LORA_WHERE = 64, 8, ("W_Q", "W_V")
+ENGINES = contextlib.ExitStack()        # engines in use; close() ends them
 
 
 class EqualEngine(FastEngine):
@@ -59,7 +61,7 @@ def npdl_step(case, engine="fast", equal=True, threads=1, new=False):
     """Return (step, synchronize) on the backend in use; synchronize is None on the host."""
     work = engine_of(engine, *npdl_model(case), threads, equal)
     found = itertools.cycle(Batch(*arrays, chunk=case.batch) for arrays in batches(case, new))
-    work.__enter__()                    # until the process ends
+    ENGINES.enter_context(work)
 
     def step():
         batch = next(found)
@@ -93,7 +95,7 @@ def npdl_lora(folder, tokens, threads):
     work = make_engine("fast", model, AdamW(model, 1e-4), threads)
     ids = lora_ids(model.embedding.W.shape[0])
     batch = Batch(ids[:, :-1], ids[:, 1:], np.ones((1, LORA_TOKENS), bool))
-    work.__enter__()
+    ENGINES.enter_context(work)
 
     def step():
         loss = work.step(batch)

@@ -8,7 +8,7 @@ from experiments import bench
 from experiments.bench import Variant
 from experiments.benchmark import worker
 from experiments.benchmark.cases import CASES, QUICK, make_batch
-from experiments.benchmark.npdl_side import npdl_step
+from experiments.benchmark.npdl_side import ENGINES, npdl_step
 
 
 def test_the_document_s_batch():
@@ -18,7 +18,14 @@ def test_the_document_s_batch():
     assert ((a + b) % 31 == answer).all() and (counted.sum(1) == 2).all()
 
 
+@pytest.fixture
+def engines():
+    with ENGINES:
+        yield
+
+
 @pytest.mark.parametrize("model", QUICK)
+@pytest.mark.usefixtures("engines")
 def test_engines_begin_with_the_same_loss_and_learn(model):
     steps = [npdl_step(QUICK[model], engine, equal)[0]
              for engine, equal in (("plain", True), ("fast", True), ("fast", False))]
