@@ -15,6 +15,7 @@ import contextlib
 import copy
 import functools
 import inspect
+import itertools
 import random
 import sys
 import tempfile
@@ -174,8 +175,8 @@ def backward_of(tree):
 
 def mutants(name, style, rng):
     """Yield the Mutants of a layer in a style."""
-    tree = ast.parse(source(name, style))
-    function = backward_of(tree)
+    text = source(name, style)
+    function = backward_of(ast.parse(text))
     names = sorted({n.id for n in ast.walk(function) if isinstance(n, ast.Name)
                     and isinstance(n.ctx, ast.Load)} & {n.id for n in ast.walk(function)
                     if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)})
@@ -185,12 +186,12 @@ def mutants(name, style, rng):
                 continue
             for node in ast.walk(statement):
                 for new in _changes(node, statement, names, rng):
-                    yield _mutant(f"{name} ({style})", tree, statement, node, new)
+                    yield _mutant(f"{name} ({style})", text, statement, node, new)
 
 
-def _mutant(name, tree, statement, node, new):
-    """Return the Mutant with `new` in the place of a node."""
-    lines = ast.unparse(tree).split("\n")
+def _mutant(name, text, statement, node, new):
+    """Return the Mutant of a source with `new` in the place of a node of a statement."""
+    lines = text.split("\n")
     changed = copy.deepcopy(statement)
     for mine, own in zip(list(ast.walk(changed)), list(ast.walk(statement)), strict=True):
         if own is node:
@@ -240,7 +241,7 @@ def _changes(node, statement, names, rng):
         yield ast.Subscript(node.value, ast.BinOp(node.slice, ast.Sub(), ast.Constant(1)), node.ctx)
 
 
-def neutral_mutants(name, style):
+def neutral_mutants(name, style, _):
     """Yield Mutants that compute the same as a layer."""
     text = source(name, style)
     tree = ast.parse(text)
@@ -255,10 +256,10 @@ def neutral_mutants(name, style):
         for node in ast.walk(statement):
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
                 swapped = ast.BinOp(node.right, node.op, node.left)
-                yield _mutant(title, tree, statement, node, swapped)
+                yield _mutant(title, text, statement, node, swapped)
             if isinstance(node, ast.BinOp) and ast.unparse(node).endswith("** 2"):
                 product = ast.BinOp(node.left, ast.Mult(), node.left)
-                yield _mutant(title, tree, statement, node, product)
+                yield _mutant(title, text, statement, node, product)
     for old in sorted(bound - {"cache"}) if not inner else ():
         renamed = copy.deepcopy(tree)
         for node in ast.walk(backward_of(renamed)):
@@ -271,12 +272,6 @@ def neutral_mutants(name, style):
 def layers():
     return [(name, style) for name, cls in layer_classes().items()
             for style in STYLES if type(sample(cls)[0]) is cls and source(name, style)]
-
-
-def correct_sources():
-    """Return {(name, style): source} of all layers that gradcheck calls right."""
-    with tempfile.TemporaryDirectory() as folder:
-        return {(n, s): source(n, s) for n, s in layers() if is_right(source(n, s), folder)}
 
 
 def score(pool, count, folder, show=False):
@@ -309,16 +304,17 @@ def score(pool, count, folder, show=False):
 
 
 def chosen(seed, kind=mutants):
-    """Return all mutants of a kind in a random order, as many of each layer and style first."""
-    rng, pools = random.Random(seed), []
-    for name, style in layers():
-        with contextlib.suppress(StopIteration):
-            pool = list(kind(name, style, rng) if kind is mutants else kind(name, style))
-            rng.shuffle(pool)
-            pools.append(pool)
-    rng.shuffle(pools)
-    for turn in range(max(map(len, pools))):
-        yield from (pool[turn] for pool in pools if turn < len(pool))
+    """Yield all mutants of a kind in a random order: one of each layer and style, then a second."""
+    rng, pools, order = random.Random(seed), {}, layers()
+    rng.shuffle(order)
+    for turn in itertools.count():
+        for layer in order:
+            if layer not in pools:
+                pools[layer] = list(kind(*layer, rng))
+                rng.shuffle(pools[layer])
+            yield from pools[layer][turn : turn + 1]
+        if turn >= max(map(len, pools.values())):
+            return
 
 
 def main(given):
