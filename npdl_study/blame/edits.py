@@ -119,12 +119,6 @@ def as_node(part, new):
     return parsed(new) if isinstance(new, str) else new
 
 
-def only_unpacks(node):
-    """Return True for a statement such as x, w = cache."""
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(
-        node.value, (ast.Name, ast.Attribute, ast.Subscript))
-
-
 def _parts(node, parent, is_index):
     """Yield (expression, its parent, whether it is an index or a size) of all parts of a node."""
     yield node, parent, is_index
@@ -158,9 +152,7 @@ def _edits(node, parent, is_index, is_whole, words):
             return
         if text in words.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
             yield from ((TOKEN, "off by one", f"({text}) {sign} 1") for sign in "+-")
-        if text in words.shapes:
-            yield from ((TOKEN, "wrong variable", o) for o in words.shapes if o != text)
-        elif is_index:
+        if is_index:
             yield from ((TOKEN, "wrong variable", o) for o in words.integers if o != text)
         else:
             yield from _value_edits(node, text, parent, is_whole, words)
@@ -210,8 +202,6 @@ def _syntax_edits(node, is_index):
                     for op in COMPARISONS if not isinstance(node.ops[0], op))
     elif isinstance(node, ast.Call):
         yield from _call_edits(node)
-    elif isinstance(node, ast.Subscript):
-        yield TERM, "wrong part of the array", node.value
 
 
 def _turned(node):
@@ -251,11 +241,6 @@ def _value_edits(node, text, parent, is_whole, words):
             yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
                         for form in DERIVATIVES)
         yield from ((DERIVATIVE, "wrong variable", a) for a in words.derivatives)
-    if is_whole:
-        yield from ((DERIVATIVE, "wrong axis", f"({text}){index}") for index in (
-            "[:, None]", "[..., None]"))
-        yield from ((TERM, "missing function", f"np.{name}({text})") for name in (
-            "exp", "log", "sqrt", "tanh", "sign"))
 
 
 def _call_edits(node):

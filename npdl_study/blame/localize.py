@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl_study.trace.oracle import Oracle, plain, stems
+from npdl_study.trace.syntax import is_pass_through
 
 CLOSE = 1e-6            # relative error up to which two arrays agree; larger: more false candidates
 ZERO = 1e-9             # relative size of a singular value that counts as 0; larger: likewise
@@ -298,10 +299,3 @@ def _named_variable(found, candidate, key):
     text = names[key[1] % len(names)]
     stem = next(iter(stems(text)), "") if ".grad" not in text else ""
     return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""
-
-
-def is_pass_through(node, parts):
-    """Return True if a statement only returns, unpacks or stores the values `parts`."""
-    simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
-        node.targets[0], ast.Name)
-    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)

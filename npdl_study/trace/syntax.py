@@ -6,6 +6,9 @@ import re
 
 SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
          "**": ast.Pow, "//": ast.FloorDiv}
+PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
+        "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
+
 
 
 def parsed(text):
@@ -155,3 +158,31 @@ class _Lift(ast.NodeTransformer):
         return node
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+
+def is_pass_through(node, parts):
+    """Return True if a statement only returns, unpacks or stores the values `parts`."""
+    simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
+        node.targets[0], ast.Name)
+    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
+
+
+def only_unpacks(node):
+    """Return True for a statement such as x, w = cache."""
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(
+        node.value, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def is_pure(node):
+    """Return True if an expression only computes."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+                "np", "xp", "numpy", "math")
+            own = getattr(func, "attr", getattr(func, "id", "")) in PURE
+            if not (library or own) or "random" in ast.unparse(func):
+                return False
+        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
+            return False
+    return True
