@@ -6,7 +6,8 @@ import pytest
 
 from tests.tools import slow
 from tests.tools.blame_files import MARK, answer, ask, is_right, mistakes, read, right_files
-from tests.tools.blame_mutants import chosen, layers, neutral_mutants, score, source
+from tests.tools.blame_mutants import chosen, neutral_mutants, score
+from tests.tools.layer_styles import layers, source
 
 QUICK = ("a_attention_scale", "a_lstm_cell_gate", "b_dropout_scale", "b_rnn_step_tanh")
 QUICK_LAYERS = ("LayerNorm-functions", "GRUCell-self", "Linear-cache")
