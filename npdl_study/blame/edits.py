@@ -130,7 +130,7 @@ def _syntax_edits(node, is_index):
                 yield TOKEN, "wrong number", number(int(new) if new == int(new) else new)
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
-        for sign in OPERATORS.get(type(op), ""):
+        for sign in "" if is_index else OPERATORS.get(type(op), ""):
             signs = {SIGNS.get(type(op)), sign}
             kind = "wrong sign" if signs == {"+", "-"} else "wrong operation"
             yield TOKEN, kind, binary(left, sign, right)
