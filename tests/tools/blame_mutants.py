@@ -131,7 +131,8 @@ def neutral_mutants(name, style, _):
             if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
                 swapped = ast.BinOp(node.right, node.op, node.left)
                 yield _mutant(title, text, statement, node, swapped)
-            if isinstance(node, ast.BinOp) and ast.unparse(node).endswith("** 2"):
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and getattr(
+                    node.right, "value", None) == 2:
                 product = ast.BinOp(node.left, ast.Mult(), node.left)
                 yield _mutant(title, text, statement, node, product)
     for old in sorted(bound - {"cache"}) if not inner else ():
