@@ -36,7 +36,7 @@ from npdl_study.containment import held_off, message
 from npdl_study.trace.runs import Budget, Runs, quiet
 from npdl_study.trace.source import applied
 
-WORK = 6_000_000        # values that a search may compute; larger: more fixes, longer answers
+WORK = 9_000_000        # values that a search may compute; larger: more fixes, longer answers
 SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 

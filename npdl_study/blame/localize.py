@@ -14,9 +14,8 @@ computed. If there is no solution, the statement alone can't be the mistake.
 A statement in a loop runs several times, so the unknown is the list of all its values. A value is
 identified by a key (expression, occurrence): the expression's number, and how often it had run.
 
-Candidates are ranked by what is known of their values. A value that forward computes too, or that
-doesn't depend on the upstream gradient, is not a gradient; a `dz` that is the true gradient of
-forward's `z` is correct.
+Candidates are ranked by what is known of their values: a value that forward computes too is not a
+gradient; a `dz` that is the true gradient of forward's `z` is correct.
 """
 
 import ast

@@ -1,8 +1,7 @@
 """The vocabulary of edits: what the student's own code reads or computes at a statement.
 
-It holds every variable of the function, every field of the cache and of self, every small
-expression that forward or backward contains and that can be evaluated at the statement, and
-derivatives of these.
+It holds the variables of the function, the fields of the cache and of self, small expressions in
+forward and backward that can be evaluated at the statement, and derivatives of these.
 """
 
 import ast
