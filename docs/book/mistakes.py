@@ -68,7 +68,7 @@ def mistakes(chapter, part, space=None):
         meant = function.__code__.co_filename, function.__qualname__, statement.first
         if named != meant and not mistake.other:
             chapter.fail(mistake.line, f"blame first names line {report.line} of "
-                         f"{report.function}, not {now!r}: mend blame, or say why that line is "
+                         f"{report.function}, not {now!r}: improve blame, or say why that line is "
                          "rightly the first, in a line below: ! why")
         if named == meant and mistake.other:
             chapter.fail(mistake.line, f"blame first names {now!r} itself: take the ! line out")

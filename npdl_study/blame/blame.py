@@ -36,9 +36,7 @@ from npdl_study.containment import held_off, message
 from npdl_study.trace.runs import Budget, Runs, quiet
 from npdl_study.trace.source import applied
 
-__all__ = ["Blame", "assert_right", "blame"]
-
-WORK = 6_000_000        # values that a search may compute; larger: more fixes, longer answers
+WORK = 9_000_000        # values that a search may compute; larger: more fixes, longer answers
 SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 
@@ -149,10 +147,7 @@ def _check(subject):
 
 
 def search(subject, other_inputs=True, budget=None):
-    """Return the Blame of a Subject.
-
-    With `other_inputs`, others are tried if all gradients are correct for the given ones.
-    """
+    """Return the Blame of a Subject; with `other_inputs`, check these too if all is correct."""
     budget = budget or Budget(WORK, SECONDS)
     with quiet():
         result = check(subject)

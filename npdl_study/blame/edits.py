@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 
 from npdl_study.blame.vocabulary import DERIVATIVES
-from npdl_study.trace.syntax import binary, cloned, number, parsed
+from npdl_study.trace.syntax import binary, cloned, number, parsed, subexpressions, swapped
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
@@ -31,42 +31,6 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
         ".sum(-1, keepdims=True)", ".sum()", ".sum((0, 1))", ".sum((0, 2, 3))",
         ".sum(-2, keepdims=True)")
 REDUCTIONS = ("sum", "mean", "max", "min", "cumsum")
-SIZED = ("zeros", "ones", "empty", "full", "range", "arange", "eye")
-
-
-def expressions(node):
-    """Return [(expression, is_value, build)] of a statement.
-
-    `is_value` is True for what the statement assigns, returns or passes on, and False for an index
-    or a condition. build(new) is the statement with another expression in its place.
-    """
-    found = []
-
-    def add(part, is_value):
-        found.append((part, is_value, lambda new: cloned(node, part, new)))
-
-    value = getattr(node, "value", None)
-    if isinstance(node, (ast.For, ast.While, ast.If)):
-        name = "iter" if isinstance(node, ast.For) else "test"
-
-        def with_header(new):
-            return type(node)(**{**{f: getattr(node, f) for f in node._fields}, name: new})
-        return [(getattr(node, name), False, with_header)]
-    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
-        for part in value.elts:
-            add(part, True)
-    elif isinstance(value, ast.Dict):
-        for part in value.values:
-            add(part, True)
-    elif isinstance(node, ast.Expr) and isinstance(value, ast.Call):
-        for part in value.args:
-            add(part, part is value.args[-1])
-    elif value is not None:
-        add(value, True)
-    for target in [*getattr(node, "targets", []), getattr(node, "target", None)]:
-        if isinstance(target, ast.Subscript):
-            add(target.slice, False)
-    return found
 
 
 def statement_edits(node):
@@ -85,7 +49,6 @@ def statement_edits(node):
         if isinstance(target, ast.Name):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), value)
             yield TOKEN, kind, [ast.Assign([target], both)]
-        yield FACTOR, "wrong sign", [ast.AugAssign(target, ast.Sub(), value)]
     if isinstance(target, ast.Subscript) and not any(
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
@@ -97,7 +60,7 @@ def statement_edits(node):
     for items in (value, target):
         if isinstance(items, ast.Tuple):
             yield from ((TOKEN, "wrong order", [cloned(node, items, new)])
-                        for new in _swapped(items))
+                        for new in swapped(items))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "this line should not be here", [ast.Pass()]
 
@@ -108,7 +71,7 @@ def expression_edits(whole, words):
     The `new` of such an edit is a syntax node, its source, or (sign, operand): the part combined
     with one more operand.
     """
-    for node, parent, is_index in _parts(whole, None, False):
+    for node, parent, is_index in subexpressions(whole):
         yield node, _edits(node, parent, is_index, node is whole, words)
 
 
@@ -117,26 +80,6 @@ def as_node(part, new):
     if isinstance(new, tuple):
         return binary(part, new[0], parsed(new[1]))
     return parsed(new) if isinstance(new, str) else new
-
-
-def only_unpacks(node):
-    """Return True for a statement such as x, w = cache."""
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(
-        node.value, (ast.Name, ast.Attribute, ast.Subscript))
-
-
-def _parts(node, parent, is_index):
-    """Yield (expression, its parent, whether it is an index or a size) of all parts of a node."""
-    yield node, parent, is_index
-    is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
-        node.func, "id", "")) in SIZED
-    for name, value in ast.iter_fields(node):
-        inside = is_index or is_sized and name == "args" or isinstance(
-            node, ast.Subscript) and name == "slice"
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, (ast.expr, ast.keyword)) and not isinstance(
-                    getattr(child, "ctx", None), ast.Store):
-                yield from _parts(child, node, inside)
 
 
 def _edits(node, parent, is_index, is_whole, words):
@@ -150,7 +93,7 @@ def _edits(node, parent, is_index, is_whole, words):
     elif isinstance(node, ast.keyword):
         yield from _keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
-        yield from ((TOKEN, "wrong order", new) for new in _swapped(node))
+        yield from ((TOKEN, "wrong order", new) for new in swapped(node))
     else:
         yield from _syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
@@ -158,9 +101,7 @@ def _edits(node, parent, is_index, is_whole, words):
             return
         if text in words.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
             yield from ((TOKEN, "off by one", f"({text}) {sign} 1") for sign in "+-")
-        if text in words.shapes:
-            yield from ((TOKEN, "wrong variable", o) for o in words.shapes if o != text)
-        elif is_index:
+        if is_index:
             yield from ((TOKEN, "wrong variable", o) for o in words.integers if o != text)
         else:
             yield from _value_edits(node, text, parent, is_whole, words)
@@ -189,7 +130,7 @@ def _syntax_edits(node, is_index):
                 yield TOKEN, "wrong number", number(int(new) if new == int(new) else new)
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
-        for sign in OPERATORS.get(type(op), ""):
+        for sign in "" if is_index else OPERATORS.get(type(op), ""):
             signs = {SIGNS.get(type(op)), sign}
             kind = "wrong sign" if signs == {"+", "-"} else "wrong operation"
             yield TOKEN, kind, binary(left, sign, right)
@@ -210,8 +151,6 @@ def _syntax_edits(node, is_index):
                     for op in COMPARISONS if not isinstance(node.ops[0], op))
     elif isinstance(node, ast.Call):
         yield from _call_edits(node)
-    elif isinstance(node, ast.Subscript):
-        yield TERM, "wrong part of the array", node.value
 
 
 def _turned(node):
@@ -251,11 +190,6 @@ def _value_edits(node, text, parent, is_whole, words):
             yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
                         for form in DERIVATIVES)
         yield from ((DERIVATIVE, "wrong variable", a) for a in words.derivatives)
-    if is_whole:
-        yield from ((DERIVATIVE, "wrong axis", f"({text}){index}") for index in (
-            "[:, None]", "[..., None]"))
-        yield from ((TERM, "missing function", f"np.{name}({text})") for name in (
-            "exp", "log", "sqrt", "tanh", "sign"))
 
 
 def _call_edits(node):
@@ -283,11 +217,3 @@ def _call_edits(node):
         for i in range(len(node.keywords)):
             yield FACTOR, "wrong axis", ast.Call(func, node.args,
                                            node.keywords[:i] + node.keywords[i + 1 :])
-
-
-def _swapped(node):
-    """Yield copies of a tuple or a list in which two items have changed places."""
-    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
-        items = list(node.elts)
-        items[i], items[j] = items[j], items[i]
-        yield type(node)(items, node.ctx)

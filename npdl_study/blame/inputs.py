@@ -55,25 +55,18 @@ def validation_runs(checked, runs):
             return value
         return value + 0.3 * rng.standard_normal(np.shape(value))
 
-    other, found = mapped(subject.inputs, redraw), []
+    other, kept = mapped(subject.inputs, redraw), []
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})[:LENGTHS]
-    for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
-        try:
-            again = subject.with_inputs(inputs, 1)
-            dout = again.dout if isinstance(runs.dout, tuple) or not isinstance(
-                again.dout, tuple) else again.dout[0]
-            found.append(Runs(again, dout, watch, budget))
-        except Exception:                               # forward doesn't accept such inputs
-            continue
-    found += [Runs(subject, subject.upstream(used), watch, budget) for used in subject.uses[1:]]
-    kept = []
-    for one in found:
-        try:
+    tries = [(inputs, None) for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths))]
+    for inputs, used in tries + [(None, used) for used in subject.uses[1:]]:
+        try:                                            # backward may be written for one length
+            again = subject if inputs is None else subject.with_inputs(inputs, 1)
+            one = Runs(again, again.dout if used is None else again.upstream(used), watch, budget)
             one.learn_slopes(missing)
             gradients = one.gradients()
             one.wrong(gradients)
             if all(gradients[name].shape == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
-        except Exception:                               # backward was written for one length
+        except Exception:                               # the layer doesn't accept such inputs
             continue
     return kept

@@ -14,9 +14,8 @@ computed. If there is no solution, the statement alone can't be the mistake.
 A statement in a loop runs several times, so the unknown is the list of all its values. A value is
 identified by a key (expression, occurrence): the expression's number, and how often it had run.
 
-Candidates are ranked by what is known of their values. A value that forward computes too, or that
-doesn't depend on the upstream gradient, is not a gradient; a `dz` that is the true gradient of
-forward's `z` is correct.
+Candidates are ranked by what is known of their values: a value that forward computes too is not a
+gradient; a `dz` that is the true gradient of forward's `z` is correct.
 """
 
 import ast
@@ -27,6 +26,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl_study.trace.oracle import Oracle, plain, stems
+from npdl_study.trace.syntax import is_pass_through
 
 CLOSE = 1e-6            # relative error up to which two arrays agree; larger: more false candidates
 ZERO = 1e-9             # relative size of a singular value that counts as 0; larger: likewise
@@ -298,10 +298,3 @@ def _named_variable(found, candidate, key):
     text = names[key[1] % len(names)]
     stem = next(iter(stems(text)), "") if ".grad" not in text else ""
     return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""
-
-
-def is_pass_through(node, parts):
-    """Return True if a statement only returns, unpacks or stores the values `parts`."""
-    simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
-        node.targets[0], ast.Name)
-    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)

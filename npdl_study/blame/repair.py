@@ -17,15 +17,13 @@ from npdl_study.blame.edits import (
     TOKEN,
     as_node,
     expression_edits,
-    expressions,
-    only_unpacks,
     statement_edits,
 )
 from npdl_study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
 from npdl_study.blame.vocabulary import vocabulary_at
 from npdl_study.trace.runs import quiet, unwritten
 from npdl_study.trace.source import replaced
-from npdl_study.trace.syntax import cloned
+from npdl_study.trace.syntax import cloned, expressions, only_unpacks
 
 RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"

@@ -1,8 +1,7 @@
 """The vocabulary of edits: what the student's own code reads or computes at a statement.
 
-It holds every variable of the function, every field of the cache and of self, every small
-expression that forward or backward contains and that can be evaluated at the statement, and
-derivatives of these.
+It holds the variables of the function, the fields of the cache and of self, small expressions in
+forward and backward that can be evaluated at the statement, and derivatives of these.
 """
 
 import ast
@@ -13,12 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl_study.trace.runs import quiet
-from npdl_study.trace.syntax import names_of
+from npdl_study.trace.syntax import is_pure, names_of
 
 MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
 MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
-PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
-        "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
 DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", "{a} ** 2",
                "np.sqrt({a})", "np.exp({a})", "np.sign({a})", "np.cos({a})")
 ROOTS = DERIVATIVES[4:6]
@@ -26,7 +23,7 @@ ROOTS = DERIVATIVES[4:6]
 
 @dataclass
 class Vocabulary:
-    """{source: value} of arrays, numbers and shapes at a statement.
+    """{source: value} of arrays and numbers at a statement.
 
     `space` holds the names that an expression may be evaluated with.
     """
@@ -34,7 +31,6 @@ class Vocabulary:
     space: dict
     arrays: dict = field(default_factory=dict)
     numbers: dict = field(default_factory=dict)
-    shapes: dict = field(default_factory=dict)
 
     @functools.cached_property
     def derivatives(self):
@@ -104,13 +100,10 @@ def _variables(line, frame):
 
 
 def _sort_in(found, texts):
-    """Put {source: value} into the arrays, numbers and shapes of a Vocabulary, each value once."""
+    """Put {source: value} into the arrays and numbers of a Vocabulary, each value once."""
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:
-            continue
-        if isinstance(value, tuple):
-            found.shapes[text] = value
             continue
         is_number = isinstance(value, (int, float, np.number)) or isinstance(
             value, np.ndarray) and value.ndim == 0
@@ -132,18 +125,3 @@ def _sort_in(found, texts):
             if n > 1 and float(n) not in seen:
                 seen.add(float(n))
                 found.numbers[f"{text}.{name}"] = n
-
-
-def is_pure(node):
-    """Return True if an expression only computes."""
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call):
-            func = part.func
-            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
-                "np", "xp", "numpy", "math")
-            own = getattr(func, "attr", getattr(func, "id", "")) in PURE
-            if not (library or own) or "random" in ast.unparse(func):
-                return False
-        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
-            return False
-    return True

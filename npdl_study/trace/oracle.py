@@ -54,16 +54,14 @@ def stems(name):
 
 
 class Oracle:
-    """The gradients of the values in the forward of Runs, but of what it computes in the Lines
-    `without`."""
+    """The true gradients of the values that the forward of Runs computes."""
 
-    def __init__(self, runs, without=()):
+    def __init__(self, runs):
         self.runs = runs
         self.places = runs.watch.places
         runs.loss(only=set(range(len(self.places))), record=True)
-        self.values = {key: value for key, value in runs.watch.seen.items()
-                       if self.places[key[0]].line not in without}
-        self.slopes, self.whole, self.known, self.products = {}, {}, {}, {}
+        self.values = runs.watch.seen
+        self.slopes, self.known = {}, {}
         self.sizes = defaultdict(list)
         for key, value in self.values.items():
             self.sizes[value.size].append(key)
@@ -88,16 +86,6 @@ class Oracle:
         low, here, high = (self.runs.loss(only={key[0]}, add={key: by * u}) for by in (-h, 0, h))
         return not abs(low + high - 2 * here) <= KINK * h * (1 + abs(high - low) / h)
 
-    def gradient(self, key):
-        """The whole gradient of a value, entry by entry."""
-        if key not in self.whole:
-            found = self.whole[key] = np.zeros(self.values[key].shape)
-            for at in np.ndindex(found.shape):
-                one = np.zeros(found.shape)
-                one[at] = 1.0
-                found[at] = self._slope(key, one)
-        return self.whole[key]
-
     def is_forwards(self, value):
         """Whether forward computed this same value."""
         return (value.size, np.array(value, float).tobytes()) in self.bytes or any(
@@ -108,11 +96,6 @@ class Oracle:
         """The name that forward gives a value; of `a, b = f(x)` a is the first."""
         names = self.places[key[0]].names
         return names[key[1] % len(names)] if names else ""
-
-    def called(self, name, shape):
-        """The keys of the values of a shape that forward gives a name."""
-        return [key for key, value in self.values.items() if value.shape == shape
-                and plain(self.given_to(key)) == name]
 
     def is_of(self, key, value):
         """Whether a value is the gradient of this one."""
@@ -137,11 +120,6 @@ class Oracle:
         return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
 
-    def is_use(self, name, value):
-        """Whether a value is the gradient of one use of something that forward calls so."""
-        return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
-                   if plain(self.places[key[0]].text) == name)
-
     def name(self, value):
         """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
         turned = [value] if value.ndim < 2 else [value, value.T, np.swapaxes(value, -1, -2)]
@@ -150,17 +128,6 @@ class Oracle:
                 if alike(shape, v.shape) and self._agrees(product, shape, v):
                     return text
         return ""
-
-    def is_known(self, value):
-        """Whether a value is the gradient of anything in forward, as it stands."""
-        if value.shape not in self.products:
-            self.products[value.shape] = np.array([
-                p for shape, p, _ in self._of_size(value.size)
-                if shape == value.shape and abs(p) > 1e-9])
-        terms = direction(value.shape) * value
-        size = np.sqrt((terms * terms).sum()) + 1e-3
-        return bool(np.isfinite(size) and (
-            np.abs(terms.sum() - self.products[value.shape]) <= CLOSE * size).any())
 
     def _of_size(self, size):
         """[(shape, product, source)] of the values of a size, and of sums of uses in a row."""

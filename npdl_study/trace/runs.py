@@ -78,10 +78,9 @@ class Runs:
 
     truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
     slopes  {name: (direction, product)} of what `learn_slopes` was asked for
-    whole   whether forward is watched too, which makes a gradient that backward hands on
     """
 
-    whole, uses_dout = False, True
+    uses_dout = True                # whether backward depends on the upstream gradient
 
     def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
@@ -137,12 +136,10 @@ class Runs:
         subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs), \
-                self._watching(watched if self.whole else {}):
-            out, cache = subject.run()
-            self.out = [np.array(a) for _, a in leaves(out)]
+        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
+            _, cache = subject.run()
             dout = times(copied(self.dout), factor)
-            with self._watching({} if self.whole else watched):
+            with self._watching(watched):
                 returned = copied(subject.layer.backward(dout, cache))
         got = subject.returned(returned) | {
             name: added(param.grad, self.before[name]) for name, param in params.items()}
@@ -183,10 +180,6 @@ class Runs:
         array = self.arrays[name]
         u = stream(0, 17, *array.shape).standard_normal(array.shape)
         return u, slope(lambda h: self._moved(array, ..., h * u))
-
-    def is_slope(self, name, gradient):
-        """Whether a gradient is that of the forward that runs now, along one direction."""
-        return self._agrees(gradient, *self._slope(name))
 
     @staticmethod
     def _agrees(gradient, u, true):

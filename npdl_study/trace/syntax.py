@@ -2,10 +2,14 @@
 
 import ast
 import copy
-import re
+import itertools
 
 SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
          "**": ast.Pow, "//": ast.FloorDiv}
+SIZED = ("zeros", "ones", "empty", "full", "range", "arange", "eye")
+PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
+        "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
+
 
 
 def parsed(text):
@@ -25,22 +29,6 @@ def binary(left, sign, right):
     return ast.BinOp(left, SIGNS[sign](), right)
 
 
-def method(node, name, *arguments):
-    """node.name(arguments)"""
-    return ast.Call(ast.Attribute(node, name, ast.Load()), list(arguments), [])
-
-
-def indices(node):
-    """The items between the brackets of a subscript."""
-    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-
-
-def indexed(node, items):
-    """A subscript with other items between its brackets."""
-    index = ast.Tuple(items, ast.Load()) if len(items) > 1 else items[0]
-    return ast.Subscript(node.value, index, node.ctx)
-
-
 def names_of(*nodes):
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
@@ -52,44 +40,12 @@ def bound_by(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
-def parts_of(node):
-    """[(a value that a statement binds, returns or hands over, what that stands in, as which
-    field)]: of a tuple or a dict each."""
-    value, around = getattr(node, "value", None), (node, "value")
-    if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and value.args:
-        value, around = value.args[-1], (value, "args")
-    field = {ast.Tuple: "elts", ast.Dict: "values"}.get(type(value))
-    return [(part, (value, field)) for part in getattr(value, field)] if field else [
-        (value, around)] * (value is not None)
-
-
-def header(node):
-    """A statement without the body of a loop, an `if` or a `with`."""
-    if not hasattr(node, "body"):
-        return node
-    alone = copy.copy(node)
-    alone.body = [ast.Pass()]
-    for part in ("orelse", "handlers", "finalbody"):
-        if hasattr(node, part):
-            setattr(alone, part, [])
-    return alone
-
-
 def cloned(tree, *changes):
     """A copy of a syntax tree, with changes (target, new, target, new ...) of its nodes."""
     for target, new in zip(changes[::2], changes[1::2], strict=True):
         if tree is target:
             return cloned(new)
     return _copy(tree, lambda part: cloned(part, *changes))
-
-
-def exchanged(tree, one, other):
-    """A copy of a statement in which two expressions that it reads, as source, change places."""
-    if isinstance(tree, ast.expr) and isinstance(getattr(tree, "ctx", None), ast.Load):
-        text = ast.unparse(tree)
-        if text in (one, other):
-            return parsed(other if text == one else one)
-    return _copy(tree, lambda part: exchanged(part, one, other))
 
 
 def _copy(tree, each):
@@ -99,13 +55,6 @@ def _copy(tree, each):
     if not isinstance(tree, ast.AST):
         return tree
     return type(tree)(**{name: each(value) for name, value in ast.iter_fields(tree)})
-
-
-def renames(node):
-    """Whether a statement only binds what has a name already: x = cache.x, n = x.shape[0]."""
-    words = set(re.findall(r"\w+", ast.unparse(node.value)))
-    return isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript, ast.Tuple)) and (
-        "shape" in words or bound_by(node) <= words)
 
 
 def lifted(tree):
@@ -155,3 +104,88 @@ class _Lift(ast.NodeTransformer):
         return node
 
     visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+
+
+def is_pass_through(node, parts):
+    """Return True if a statement only returns, unpacks or stores the values `parts`."""
+    simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
+        node.targets[0], ast.Name)
+    return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
+
+
+def only_unpacks(node):
+    """Return True for a statement such as x, w = cache."""
+    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(
+        node.value, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+def is_pure(node):
+    """Return True if an expression only computes."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+                "np", "xp", "numpy", "math")
+            own = getattr(func, "attr", getattr(func, "id", "")) in PURE
+            if not (library or own) or "random" in ast.unparse(func):
+                return False
+        elif isinstance(part, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)):
+            return False
+    return True
+
+
+def expressions(node):
+    """Return [(expression, is_value, build)] of a statement.
+
+    `is_value` is True for what the statement assigns, returns or passes on, and False for an index
+    or a condition. build(new) is the statement with another expression in its place.
+    """
+    found = []
+
+    def add(part, is_value):
+        found.append((part, is_value, lambda new: cloned(node, part, new)))
+
+    value = getattr(node, "value", None)
+    if isinstance(node, (ast.For, ast.While, ast.If)):
+        name = "iter" if isinstance(node, ast.For) else "test"
+
+        def with_header(new):
+            return type(node)(**{**{f: getattr(node, f) for f in node._fields}, name: new})
+        return [(getattr(node, name), False, with_header)]
+    if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
+        for part in value.elts:
+            add(part, True)
+    elif isinstance(value, ast.Dict):
+        for part in value.values:
+            add(part, True)
+    elif isinstance(node, ast.Expr) and isinstance(value, ast.Call):
+        for part in value.args:
+            add(part, part is value.args[-1])
+    elif value is not None:
+        add(value, True)
+    for target in [*getattr(node, "targets", []), getattr(node, "target", None)]:
+        if isinstance(target, ast.Subscript):
+            add(target.slice, False)
+    return found
+
+
+def subexpressions(node, parent=None, is_index=False):
+    """Yield (expression, its parent, whether it is an index or a size) of all parts of a node."""
+    yield node, parent, is_index
+    is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
+        node.func, "id", "")) in SIZED
+    for name, value in ast.iter_fields(node):
+        inside = is_index or is_sized and name == "args" or isinstance(
+            node, ast.Subscript) and name == "slice"
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, (ast.expr, ast.keyword)) and not isinstance(
+                    getattr(child, "ctx", None), ast.Store):
+                yield from subexpressions(child, node, inside)
+
+
+def swapped(node):
+    """Yield copies of a tuple or a list in which two items have changed places."""
+    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
+        items = list(node.elts)
+        items[i], items[j] = items[j], items[i]
+        yield type(node)(items, node.ctx)

@@ -81,11 +81,10 @@ def test_results_show_themselves_in_a_notebook():
     report = npdl.blame(names["Cell"](), x)
     assert "dx = dy * (1 - cache.y)" in repr(report)
     marked = re.findall(r"<mark[^>]*>(.*?)</mark>", report._repr_html_(), re.S)
-    assert [line.split(None, 1)[1] for line in marked] == ["dx = dy * (1 - cache.y)"]
-    assert "<b>diagnosis</b>" in report._repr_html_() and "y = np.tanh(x)" in report._repr_html_()
+    assert marked == ["dx = dy * (1 - cache.y)"] and "diagnosis" in report._repr_html_()
     assert not re.search(r"<script|<style| id=", report._repr_html_())
     names["Cell"].backward = lambda self, dy, cache: dy * (1 - cache.y**2)
     right = npdl.blame(names["Cell"](), x)
-    assert right.right and "right: 1 gradients" in right._repr_html_()
-    report.source, report.file = "if a < b: <script>", "gone"
+    assert right.right and "correct: 1 gradients" in right._repr_html_()
+    report.diagnosis, report.right = "if a < b: <script>", False
     assert "&lt;script&gt;" in report._repr_html_() and "<script" not in report._repr_html_()

@@ -103,7 +103,7 @@ def everything(path):
     for part in chapter.directives("source"):
         sources.cited(chapter, part)
     for part in chapter.directives("mistakes"):
-        assert "sign is wrong" in mistakes(chapter, part)[0].said
+        assert "wrong sign" in mistakes(chapter, part)[0].said
     for part in chapter.directives("questions"):
         assert asked(part.given)
     return chapter

@@ -1,0 +1,292 @@
+"""blame: the incorrect line of a backward, the value that it should have, and a verified fix."""
+
+import ast
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl import Cache, Layer, Param, assert_right, blame
+from npdl.__main__ import main
+from npdl.errors import InputError
+from npdl_study.check.samples import sample
+from tests.tools.blame_files import ask
+
+X = np.random.default_rng(0).standard_normal((3, 4))
+TWO = '''
+import numpy as np
+def net_sample():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((4, 3)), rng.standard_normal((3, 5)), rng.standard_normal(5)
+def net_forward(x, W, b):
+    h = np.tanh(x @ W + b)
+    return h * h, (x, W, h)
+def net_backward(dy, cache):
+    x, W, h = cache
+    dh = 2 * dy * h
+    dz = dh * (1 - h ** 2)
+    dW = x.T @ dz
+    db = dz.sum(0)
+    dx = dz @ W.T
+    return dx, dW, db
+'''
+
+
+def asked(tmp_path, *changes, text=TWO):
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert old in text
+        text = text.replace(old, new)
+    return ask(text, tmp_path)
+
+
+def test_a_correct_layer_is_correct(tmp_path):
+    report = asked(tmp_path)
+    assert report.right and str(report).startswith("correct: 3 gradients agree with their")
+    assert blame(npdl.LayerNorm(4), X).right
+    assert_right(npdl.LayerNorm(4), X)
+
+
+def test_the_answer_names_line_values_fix_and_gradients(tmp_path):
+    report = asked(tmp_path, "dh * (1 - h ** 2)", "dh * (1 - h)")
+    assert (report.line, report.function, report.source) == (12, "net_backward",
+                                                             "dz = dh * (1 - h)")
+    said = str(report)
+    assert said.startswith("incorrect line (relative error ")
+    for part in ("  computed   dz (4, 5)", "  expected   dz (4, 5)", "  diagnosis  ",
+                 f"  fix        {report.fix}", "verified: with this line, all gradients are",
+                 "  affected   input x (relative error "):
+        assert part in said
+    text = TWO.replace("dh * (1 - h ** 2)", "dh * (1 - h)")
+    assert ask(text.replace("dz = dh * (1 - h)", report.fix), tmp_path).right
+    with pytest.raises(AssertionError, match="incorrect line"):
+        assert_right(Scaled(2.0), X)
+
+
+@pytest.mark.parametrize("old, new", [
+    ("dz @ W.T", "dz @ W"), ("dz.sum(0)", "dz.sum(1)"), ("2 * dy * h", "-2 * dy * h"),
+    ("2 * dy * h", "2 * dy"), ("x.T @ dz", "x.T @ dh"), ("dz.sum(0)", "dz"), ("dx, dW", "dW, dx")])
+def test_a_mistake_is_named_with_a_fix_that_can_be_pasted(tmp_path, old, new):
+    text = TWO.replace(old, new)
+    report = ask(text, tmp_path)
+    wrong = [n for n, pair in enumerate(zip(text.split("\n"), TWO.split("\n"), strict=True), 1)
+             if pair[0] != pair[1]]
+    assert [report.line] == wrong and report.verified
+    lines = text.split("\n")
+    lines[report.line - 1] = f"    {report.fix}"
+    ast.parse(report.fix.removeprefix("return "))
+    assert ask("\n".join(lines), tmp_path).right
+
+
+def test_without_a_verified_fix_the_answer_says_so(tmp_path):
+    report = asked(tmp_path, "dh * (1 - h ** 2)", "np.sort(dh * (1 - h ** 2), 0) * 1.37 - dh ** 2")
+    assert report.line == 12 and not report.fix and not report.verified
+    assert str(report).startswith("most likely incorrect line (relative error ")
+    assert "none verified" in str(report) and report.expected.shape == (4, 5)
+
+
+def test_of_two_mistakes_the_first_line_is_named_and_the_other_is_mentioned(tmp_path):
+    report = asked(tmp_path, "x.T @ dz", "-x.T @ dz", "dz.sum(0)", "2 * dz.sum(0)")
+    assert report.line == 13 and "the gradient of input W is correct" in report.verified
+    assert any("another incorrect line remains" in note for note in report.notes)
+
+
+def test_arrays_that_look_alike_are_told_apart_by_their_entries(tmp_path):
+    report = asked(tmp_path, "(4, 3)", "(40, 3)", "    dx = dz @ W.T",
+                   "    dx = dz @ W.T + (np.arange(120).reshape(40, 3) == 61) * dz[0, 0] ** 2")
+    assert report.line == 15 and "differs in 1 of" in str(report)
+
+
+def test_a_backward_that_raises_is_named_and_fixed(tmp_path):
+    report = asked(tmp_path, "dz @ W.T", "dz @ W")
+    assert report.line == 15 and report.verified and "raised     ValueError" in str(report)
+    report = asked(tmp_path, "dW = x.T @ dz", "dW = missing(x)")
+    assert report.line == 13 and "NameError" in str(report) and "raises an exception" in report.head
+
+
+def test_a_backward_that_is_not_written_is_blank(tmp_path):
+    report = asked(tmp_path, "    dh = 2 * dy * h", "    raise NotImplementedError('yours')")
+    assert (report.kind, report.line) == ("blank", 11) and "not written yet" in str(report)
+
+
+def test_a_forward_that_raises_is_not_checked_and_accuses_no_line(tmp_path):
+    report = asked(tmp_path, "np.tanh(x @ W + b)", "np.tanh(x @ W.shape + b)")
+    assert report.kind == "unchecked" and not report.line
+    assert "sample()" in report.diagnosis and ":7" in report.diagnosis
+
+
+class Scaled(Layer):
+    """y = w x, and a backward that is wrong by a factor."""
+
+    def __init__(self, factor=1.0):
+        self.w, self.factor = Param(np.ones(4)), factor
+
+    def forward(self, x):
+        return x * self.w.data, Cache(x=x)
+
+    def backward(self, dy, cache):
+        self.w.grad += (dy * cache.x).sum(0)
+        dx = dy * self.w.data * self.factor
+        return dx
+
+
+def test_a_mistake_that_a_starting_value_hides_is_found():
+    class Hidden(Scaled):
+        def backward(self, dy, cache):
+            self.w.grad += (dy * cache.x).sum(0)
+            return dy
+
+    report = blame(Hidden(), X)
+    assert report.source == "return dy" and report.fix == "return dy * self.w.data"
+
+
+class Pair(Layer):
+    """A forward with two outputs; `takes` says what its backward handles."""
+
+    def __init__(self, takes, factor=3.0):
+        self.takes, self.factor = takes, factor
+
+    def forward(self, x):
+        return (3 * x, np.tanh(x).sum(-1)), Cache(x=x)
+
+    def backward(self, dout, cache):
+        if self.takes == "neither":
+            return dout["first"]
+        first, second = dout if self.takes == "tuple" else (dout, np.zeros(len(cache.x)))
+        return self.factor * first + second[:, None] * (1 - np.tanh(cache.x) ** 2)
+
+
+def test_a_backward_may_take_all_gradients_or_the_first_alone():
+    assert blame(Pair("tuple"), X).right
+    report = blame(Pair("first"), X)
+    assert report.right and "only the first output was used" in report.notes[-1]
+    for takes in ("tuple", "first"):
+        report = blame(Pair(takes, 2.0), X)
+        assert not report.right and report.source.startswith("return self.factor * first")
+
+
+def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
+    class Unpacked(Pair):
+        def backward(self, dout, cache):
+            return 3 * dout.first if isinstance(dout, tuple) else 3 * dout["first"]
+
+    report = blame(Unpacked("neither"), X)
+    assert report.kind == "unchecked" and not report.line and "How is it called?" in str(report)
+
+
+def test_npdls_own_rejection_of_inputs_is_raised():
+    with pytest.raises(InputError):
+        blame(npdl.Linear(3, 2), X)
+    with pytest.raises(InputError):
+        blame(object(), X)
+
+
+def test_what_no_gradient_shows_is_a_side_effect():
+    class Writes(Scaled):
+        def backward(self, dy, cache):
+            self.w.grad += (dy * cache.x).sum(0)
+            dy *= self.w.data
+            return dy
+
+    report = blame(Writes(), X)
+    assert report.kind == "side effect" and not report.right
+    assert "although every gradient agrees" in str(report)
+
+
+def test_other_inputs_are_tried_where_the_given_ones_show_nothing():
+    class OneSide(Layer):
+        def forward(self, x):
+            return np.where(x > 0, x, 0.1 * x), Cache(x=x)
+
+        def backward(self, dy, cache):
+            return np.where(cache.x > 0, dy, 0.2 * dy)
+
+    report = blame(OneSide(), np.abs(X) + 0.1)
+    assert not report.right and "but not for the float inputs times -1" in report.notes[0]
+    assert report.fix == "return np.where(cache.x > 0, dy, 0.1 * dy)"
+
+
+def test_zero_gradients_show_nothing():
+    class Zero(Layer):
+        def forward(self, x):
+            return 0 * x, None
+
+        def backward(self, dy, cache):
+            return 0 * dy
+
+    report = blame(Zero(), X)
+    assert report.kind == "unchecked" and "every gradient is 0" in report.diagnosis
+
+
+def test_a_gradient_that_is_not_found_is_a_question():
+    class NoGradient:
+        def __init__(self):
+            self.W = np.ones((4, 2))
+
+        def forward(self, x):
+            self.x = x
+            return x @ self.W
+
+        def backward(self, dy):
+            return dy @ self.W.T
+
+    report = blame(NoGradient(), X)
+    assert report.kind == "unchecked" and "W" in report.diagnosis and not report.right
+
+
+def test_a_pair_of_functions_in_python():
+    def forward(x):
+        return np.exp(x), np.exp(x)
+
+    report = blame((forward, lambda dy, y: dy * y), X)
+    assert report.right and not blame((forward, lambda dy, y: dy), X).right
+
+
+def test_a_mistake_in_a_loop_names_the_loop_variables(tmp_path):
+    report = asked(tmp_path, text='''
+import numpy as np
+def run_sample():
+    return np.random.default_rng(0).standard_normal((3, 4)),
+def run_forward(x):
+    h, hs = np.zeros(4), []
+    for t in range(3):
+        h = np.tanh(h + x[t])
+        hs.append(h)
+    return h, hs
+def run_backward(dh, hs):
+    dx = np.zeros((3, 4))
+    for t in (2, 1, 0):
+        dz = dh * (1 - hs[t])
+        dx[t] = dz
+        dh = dz
+    return dx
+''')
+    assert report.line == 14 and ", first at t = 2" in str(report) and report.verified
+
+
+def test_a_notebook_shows_html_and_escapes_the_source(tmp_path):
+    report = asked(tmp_path, "dh * (1 - h ** 2)", "dh * (h < 1)")
+    shown = report._repr_html_()
+    assert shown.startswith("<pre") and "h &lt; 1" in shown and "<mark" in shown
+
+
+def test_the_command_and_its_exit_statuses(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text(TWO)
+    assert main(["blame", f"{path}:net"]) == 0 and "correct: 3" in capsys.readouterr().out
+    shapes = ["--input", "x=2,3", "--input", "W=3,4", "--input", "b=4"]
+    assert main(["blame", f"{path}:net", *shapes]) == 0
+    path.write_text(TWO.replace("dz.sum(0)", "dz.mean(0)"))
+    assert main(["blame", f"{path}:net"]) == 1 and "db = dz.sum(0)" in capsys.readouterr().out
+    assert main(["blame", f"{path}:nothing"]) == 2
+    assert main(["blame", "LSTMCell"]) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["GPT", "LSTMSeq2Seq", "AttentiveRNN", "Llama"])
+def test_an_answer_takes_at_most_ten_seconds(name):
+    import time
+
+    from npdl_study.check.samples import layer_classes
+    layer, inputs, options = sample(layer_classes()[name])
+    start = time.process_time()
+    assert blame(layer, *inputs, **options).right and time.process_time() - start < 10

@@ -1,0 +1,66 @@
+"""How often blame is right: 60 files with a mistake, correct files, mutants of npdl's layers."""
+
+import itertools
+
+import pytest
+
+from tests.tools import slow
+from tests.tools.blame_files import MARK, answer, ask, is_right, mistakes, read, right_files
+from tests.tools.blame_mutants import chosen, neutral_mutants, score
+from tests.tools.layer_styles import layers, source
+
+QUICK = ("a_attention_scale", "a_lstm_cell_gate", "b_dropout_scale", "b_rnn_step_tanh")
+QUICK_LAYERS = ("LayerNorm-functions", "GRUCell-self", "Linear-cache")
+
+
+def accused(text, folder):
+    report = ask(text, folder)
+    return not report.right and report.kind != "unchecked"
+
+
+@pytest.mark.parametrize("path", mistakes(), ids=lambda path: path.stem)
+def test_a_file_has_one_mistake_and_is_right_without_it(path, tmp_path):
+    assert path.read_text().count(MARK) == 1
+    wrong, _, right = read(path)
+    assert is_right(right, tmp_path) and not is_right(wrong, tmp_path)
+
+
+def score_of_files(paths, folder):
+    """Return how many answers are on the line, and how many verified fixes are false."""
+    found = [answer(*read(path)[:2], folder) for path in paths]
+    assert not any(a.report.right for a in found) and max(a.seconds for a in found) < 10
+    return sum(a.on_line for a in found), sum(a.is_true is False for a in found)
+
+
+def test_a_few_mistakes_are_named_with_true_fixes(tmp_path):
+    paths = [path for path in mistakes() if path.stem in QUICK]
+    assert score_of_files(paths, tmp_path) == (len(QUICK), 0)
+
+
+@pytest.mark.slow
+def test_of_60_mistakes_80_percent_are_named_and_no_verified_fix_is_false(tmp_path):
+    on_line, false = score_of_files(mistakes(), tmp_path)
+    assert len(mistakes()) == 60 and on_line >= 48 and false == 0
+
+
+@pytest.mark.parametrize("path", right_files(), ids=lambda path: path.stem)
+def test_a_correct_file_in_an_odd_style_is_correct(path, tmp_path):
+    assert ask(path.read_text(), tmp_path).right
+
+
+@pytest.mark.parametrize(("name", "style"), slow.but(QUICK_LAYERS, layers(), "-".join))
+def test_no_layer_of_npdl_is_accused_in_any_style(name, style, tmp_path):
+    assert not accused(source(name, style), tmp_path)
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(80, marks=pytest.mark.slow)])
+def test_of_the_mutants_90_percent_are_named_and_no_verified_fix_is_false(count, tmp_path):
+    found, longest = score(chosen(1), count, tmp_path)
+    assert found["on the line"] >= 0.9 * count - 1 and found["called right"] == 0
+    assert found["fixes false"] == 0 and longest < 10
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_neutral_mutant_is_accused(count, tmp_path):
+    pool = itertools.islice(chosen(1, neutral_mutants), count)
+    assert not [str(mutant) for mutant in pool if accused(mutant.text, tmp_path)]
