@@ -167,8 +167,8 @@ def to_host(array):
 
 
 def to_device(array):
-    """The same numbers as an array of the chosen backend."""
-    return xp.asarray(array)
+    """The same numbers as an array of the chosen backend; one that is such an array, itself."""
+    return array if isinstance(array, xp.ndarray) else xp.asarray(array)
 
 
 def synchronize():
@@ -186,6 +186,22 @@ def stream(seed, *place):
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, *place))))
 
 
+def replaceable(function):
+    """Decorate a function of arrays that an array type may compute in its own way.
+
+    Such a type has `replaces_functions = True`, and its `__array_function__` is called as NumPy
+    calls it for NumPy's own functions.
+    """
+    @functools.wraps(function)
+    def call(*args):
+        for x in args:
+            if getattr(type(x), "replaces_functions", False):
+                return x.__array_function__(call, (type(x),), args, {})
+        return function(*args)
+    return call
+
+
+@replaceable
 def exact_erf(x):
     """The error function of an array, to the last digit: Python's own, on a GPU CuPy's."""
     if not is_host():

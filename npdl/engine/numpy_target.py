@@ -1,0 +1,34 @@
+"""Lower a recording to NumPy calls: each operation is one call that writes into its memory."""
+
+import functools
+
+from npdl.engine.arena import Arena
+from npdl.engine.operation import View
+
+
+class Lowered:
+    """The calls of a recording. `array(view)` is the memory of a view."""
+
+    def __init__(self, groups, results):
+        arena = Arena(groups, results)
+        self.array, self.nbytes, self.calls = arena.array, arena.nbytes, []
+        for group in groups:
+            self.calls += self.lower(group)
+
+    def lower(self, group):
+        return [self.call(op) for op in group.operations]
+
+    def call(self, op):
+        """One operation as a function without arguments."""
+        inputs = [self.array(x) if isinstance(x, View) else x for x in op.inputs]
+        out = None if op.output is None else self.array(op.output)
+        return functools.partial(op.run, *inputs, out=out)
+
+
+class NumPyTarget:
+    """Everywhere: needs no compiler."""
+
+    name = "numpy"
+
+    def lower(self, groups, results):
+        return Lowered(groups, results)
