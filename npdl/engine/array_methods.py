@@ -24,6 +24,14 @@ class Methods:
     def T(self):
         return self.recorder.call(np.ndarray.transpose, (self,), {})
 
+    def __pow__(self, exponent):
+        """As NumPy's own: a square for the exponent 2, a root for 0.5."""
+        if type(exponent) in (int, float) and self.dtype.kind == "f":
+            quick = {2: np.square, 0.5: np.sqrt, 1: np.positive, -1: np.reciprocal}.get(exponent)
+            if quick is not None:
+                return quick(self)
+        return np.power(self, exponent)
+
     def sum(self, axis=None, dtype=None, out=None, keepdims=False):
         return reduce(np.add, self, axis, dtype, out, keepdims)
 

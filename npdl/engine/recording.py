@@ -39,7 +39,7 @@ def active_recorder():
     return getattr(_recorders, "active", None)
 
 
-class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin, array_methods.Methods):
+class RecordedArray(array_methods.Methods, np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose operations are recorded. `value` is the array itself."""
 
     __slots__ = ("buffer", "recorder", "value")
