@@ -219,7 +219,8 @@ class Recorder:
         else:
             result = self.written(out)
             call(*values, out=result.value, **options)
-        loop = self._loop(ufunc, inputs, result) if method == "__call__" and not options else None
+        plain = method == "__call__" and not options.keys() - {"casting", "subok"}
+        loop = self._loop(ufunc, inputs, result) if plain else None
         operands = [self._as_cell(x, i, loop) for i, x in enumerate(inputs)]
 
         def run(*arrays, out):
@@ -233,7 +234,7 @@ class Recorder:
                  else type(concrete(x)) for x in inputs]
         if ufunc.signature is not None:
             return (result.dtype,) * (len(inputs) + 1)
-        return ufunc.resolve_dtypes((*given, None))
+        return ufunc.resolve_dtypes((*given, None), casting="unsafe")
 
     def _as_cell(self, x, i, loop):
         """A Number as an array of one entry, which a replay fills."""

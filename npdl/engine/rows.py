@@ -56,6 +56,8 @@ class RowOperation(NamedTuple):
 
     def refined(self, sizes):
         """The same with the rows' axes split into `sizes`."""
+        if sizes == self.sizes:
+            return self
         def split(x):
             return x._replace(lead=split_strides(x.lead, self.sizes, sizes)) if isinstance(
                 x, Operand) else x

@@ -22,10 +22,13 @@ class Group:
 
     def __init__(self, op, rows=None):
         self.operations, self.rows = [op], [] if rows is None else [rows]
-        self.local, self.read, self.written = set(), {}, {}
-        self._note(op)
+        self.sizes = None if rows is None else rows.sizes
+        self.local, self.read, self.written, self._members = set(), {}, {}, {}
+        self._note(op, rows)
 
-    def _note(self, op):
+    def _note(self, op, rows=None):
+        for x in () if rows is None else rows.operands:
+            self._members.setdefault(id(x.view.buffer), []).append(rows)
         for view in op.reads:
             self.read.setdefault(id(view.buffer), []).append(view)
         if op.output is not None:
@@ -52,17 +55,23 @@ class Group:
         if not self.rows:
             return False
         rows = as_rows(op, self.rows[0].count)
-        sizes = None if rows is None else refine(self.rows[0].sizes, rows.sizes)
+        sizes = None if rows is None else refine(self.sizes, rows.sizes)
         if sizes is None:
             return False
         rows = rows.refined(sizes)
-        members = [member.refined(sizes) for member in self.rows]
-        if not all(can_share(member, rows) for member in members):
+        related = {id(member): member for x in rows.operands
+                   for member in self._members.get(id(x.view.buffer), ())}
+        if not all(can_share(member.refined(sizes), rows) for member in related.values()):
             return False
-        self.rows = [*members, rows]
+        self.sizes = sizes
+        self.rows.append(rows)
         self.operations.append(op)
-        self._note(op)
+        self._note(op, rows)
         return True
+
+    def finish(self):
+        """Bring all operations to the same axes of the rows."""
+        self.rows = [rows.refined(self.sizes) for rows in self.rows]
 
 
 def schedule(operations):
@@ -71,6 +80,8 @@ def schedule(operations):
     for op in operations:
         if not _join(groups, op):
             groups.append(Group(op, as_rows(op)))
+    for group in groups:
+        group.finish()
     return groups
 
 
