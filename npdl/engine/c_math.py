@@ -5,7 +5,7 @@ vector instructions. Largest error: 2 units in the last place (tests/engine/test
 
     exp     x = n log 2 + r;  exp(x) = 2^n (1 + r + r^2 Q(r)),  |r| <= log(2) / 2
     log     x = 2^e m;  log(x) = e log 2 + log(m),  sqrt(1/2) <= m < sqrt(2)
-    tanh    e = exp(2 |x|) - 1;  tanh |x| = e / (e + 2)
+    tanh    x + x^3 T(x^2) below 0.64;  above, 1 - 2 / (exp(2 |x|) + 1)
     erf     x E(x^2) below 1;  above, 1 - exp(-x^2) G(t),  t = 1 / (1 + x / 2)
 
 The polynomials interpolate at Chebyshev nodes. `{T}` is the C type, `{I}` its integer.
@@ -18,6 +18,8 @@ FLOAT = {
     "lift": "8388608.0f", "half": "0x3f3504f3", "tanh_end": "10.0f",
     "Q": (0.5, 0.16666576845993977, 0.04166655443768594, 0.008363202971575855,
           0.0013926213466332444),
+    "TANH": (-0.3333333312343919, 0.133332963528113, -0.053957595132456244, 0.02175570034585329,
+             -0.008301695360635958, 0.0022460036855930367),
 }
 DOUBLE = {
     "T": "double", "I": "int64_t", "s": "d", "magic": "6755399441055744.0",
@@ -29,6 +31,10 @@ DOUBLE = {
     "Q": (0.5, 0.16666666666666669, 0.04166666666662399, 0.008333333333330051,
           0.0013888888917281794, 0.00019841269863105968, 2.480152119021773e-05,
           2.7557268378684192e-06, 2.7620138719733994e-07, 2.5100424157005067e-08),
+    "TANH": (-0.3333333333333333, 0.1333333333333286, -0.05396825396770339, 0.021869488510927782,
+             -0.008863234931023884, 0.0035921196181059045, -0.0014557589970229322,
+             0.0005895797741135292, -0.00023733530872779266, 9.207182073834182e-05,
+             -3.0650442181390976e-05, 6.223438646457427e-06),
 }
 LOG_FLOAT = (0.33333330728190674, -0.25000306422569796, 0.2000104509416068, -0.16641281463106394,
              0.14214495923947962, -0.1299818376365153, 0.12622319849228378, -0.0790274377239344)
@@ -63,10 +69,9 @@ static inline {T} exp_{s}({T} x) {{
   return p * power_of_two_{s}(m) * power_of_two_{s}(n - m);
 }}
 static inline {T} tanh_{s}({T} x) {{
-  {T} a = x < 0 ? -x : x; a = a > {tanh_end} ? {tanh_end} : a;
-  {I} n; {T} q = reduce_{s}(a + a, &n), two_n = power_of_two_{s}(n);
-  {T} e = two_n * q + (two_n - 1);
-  {T} y = e / (e + 2);
+  {T} a = x < 0 ? -x : x, b = a > {tanh_end} ? {tanh_end} : a, z = b * b;
+  {I} n; {T} e = (1 + reduce_{s}(b + b, &n)) * power_of_two_{s}(n);
+  {T} y = b < ({T})0.64 ? b + b * z * ({TANH}) : 1 - 2 / (e + 1);
   return x < 0 ? -y : y;
 }}
 static inline {T} log_{s}({T} x) {{
@@ -107,6 +112,8 @@ def source():
              + DOUBLE["ln2_lo"] + ") + k * " + DOUBLE["ln2_hi"])
     text = ""
     for values, suffix, log in ((FLOAT, "f", log_f), (DOUBLE, "", log_d)):
-        text += COMMON.format(**values | {"Q": horner(values["Q"], "r", suffix), "LOG": log})
+        text += COMMON.format(**values | {
+            "Q": horner(values["Q"], "r", suffix), "TANH": horner(values["TANH"], "z", suffix),
+            "LOG": log})
     return text + ERF.format(middle=ERF_MIDDLE, small=horner(ERF_SMALL, "z"),
                              large=horner(ERF_LARGE, "t"))

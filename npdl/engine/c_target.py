@@ -47,7 +47,7 @@ class CTarget:
 
     name = "c"
 
-    def __init__(self, compiler):
+    def __init__(self, compiler=None):
         self.compiler = compiler
 
     def lower(self, groups, results):

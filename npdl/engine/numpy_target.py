@@ -31,4 +31,6 @@ class NumPyTarget:
     name = "numpy"
 
     def lower(self, groups, results):
+        for group in groups:
+            group.local = set()
         return Lowered(groups, results)

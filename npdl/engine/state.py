@@ -2,7 +2,8 @@
 
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.of((model, optimizer))    # the copies; a step runs on them
-    mirror.settle()                                     # what the step assigned, into the originals
+    mirror.settle()                                     # see what the step assigned to them
+    mirror.commit()                                     # assign it to the originals
 
 The originals are never changed while a step is recorded, so an interrupt leaves no recorded array
 in them. The arrays are shared: what the step writes into a parameter is in the original at once.
@@ -38,6 +39,7 @@ class Mirror:
         self.recorder, self.varying = recorder, varying
         self.slots, self.sizes, self.updates = [], [], []
         self._copies, self._originals, self._pairs, self.counters = {}, {}, [], []
+        self._assignments = []
 
     def of(self, value):
         """The copy of a value; of an object that was met before, the same copy."""
@@ -103,36 +105,43 @@ class Mirror:
             return False
 
     def settle(self):
-        """Assign to the originals what the step assigned to the copies.
+        """Collect what the step assigned to the copies.
 
         An array in the place of another is recorded as a copy into it. Returns True if the
         recording can be replayed: not, where a number changed that was taken for a setting.
         """
         can_replay, moves = True, []
+        assign = self._assignments.append
         for container, copy, key, made in self._pairs:
             new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
             if new is made:
                 continue
             if isinstance(made, Number) and isinstance(new, Number):
                 self.updates.append((container, key, new))
-                container[key] = new.value
+                assign((container, key, new))
             elif isinstance(new, (int, float)) and isinstance(made, (int, float)):
-                container[key], can_replay = new, False
+                can_replay = False
+                assign((container, key, new))
                 self.varying.add((id(container), key))
             elif not self._pair_up(made, new, moves):
-                container[key] = self.original(new)
+                assign((container, key, new))
         known = {(id(copy), key) for _, copy, key, _ in self._pairs}
         for container, copy in {id(c): (o, c) for o, c, _, _ in self._pairs}.values():
             items = copy.items() if isinstance(copy, dict) else enumerate(copy)
             for key, value in [item for item in items if (id(copy), item[0]) not in known]:
-                if isinstance(container, dict):
-                    container[key] = self.original(value)
-                else:
-                    container.append(self.original(value))
+                assign((container, key, value))
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
         for old, new in moves:
             old[...] = new
         return can_replay
+
+    def commit(self):
+        """Assign to the originals what `settle` collected."""
+        for container, key, value in self._assignments:
+            if isinstance(container, list) and key >= len(container):
+                container.append(self.original(value))
+            else:
+                container[key] = self.original(value)
 
     def _pair_up(self, made, new, moves):
         """Collect (array of the state, its new value); False where the structure is another."""

@@ -14,18 +14,17 @@ import sys
 import numpy as np
 
 from npdl.core import rebuilt
-from npdl.engine.numpy_target import NumPyTarget
+from npdl.engine.c_build import CompilerError
 from npdl.engine.operation import Number
 from npdl.engine.recording import (
     Diverged,
     RecordedArray,
     Recorder,
-    Unsupported,
     concrete,
-    source_line,
 )
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
+from npdl.engine.target import make_target
 from npdl.optim import clip_by_global_norm
 
 MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
@@ -45,7 +44,7 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
     return value
 
 
-def compile_step(model, loss, optimizer, *, max_norm=None, target=None):
+def compile_step(model, loss, optimizer, *, max_norm=None, target="auto"):
     """Return a function step(inputs, *targets, lr=None, **options) -> loss.
 
     inputs    an array, or a tuple of what model.forward takes
@@ -53,6 +52,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target=None):
     lr        the learning rate of this step, or None for the optimizer's
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
+    target    "c", "numpy", or "auto": C where a compiler is found
     """
     recorded = RecordedStep(training_step, (model, loss, optimizer), target)
 
@@ -68,12 +68,14 @@ class RecordedStep:
 
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
+    target    "auto", "c" or "numpy"
+    note      a function that is given the lines that are said; they go to standard error
     why_not   None, or the line that says why the step runs plainly
     """
 
-    def __init__(self, function, objects, target=None, note=None):
-        self.function, self.objects = function, objects
-        self.target, self.note = target or NumPyTarget(), note or say
+    def __init__(self, function, objects, target="auto", note=None):
+        self.function, self.objects, self.note = function, objects, note or say
+        self.target = make_target(target, self.note)
         self.recordings, self.varying, self.why_not, self._diverged = [], set(), None, 0
 
     def __call__(self, *arguments):
@@ -96,6 +98,9 @@ class RecordedStep:
         state = np.random.get_state()[1:3]
         try:
             recording = Recording(self, key, recorder, arguments)
+        except CompilerError:
+            recorder.roll_back()
+            raise
         except Exception as error:
             recorder.roll_back()
             answer = self.function(*self.objects, *arguments)       # it may raise an error itself
@@ -133,6 +138,7 @@ class Recording:
         if can_replay:
             results = [recorder.view(x) if isinstance(x, np.ndarray) else x for x in self._leaves]
             self.program = Program(recorder, results, step.target)
+        self.mirror.commit()
 
     def _wrapped(self, value):
         """The arguments, their arrays, floats and generators being recorded."""
