@@ -5,6 +5,7 @@ ctypes, which releases the interpreter's lock.
 """
 
 import ctypes
+import functools
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class CLowered(Lowered):
         function.restype, function.argtypes = None, [ctypes.c_void_p]
         self._kept.append((table, arrays))
         address = ctypes.addressof(table)
-        return [lambda: function(address)]
+        return [(functools.partial(function, address), group.operations)]
 
 
 class CTarget:

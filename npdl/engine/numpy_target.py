@@ -7,16 +7,22 @@ from npdl.engine.operation import View
 
 
 class Lowered:
-    """The calls of a recording. `array(view)` is the memory of a view."""
+    """The calls of a recording, and for each the operations that it makes.
+
+    `array(view)` is the memory of a view.
+    """
 
     def __init__(self, groups, results):
         arena = Arena(groups, results)
-        self.array, self.nbytes, self.calls = arena.array, arena.nbytes, []
+        self.array, self.nbytes, self.calls, self.made_of = arena.array, arena.nbytes, [], []
         for group in groups:
-            self.calls += self.lower(group)
+            for call, operations in self.lower(group):
+                self.calls.append(call)
+                self.made_of.append(operations)
 
     def lower(self, group):
-        return [self.call(op) for op in group.operations]
+        """[(call, its operations)] of one group."""
+        return [(self.call(op), [op]) for op in group.operations]
 
     def call(self, op):
         """One operation as a function without arguments."""

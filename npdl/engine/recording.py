@@ -17,12 +17,13 @@ import threading
 
 import numpy as np
 
+from npdl import backend
 from npdl.core import rebuilt
 from npdl.engine import array_methods
 from npdl.engine.operation import Buffer, Number, Operation, View, root_of
 
-HERE = __file__.rpartition("recording")[0]
-NUMPY = np.__file__.rpartition("__init__")[0]
+SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
+           backend.__file__)
 _recorders = threading.local()
 
 
@@ -432,6 +433,6 @@ def name_of(function):
 def source_line():
     """(file, line) of the code that is being recorded: not the engine's, not NumPy's."""
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith((HERE, NUMPY)):
+    while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

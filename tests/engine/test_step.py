@@ -12,7 +12,7 @@ import npdl
 from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.engine import RecordedStep, compile_step, training_step
+from npdl.engine import compile_step, training_step
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
 
