@@ -85,8 +85,8 @@ def flop(op):
 def report(lines, shown=SHOWN):
     """A table of the most expensive lines."""
     total = sum(line.seconds for line in lines)
-    table = [f"{'line':<34} {'calls':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  {'call':<9} "
-             "source"]
+    table = [f"{'line':<34} {'calls':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
+             f"{'call':<9} source"]
     for line in lines[:shown]:
         place = f"{Path(line.file).parent.name}/{Path(line.file).name}:{line.number}"
         groups = sorted(line.groups)

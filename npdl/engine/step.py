@@ -25,6 +25,7 @@ from npdl.engine.recording import (
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target
+from npdl.engine.threads import ShardedStep
 from npdl.optim import clip_by_global_norm
 
 MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
@@ -44,7 +45,7 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
     return value
 
 
-def compile_step(model, loss, optimizer, *, max_norm=None, target="auto"):
+def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1):
     """Return a function step(inputs, *targets, lr=None, **options) -> loss.
 
     inputs    an array, or a tuple of what model.forward takes
@@ -53,7 +54,19 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto"):
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
     target    "c", "numpy", or "auto": C where a compiler is found
+    threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
+              a generator given as rng has one child for each
     """
+    if threads != 1:
+        def make(function, objects):
+            return RecordedStep(function, objects, target)
+        sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
+
+        def step(inputs, *targets, lr=None, **options):
+            inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+            return sharded(inputs, targets, options, lr)
+        step.sharded = sharded
+        return step
     recorded = RecordedStep(training_step, (model, loss, optimizer), target)
 
     def step(inputs, *targets, lr=None, **options):

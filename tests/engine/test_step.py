@@ -232,7 +232,7 @@ def test_some_of_a_users_operations():
 
 # Interrupts, memory and threads
 
-@pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 2, 8, rng=1)])
+@pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
     """Ctrl-C at random moments of recordings and replays, caught by the caller."""
     model = make()
@@ -271,6 +271,50 @@ def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
     buffers = {id(op.output.buffer): op.output.buffer for op in program.operations
                if op.output is not None and op.output.buffer.is_temporary}
     assert program.lowered.nbytes < sum(b.nbytes for b in buffers.values()) / 3
+
+
+def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
+    def run(threads, max_norm=0.3):
+        model = gpt(norm="pre", tied=True)
+        step = compile_step(model, SequenceLoss(), optim.AdamW(model, eps=1e-3),
+                            max_norm=max_norm, threads=threads, target="numpy")
+        losses = []
+        for i in range(4):
+            ids, targets = batch(i, (5, 4))
+            mask = np.random.default_rng(i).random((5, 4)) < 0.8
+            losses.append(step(ids, targets, np.ones(ids.shape, bool), lr=0.01, key_mask=mask))
+        return losses, model
+    (one, a), (two, b), (again, c) = run(1), run(2), run(2)
+    np.testing.assert_allclose(two, one, rtol=1e-12)
+    assert_same((a, b), 1e-11)
+    assert two == again and all(np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(
+        b.params(), c.params(), strict=True))
+
+
+def test_a_shard_that_raises_leaves_the_next_step_right():
+    models, plain, _ = two_sides(gpt)
+    step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=3, target="numpy")
+    for seed in range(4):
+        ids, targets = batch(seed)
+        if seed == 2:
+            with pytest.raises(InputError, match="token ids contain 11; allowed are 0 to 10"):
+                step(np.where(np.arange(3)[:, None] == 2, 11, ids), targets, COUNTED)
+        np.testing.assert_allclose(step(ids, targets, COUNTED), plain(ids, targets, COUNTED))
+    assert_same(models, 1e-12)
+
+
+@pytest.mark.parametrize(("model", "loss", "B"), [
+    (gpt, SequenceLoss(average="token"), 3), (gpt, SequenceLoss(), 1),
+    (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
+                             npdl.BatchNorm(4, dtype="float64")), SquaredError(), 4)])
+def test_what_threads_cannot_split_is_an_input_error(model, loss, B):
+    model = model()
+    with pytest.raises(InputError, match="threads = 2"):
+        step = compile_step(model, loss, optim.SGD(model), threads=2, target="numpy")
+        if isinstance(loss, SquaredError):
+            step(np.random.default_rng(0).random((B, 5)), np.ones((B, 4)))
+        else:
+            step(*batch(0, (B, 5)), np.ones((B, 5), bool))
 
 
 def test_steps_in_threads_do_not_disturb_each_other():
