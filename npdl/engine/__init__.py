@@ -9,7 +9,7 @@ explains it with an example. The library's other modules never import this packa
 """
 
 from npdl.engine.c_build import CompilerError
-from npdl.engine.recording import Unsupported
+from npdl.engine.recorded_array import Unsupported
 from npdl.engine.step import RecordedStep, compile_step, training_step
 
 __all__ = ["CompilerError", "RecordedStep", "Unsupported", "compile_step", "training_step"]

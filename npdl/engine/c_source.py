@@ -346,7 +346,39 @@ def _key(x):
     return x.view, x.lead, x.inner
 
 
+class SumByIndexSource:
+    """The C function of one `sum_by_index`: rows are added in double, in the order of the batch."""
+
+    def __init__(self, name, group):
+        (op,) = group.operations
+        rows, index = op.inputs
+        size, width = op.output.shape
+        kind, self.pointers, self.scratch = TYPES[rows.dtype.name], [rows, index, op.output], 0
+        self.scratch = 8 * size * width
+        self.text = f"""void {name}(char **P) {{
+double *total = (double *)P[0]; {kind} *rows = ({kind} *)P[1]; {kind} *out = ({kind} *)P[3];
+int64_t *index = (int64_t *)P[2];
+for (size_t j = 0; j < {size * width}; j++) total[j] = 0;
+for (size_t i = 0; i < {index.size}; i++) {{
+{kind} *row = rows + i * {width}; double *sum = total + index[i] * {width};
+#pragma omp simd
+for (size_t j = 0; j < {width}; j++) sum[j] += row[j];
+}}
+for (size_t j = 0; j < {size * width}; j++) out[j] = ({kind})total[j];
+}}
+"""
+
+    @staticmethod
+    def fits(group):
+        """Whether a group is one such operation on contiguous arrays."""
+        op = group.operations[0]
+        return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
+            op.output.dtype.name in ("float32", "float64")) and all(
+            view.is_contiguous for view in (*op.inputs, op.output))
+
+
 def module_source(groups):
-    """(C source, [GroupSource]) of several groups."""
-    sources = [GroupSource(f"g{i}", group) for i, group in enumerate(groups)]
+    """(C source, [the source of each group])."""
+    sources = [(GroupSource if group.rows else SumByIndexSource)(f"g{i}", group)
+               for i, group in enumerate(groups)]
     return "\n".join([HEAD, c_math.source(), *(each.text for each in sources)]), sources

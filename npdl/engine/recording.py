@@ -5,11 +5,8 @@
     y = np.exp(2 * x)                           # computes, and notes two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
-A `RecordedArray` computes as the array that it holds does, so a recorded step is also a real step.
-It is no subclass of ndarray on purpose: NumPy's C code can reach its numbers only through
-`__array__`, which raises `Unsupported`. So no value leaves the recording without notice, to come
-back as a constant. Where Python code looks at a value (`if`, `float`, an index), a guard is noted,
-which every replay checks.
+A recorded step is also a real step: it computes, and writes into the same memory. Where Python code
+looks at a value (`if`, `float`, an index), a guard is noted, which every replay checks.
 """
 
 import sys
@@ -19,16 +16,13 @@ import numpy as np
 
 from npdl import backend
 from npdl.core import rebuilt
-from npdl.engine import array_methods
+from npdl.engine import array_functions
 from npdl.engine.operation import Buffer, Number, Operation, View, root_of
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
            backend.__file__)
 _recorders = threading.local()
-
-
-class Unsupported(Exception):
-    """The step does something that cannot be recorded; it then runs plainly."""
 
 
 class Diverged(Exception):
@@ -38,78 +32,6 @@ class Diverged(Exception):
 def active_recorder():
     """The Recorder of this thread that is recording now, or None."""
     return getattr(_recorders, "active", None)
-
-
-class RecordedArray(array_methods.Methods, np.lib.mixins.NDArrayOperatorsMixin):
-    """An array whose operations are recorded. `value` is the array itself."""
-
-    __slots__ = ("buffer", "recorder", "value")
-    __hash__ = None
-    replaces_functions = True           # npdl.backend.replaceable asks for this
-
-    def __init__(self, recorder, value, buffer):
-        self.recorder, self.value, self.buffer = recorder, value, buffer
-
-    @property
-    def __class__(self):                # isinstance(x, np.ndarray) holds in checks of layers
-        return np.ndarray
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        return self.recorder.ufunc(ufunc, method, inputs, options)
-
-    def __array_function__(self, function, types, args, options):
-        return self.recorder.function(function, args, options)
-
-    def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
-                          "one; npdl.backend.to_device(x) and np.take_along_axis(table, x, 0) can")
-
-    def __bool__(self):
-        return self.recorder.guard(bool, self)
-
-    def __int__(self):
-        return self.recorder.guard(int, self)
-
-    def __float__(self):
-        return self.recorder.guard(float, self)
-
-    def __index__(self):
-        return self.recorder.guard(int, self)
-
-    def item(self, *index):
-        return self.recorder.guard(np.ndarray.item, self[index] if index else self)
-
-    def tolist(self):
-        return self.recorder.guard(np.ndarray.tolist, self)
-
-    def __len__(self):
-        return len(self.value)
-
-    def __iter__(self):
-        return (self[i] for i in range(len(self.value)))
-
-    def __repr__(self):
-        return f"recorded {self.value!r}"
-
-    def __getitem__(self, index):
-        return self.recorder.getitem(self, index)
-
-    def __setitem__(self, index, value):
-        self.recorder.setitem(self, index, value)
-
-
-class RecordedGenerator:
-    """A random generator whose draws are operations: every replay draws from `generator` again."""
-
-    def __init__(self, recorder, generator):
-        self.recorder, self.generator = recorder, generator
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if not callable(getattr(self.generator, name)):
-            raise Unsupported(f"the generator's attribute {name} was read")
-        return lambda *args, **options: self.recorder.draw(self, name, args, options)
 
 
 class Recorder:
@@ -252,12 +174,12 @@ class Recorder:
 
     def function(self, function, args, options):
         """Record a call of a function of NumPy, or of a replaceable one of npdl."""
-        own = array_methods.FUNCTIONS.get(function)
+        own = array_functions.FUNCTIONS.get(function)
         if own is not None:
             answer = own(self, *args, **options)
             if answer is not NotImplemented:
                 return answer
-        if function in array_methods.IN_PLACE:
+        if function in array_functions.IN_PLACE:
             return self.in_place(function, args, options)
         return self.call(function, args, options)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from npdl.core import rebuilt
 from npdl.engine.operation import Number
-from npdl.engine.recording import RecordedArray, RecordedGenerator, Unsupported
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
 
 COUNTERS = {"steps"}        # attributes that are known to change in every step
 PLAIN = (str, bytes, type(None), type, np.dtype, types.FunctionType, types.BuiltinFunctionType,

@@ -16,12 +16,8 @@ import numpy as np
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
 from npdl.engine.operation import Number
-from npdl.engine.recording import (
-    Diverged,
-    RecordedArray,
-    Recorder,
-    concrete,
-)
+from npdl.engine.recorded_array import RecordedArray
+from npdl.engine.recording import Diverged, Recorder, concrete
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target

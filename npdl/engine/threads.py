@@ -42,9 +42,9 @@ class ShardedStep:
 
     def __init__(self, make, model, loss, optimizer, threads, max_norm, clip):
         require_positive(threads=threads)
-        if getattr(loss, "average", None) == "token" or getattr(loss, "ignored", None) is not None:
-            raise InputError(f"threads = {threads}: the targets that this loss averages over differ "
-                             "from shard to shard; give threads=1, or average='sample'")
+        if getattr(loss, "average", "") == "token" or getattr(loss, "ignored", None) is not None:
+            raise InputError(f"threads = {threads}: the targets that this loss averages over "
+                             "differ from shard to shard; give threads=1, or average='sample'")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
         self.threads, self.max_norm, self.clip = threads, max_norm, clip
         self._process, self._running, self._checked = None, [], False
