@@ -66,7 +66,8 @@ def assert_close(found, wanted, tolerance):
         assert np.shape(a) == np.shape(b)
         assert np.asarray(a).dtype == np.asarray(b).dtype
         assert np.all(np.isfinite(a) == np.isfinite(b))
-        np.testing.assert_allclose(a, b, atol=tolerance * (1 + float(np.abs(b).max(initial=0))), rtol=0)
+        size = 1 + float(np.abs(b).max(initial=0))
+        np.testing.assert_allclose(a, b, atol=tolerance * size, rtol=0)
 
 
 @pytest.mark.parametrize(("name", "dtype", "target"), [
