@@ -88,10 +88,14 @@ def sum_by_index(recorder, rows, index, size):
         return NotImplemented
     values = [getattr(x, "value", x) for x in (rows, index)]
     result = recorder.new(functions.sum_by_index(*values, size))
+    return recorder.add("sum_by_index", [rows, index], result, sum_by_index_run(size),
+                        options={"size": size})
 
+
+def sum_by_index_run(size):
     def run(rows, index, out):
         np.copyto(out, functions.sum_by_index(rows, index, size))
-    return recorder.add("sum_by_index", [rows, index], result, run, options={"size": size})
+    return run
 
 
 FUNCTIONS = {

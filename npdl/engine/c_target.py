@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from npdl.engine import c_build
-from npdl.engine.c_source import SumByIndexSource, module_source
+from npdl.engine.c_source import has_source, module_source
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import find_local
 
@@ -20,7 +20,7 @@ class CLowered(Lowered):
 
     def __init__(self, groups, results, compiler):
         find_local(groups, results)
-        rows = [group for group in groups if group.rows or SumByIndexSource.fits(group)]
+        rows = [group for group in groups if has_source(group)]
         source, self.sources = module_source(rows)
         library = c_build.load(source, compiler)
         self._functions = {id(group): (getattr(library, f"g{i}"), self.sources[i])

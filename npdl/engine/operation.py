@@ -28,10 +28,14 @@ class Buffer:
 
     __slots__ = ("address", "array", "nbytes", "role")
 
-    def __init__(self, role, root):
+    def __init__(self, role, address, nbytes, array=None):
+        self.role, self.address, self.nbytes, self.array = role, address, nbytes, array
+
+    @classmethod
+    def of(cls, root, role):
+        """The buffer of an array that owns its memory."""
         low, high = byte_bounds(root) if root.size else (address_of(root),) * 2
-        self.role, self.address, self.nbytes = role, low, high - low
-        self.array = None if role == "temporary" else root
+        return cls(role, low, high - low, None if role == "temporary" else root)
 
     @property
     def is_temporary(self):

@@ -100,7 +100,7 @@ class Recorder:
     def _external(self, array, role):
         root = root_of(array)
         if id(root) not in self._buffers:
-            self._buffers[id(root)] = Buffer(role, root)
+            self._buffers[id(root)] = Buffer.of(root, role)
         return self._buffers[id(root)]
 
     # What is recorded
@@ -117,7 +117,7 @@ class Recorder:
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"a result has the dtype {value.dtype}")
-        return RecordedArray(self, value, Buffer("temporary", root_of(value)))
+        return RecordedArray(self, value, Buffer.of(root_of(value), "temporary"))
 
     def written(self, x):
         """Save the state that `x`, which is about to be written, belongs to."""
@@ -355,6 +355,7 @@ def name_of(function):
 def source_line():
     """(file, line) of the code that is being recorded: not the engine's, not NumPy's."""
     frame = sys._getframe(1)
-    while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED):
+    while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (
+            not frame.f_code.co_filename.endswith("prefix.py")):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -4,10 +4,11 @@
     t = x.T @ dy            becomes     grad = x.T @ dy
     grad = grad + t                     is written there
 
-The passes, in this order: guards first, equal operations once, nothing that no one reads, first
-accumulations, and one product for x (B, S, D) @ W.
+The passes, in this order: guards first, products of gathered rows (`gather`), equal operations
+once, nothing that no one reads, first accumulations, and one product for x (B, S, D) @ W.
 """
 
+from npdl.engine.gather import multiply_tables
 from npdl.engine.operation import View, overlap
 from npdl.engine.recording import run_copy
 
@@ -16,7 +17,7 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufun
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
-    operations = merge_equal(guards_first(operations), results)
+    operations = merge_equal(multiply_tables(guards_first(operations)), results)
     operations = remove_dead(operations, results)
     operations = accumulate_first(operations)
     return [flatten_product(op) for op in operations]
