@@ -408,7 +408,8 @@ class SmallProductsSource:
             lines += [f"{kind} sum[{n}];", f"for (size_t j = 0; j < {n}; j++) sum[j] = 0;",
                       f"for (size_t k = 0; k < {k}; k++) {{ {kind} x = a[i * {a_i} + k * {a_k}];",
                       "#pragma omp simd",
-                      f"for (size_t j = 0; j < {n}; j++) sum[j] += x * b[k * {b_k} + j * {b_j}]; }}",
+                      f"for (size_t j = 0; j < {n}; j++) "
+                      f"sum[j] += x * b[k * {b_k} + j * {b_j}]; }}",
                       f"for (size_t j = 0; j < {n}; j++) c[i * {c_i} + j * {c_j}] = sum[j];"]
         else:
             lines += [f"for (size_t j = 0; j < {n}; j++) {{ {kind} sum = 0;",

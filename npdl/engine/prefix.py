@@ -21,6 +21,7 @@ from npdl.core import Cache, Layer
 from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
+from npdl.layers.transformer import PreNormBlock, Same
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import clip_by_global_norm
@@ -29,7 +30,8 @@ from npdl.optim import clip_by_global_norm
 class Rows(NamedTuple):
     """The distinct prefixes of a batch (N of them), in order of length.
 
-    tokens, positions  (N,), the last token of each prefix and its position
+    tokens, positions  (U,), each distinct (token, position) once: a *word*
+    words              (N,), the word at the end of each prefix
     ancestors          (N, S), the rows of a prefix's own prefixes; the row itself beyond its end
     visible            (N, 1, 1, S), True up to its end
     spans              for each length the rows (start, stop)
@@ -39,6 +41,7 @@ class Rows(NamedTuple):
 
     tokens: Any
     positions: Any
+    words: Any
     ancestors: Any
     visible: Any
     spans: tuple
@@ -72,8 +75,10 @@ def rows_of(ids, targets, counted):
     read = np.take_along_axis(node, places, 1)
     needed = np.unique(read[counted]) if counted.any() else read[:1, 0]
     entries = np.where(counted, np.searchsorted(needed, read), 0)
-    rows = Rows(ids[first, positions], positions, ancestors, visible[:, None, None], spans, parents,
-                needed)
+    words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
+                                     return_inverse=True)
+    rows = Rows(*words, words_of_rows.reshape(-1), ancestors, visible[:, None, None], spans,
+                parents, needed)
     return rows, entries, np.take_along_axis(targets, places, 1), counted
 
 
@@ -81,7 +86,7 @@ class PrefixAttention(MultiHeadAttention):
     """The attention of rows (N, D): the keys and values of each are those of its ancestors."""
 
     def forward(self, Q, K, V, mask):
-        ancestors, visible = mask                               # ancestors (N, S)
+        ancestors, visible, *_ = mask                           # ancestors (N, S)
         q, c_Q = self.W_Q.forward(Q)                            # q (N, D)
         k, c_K = self.W_K.forward(K)
         v, c_V = self.W_V.forward(V)
@@ -89,46 +94,82 @@ class PrefixAttention(MultiHeadAttention):
         heads, c_attend = attend(self.split(q[:, None]), self.split(keys), self.split(values),
                                  visible)
         y, c_O = self.W_O.forward(self.join(heads)[:, 0])       # y (N, D)
-        return y, Cache(Q=c_Q, K=c_K, V=c_V, ancestors=ancestors, attend=c_attend, O=c_O)
+        return y, Cache(Q=c_Q, K=c_K, V=c_V, ancestors=ancestors, attend=c_attend, O=c_O,
+                        size=len(k))
 
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)
         dq, dkeys, dvalues = attend_backward(self.split(dh[:, None]), cache.attend)
-        dk = sum_by_index(self.join(dkeys), cache.ancestors, len(dy))       # keys = k[ancestors]
-        dv = sum_by_index(self.join(dvalues), cache.ancestors, len(dy))
+        dk = sum_by_index(self.join(dkeys), cache.ancestors, cache.size)    # keys = k[ancestors]
+        dv = sum_by_index(self.join(dvalues), cache.ancestors, cache.size)
         dQ = self.W_Q.backward(self.join(dq)[:, 0], cache.Q)
         dK = self.W_K.backward(dk, cache.K)
         dV = self.W_V.backward(dv, cache.V)
         return dQ, dK, dV
 
 
+class LastAttention(PrefixAttention):
+    """The same for the queries Q (M, D) alone: keys and values come from the mask's rows (N, D)."""
+
+    def forward(self, Q, K, V, mask):
+        ancestors, visible, x = mask
+        return super().forward(Q, x, x, (ancestors, visible))
+
+    def backward(self, dy, cache):
+        dQ, dK, dV = super().backward(dy, cache)
+        cache.dx = dK + dV                                      # of the mask's rows
+        return dQ, 0, 0
+
+
+class LastBlock(Layer):
+    """The last block of a GPT: all rows are attended to, only the needed ones go on."""
+
+    def __init__(self, block):
+        self.block = block
+        self.norm = block.norm1 if isinstance(block, PreNormBlock) else Same()
+
+    def forward(self, x, mask, rng=None):
+        ancestors, visible, needed = mask
+        n, c_norm = self.norm.forward(x)                        # what attention reads (N, D)
+        y, c_block = self.block.forward(x[needed], (ancestors[needed], visible[needed], n))
+        return y, Cache(norm=c_norm, block=c_block, needed=needed, size=len(x))
+
+    def backward(self, dy, cache):
+        dx = self.block.backward(dy, cache.block)
+        dx = sum_by_index(dx, cache.needed, cache.size)
+        return dx + self.norm.backward(cache.block.attention.dx, cache.norm)
+
+
 class PrefixGPT(Layer):
-    """A GPT's own layers on rows: forward(rows) -> the logits (M, V) of the rows that are needed."""
+    """A GPT's own layers on rows: forward(rows) -> the logits (M, V) of the needed rows."""
 
     def __init__(self, model):
         model = model._copy(lambda param: param, {})            # the Params are the model's own
-        for block in model.decoder.blocks:
-            attention = object.__new__(PrefixAttention)
+        blocks = model.decoder.blocks
+        for block in blocks:
+            attention = object.__new__(LastAttention if block is blocks[-1] else PrefixAttention)
             vars(attention).update(vars(block.attention))
             block.attention = attention
+        blocks[-1] = LastBlock(blocks[-1])
         self.embedding, self.positions = model.embedding, model.positions
         self.decoder, self.classifier = model.decoder, model.classifier
 
     def forward(self, rows):
-        x, c_embedding = self.embedding.forward(rows.tokens)    # x (N, D)
-        x, c_positions = self.positions.forward(x, rows.positions)
-        x, c_decoder = self.decoder.forward(x, (rows.ancestors, rows.visible))
-        logits, c_classifier = self.classifier.forward(x[rows.needed])
+        w, c_embedding = self.embedding.forward(rows.tokens)    # w (U, D)
+        w, c_positions = self.positions.forward(w, rows.positions)
+        x = w[rows.words]                                       # x (N, D)
+        x, c_decoder = self.decoder.forward(x, (rows.ancestors, rows.visible, rows.needed))
+        logits, c_classifier = self.classifier.forward(x)       # x (M, D)
         return logits, Cache(embedding=c_embedding, positions=c_positions, decoder=c_decoder,
                              classifier=c_classifier, rows=rows)
 
     def backward(self, dlogits, cache):
         rows = cache.rows
         dx = self.classifier.backward(dlogits, cache.classifier)
-        dx = sum_by_index(dx, rows.needed, len(rows.tokens))
         dx = self.decoder.backward(dx, cache.decoder)
-        dx = self.positions.backward(dx, cache.positions)
-        return self.embedding.backward(dx, cache.embedding)
+        dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
+        dw = self.positions.backward(dw, cache.positions)
+        return self.embedding.backward(dw, cache.embedding)
 
 
 class PrefixLSTM(Layer):
@@ -139,8 +180,8 @@ class PrefixLSTM(Layer):
         self.cells = [layer.cell for layer in model.lstm.layers]
 
     def forward(self, rows):
-        x, c_embedding = self.embedding.forward(rows.tokens)    # x (N, D)
-        caches = []
+        w, c_embedding = self.embedding.forward(rows.tokens)    # w (U, D)
+        x, caches = w[rows.words], []                           # x (N, D)
         for cell in self.cells:
             x, steps = self.layer(cell, x, rows)
             caches.append(steps)
@@ -162,10 +203,11 @@ class PrefixLSTM(Layer):
     def backward(self, dlogits, cache):
         rows = cache.rows
         dx = self.classifier.backward(dlogits, cache.classifier)
-        dx = sum_by_index(dx, rows.needed, len(rows.tokens))
+        dx = sum_by_index(dx, rows.needed, len(rows.words))
         for cell, steps in zip(self.cells[::-1], cache.layers[::-1], strict=True):
             dx = self.layer_backward(cell, dx, steps, rows)
-        return self.embedding.backward(dx, cache.embedding)
+        dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
+        return self.embedding.backward(dw, cache.embedding)
 
     def layer_backward(self, cell, dy, steps, rows):
         """dx (N, D). The gradients of a state are summed over the rows that start from it."""
