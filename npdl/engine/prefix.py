@@ -22,7 +22,7 @@ from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
 from npdl.layers.transformer import PreNormBlock, Same
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import clip_by_global_norm
 
@@ -242,8 +242,7 @@ class PrefixStep:
     """step(ids, targets, counted, lr) on rows. `make` makes a RecordedStep."""
 
     def __init__(self, make, model, loss, optimizer, max_norm):
-        if type(model).__base__ is not Layer and not isinstance(model, GPT) or not isinstance(
-                model, (GPT, LSTMLM)):
+        if type(model) not in (GPT, GPT2, LSTMLM):
             raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
         own = PrefixGPT(model) if isinstance(model, GPT) else PrefixLSTM(model)
         self.step, self.max_norm = make(prefix_step, (own, loss, optimizer)), max_norm

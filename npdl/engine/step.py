@@ -16,12 +16,14 @@ import numpy as np
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
 from npdl.engine.operation import Number
+from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray
 from npdl.engine.recording import Diverged, Recorder, concrete
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
+from npdl.errors import InputError
 from npdl.optim import clip_by_global_norm
 
 MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
@@ -41,7 +43,8 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
     return value
 
 
-def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1):
+def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
+                 share_prefixes=False):
     """Return a function step(inputs, *targets, lr=None, **options) -> loss.
 
     inputs    an array, or a tuple of what model.forward takes
@@ -52,10 +55,16 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     target    "c", "numpy", or "auto": C where a compiler is found
     threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
               a generator given as rng has one child for each
+    share_prefixes  compute what sequences of a batch share once (npdl.engine.prefix): of a GPT or
+              an LSTMLM without dropout; the step is step(ids, targets, counted, lr=None)
     """
+    def make(function, objects):
+        return RecordedStep(function, objects, target)
+    if share_prefixes:
+        if threads != 1:
+            raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
+        return PrefixStep(make, model, loss, optimizer, max_norm)
     if threads != 1:
-        def make(function, objects):
-            return RecordedStep(function, objects, target)
         sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
 
         def step(inputs, *targets, lr=None, **options):
@@ -63,7 +72,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
             return sharded(inputs, targets, options, lr)
         step.sharded = sharded
         return step
-    recorded = RecordedStep(training_step, (model, loss, optimizer), target)
+    recorded = make(training_step, (model, loss, optimizer))
 
     def step(inputs, *targets, lr=None, **options):
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)

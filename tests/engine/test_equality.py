@@ -140,6 +140,53 @@ def test_training_equals_plain_training(name, dtype, target, quick_compiler):
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
 
 
+PREFIX_MODELS = {
+    "GPT": lambda dtype: gpt(dtype, padding_id=2),
+    "GPT2": lambda dtype: npdl.GPT2(11, 12, 2, 3, max_len=8, dtype=dtype, rng=1),
+    "GPT of one block": lambda dtype: npdl.GPT(11, 6, 1, 1, max_len=8, norm="pre", dtype=dtype),
+    "LSTMLM": lambda dtype: npdl.LSTMLM(11, 6, 2, 5, dtype=dtype, rng=1)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("average", ["sample", "token"])
+@pytest.mark.parametrize("name", PREFIX_MODELS)
+def test_shared_prefixes_equal_the_whole_batch(name, average, target, quick_compiler):
+    """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
+    rng, loss = np.random.default_rng(3), SequenceLoss("mean", average)
+    models = [PREFIX_MODELS[name]("float64") for _ in range(2)]
+    plain, recorded = (optim.AdamW(model, eps=1e-3) for model in models)
+    step = compile_step(models[1], loss, recorded, max_norm=0.5, target=target, share_prefixes=True)
+    for i in range(6):
+        if i % 2 == 0:
+            ids = rng.integers(0, 3 if i < 4 else 11, (9, 5))
+            targets, counted = rng.integers(0, 11, ids.shape), rng.random(ids.shape) < 0.4
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, 0.01, 0.5)
+        assert_close([step(ids, targets, counted, 0.01)], [wanted], 1e-12)
+    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
+                 1e-11)
+    assert step.step.why_not is None and len(step.step.recordings) == 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
+    """An LSTM reads more tokens than its vocabulary has."""
+    rng, loss = np.random.default_rng(6), SequenceLoss()
+    models = [npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0) for _ in range(2)]
+    plain, recorded = (optim.SGD(model, lr=0.1) for model in models)
+    step = compile_step(models[1], loss, recorded, target=target)
+    for _ in range(3):
+        ids, targets = rng.integers(0, 4, (2, 7, 3))
+        counted = np.ones(ids.shape, bool)
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, None, None)
+        assert_close([step(ids, targets, counted)], [wanted], TOLERANCE[dtype])
+    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
+                 TOLERANCE[dtype])
+    tables = [op for op in step.recorded.recordings[0].program.operations
+              if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
+    assert len(tables) == 1                     # for all time steps
+
+
 def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
     """A step of one's own: what the study of grokking adds between backward and update."""
     model.zero_grad()
