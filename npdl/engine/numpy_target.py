@@ -12,7 +12,6 @@ import numpy as np
 
 from npdl.engine.arena import ALIGNMENT, Arena, rounded
 from npdl.engine.operation import View
-from npdl.engine.recording import run_copy
 from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import find_local, row_pitch
 
@@ -44,7 +43,7 @@ class Lowered:
         out = None if op.output is None else self.array(op.output)
         if op.kind == "add.reduce" and sums_columns(op):
             return functools.partial(sum_columns, *inputs, out)
-        return functools.partial(op.run, *inputs, out=out)
+        return direct_call(op, inputs, out)
 
 
 class BlockedLowered(Lowered):
@@ -102,11 +101,11 @@ class Block:
                   for x in rows.inputs]
         out = self.rows_of(rows.output, rows, start)
         if rows.form == "row":
-            dtype = rows.op.options.get("dtype")
-            return functools.partial(rows.op.ufunc.reduce, inputs[0], axis=-1, keepdims=True,
-                                     out=out, **({} if dtype is None else {"dtype": dtype}))
-        run = run_copy if rows.op.kind in REDUCTIONS else rows.op.run
-        return functools.partial(run, *inputs, out=out)
+            options = {**rows.op.options, "axis": -1, "keepdims": True}
+            return direct_call(rows.op.replace(options=options), inputs, out)
+        if rows.op.kind in REDUCTIONS:                  # over axes of length 1
+            return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
+        return direct_call(rows.op, inputs, out)
 
     def rows_of(self, x, rows, start):
         """An operand's rows of the block as an array (rows' axes.., width, or 1 if it is not
@@ -118,6 +117,20 @@ class Block:
             return view.array_at(self.memory.ctypes.data + self.slots[id(x.view.buffer)][0],
                                  self.memory)
         return self.array(view._replace(offset=view.offset + start * x.lead[0]))
+
+
+def direct_call(op, inputs, out):
+    """A call of NumPy's own function, with no Python function between."""
+    if op.kind == "copy":
+        return functools.partial(np.copyto, out, *inputs, casting="unsafe")
+    if op.ufunc is None:
+        return functools.partial(op.run, *inputs, out=out)
+    if op.kind.endswith(".reduce"):
+        return functools.partial(op.ufunc.reduce, *inputs, out=out, **op.options)
+    if op.loop is not None:         # a Python number would be looked at in every call
+        inputs = [x if isinstance(x, np.ndarray) else np.array(x, dtype)
+                  for x, dtype in zip(inputs, op.loop, strict=False)]
+    return functools.partial(op.ufunc, *inputs, out, **op.options)
 
 
 def block_size(group):
