@@ -130,7 +130,7 @@ def direct_call(op, inputs, out):
     if op.loop is not None:         # a Python number would be looked at in every call
         inputs = [x if isinstance(x, np.ndarray) else np.array(x, dtype)
                   for x, dtype in zip(inputs, op.loop, strict=False)]
-    return functools.partial(op.ufunc, *inputs, out, **op.options)
+    return functools.partial(op.ufunc, *inputs, out=out, **op.options)
 
 
 def block_size(group):

@@ -22,8 +22,8 @@ from npdl.engine.operation import Number
 from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
 
 COUNTERS = {"steps"}        # attributes that are known to change in every step
-PLAIN = (str, bytes, type(None), type, np.dtype, types.FunctionType, types.BuiltinFunctionType,
-         types.ModuleType, np.ufunc)
+PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc,
+         types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 
 class Mirror:
@@ -66,7 +66,7 @@ class Mirror:
             self._copies[id(value)] = copy
             return self._fill(value, copy)
         if not hasattr(value, "__dict__"):
-            return value
+            raise Unsupported(f"a {type(value).__name__} is part of the state")
         copy = object.__new__(type(value))
         self._copies[id(value)] = copy
         self._fill(vars(value), vars(copy))

@@ -13,11 +13,12 @@ import sys
 
 import numpy as np
 
+from npdl.backend import is_host
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
-from npdl.engine.recorded_array import RecordedArray
+from npdl.engine.recorded_array import RecordedArray, Unsupported
 from npdl.engine.recording import Diverged, Recorder, concrete
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
@@ -99,6 +100,9 @@ class RecordedStep:
     def __call__(self, *arguments):
         if self.why_not is not None:
             return self.function(*self.objects, *arguments)
+        if not is_host():
+            return self._give_up("the engine works with NumPy's arrays, not with a GPU's",
+                                 arguments)
         key = key_of(arguments)
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -175,6 +179,9 @@ class Recording:
         if isinstance(value, (tuple, list, dict)):
             items = value.values() if isinstance(value, dict) else value
             return rebuilt(value, [self._wrapped(item) for item in items])
+        if not isinstance(value, (bool, int, str, np.generic, type(None))):
+            raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
+                              "numbers, generators, and tuples or dicts of them")
         return value
 
     def replay(self, arguments):

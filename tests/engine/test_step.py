@@ -12,7 +12,7 @@ import npdl
 from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
-from npdl.engine import compile_step, training_step
+from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
 
@@ -167,6 +167,16 @@ def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, capsys):
     assert_same(models)
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("npdl.engine: the step runs plainly: ")
+
+
+def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
+    """Its arrays would be taken for constants."""
+    cache = Cache(x=np.ones(3))
+    step = RecordedStep(lambda model, given: model.forward(given.x)[0], (npdl.Tanh(),), "numpy")
+    for value in range(3):
+        cache.x = np.full(3, float(value))
+        np.testing.assert_array_equal(step(cache), np.tanh(cache.x))
+    assert "an argument of the step is a Cache" in capsys.readouterr().err
 
 
 def test_a_failed_recording_leaves_state_and_generator_as_they_were():
