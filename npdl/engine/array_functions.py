@@ -17,7 +17,7 @@ def where(recorder, condition, *choices):
     values = [getattr(x, "value", x) for x in (condition, *choices)]
     result = recorder.new(np.where(*values))
     loop = (np.dtype(bool), result.dtype, result.dtype, result.dtype)
-    operands = [recorder._as_cell(x, i, loop) for i, x in enumerate((condition, *choices))]
+    operands = [recorder.as_cell(x, i, loop) for i, x in enumerate((condition, *choices))]
     return recorder.add("where", operands, result, run_where, loop=loop)
 
 
@@ -77,7 +77,7 @@ def erf(recorder, x):
 
 def minus_one_hot(recorder, p, index):
     """p - one_hot(index), elementwise; the same bits as subtracting 1 at each index."""
-    recorder._check_range(index, p.shape[-1])
+    recorder.check_range(index, p.shape[-1])
     at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
     return p - (at[..., None] == np.arange(p.shape[-1]))
 

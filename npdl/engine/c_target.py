@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from npdl.engine import c_build
-from npdl.engine.c_source import has_source, module_source
+from npdl.engine.c_module import has_source, module_source
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import find_local
 

@@ -144,7 +144,7 @@ class Recorder:
             call(*values, out=result.value, **options)
         plain = method == "__call__" and not options.keys() - {"casting", "subok"}
         loop = self._loop(ufunc, inputs, result) if plain else None
-        operands = [self._as_cell(x, i, loop) for i, x in enumerate(inputs)]
+        operands = [self.as_cell(x, i, loop) for i, x in enumerate(inputs)]
 
         def run(*arrays, out):
             call(*arrays, out=out, **options)
@@ -159,7 +159,7 @@ class Recorder:
             return (result.dtype,) * (len(inputs) + 1)
         return ufunc.resolve_dtypes((*given, None), casting="unsafe")
 
-    def _as_cell(self, x, i, loop):
+    def as_cell(self, x, i, loop):
         """A Number as an array of one entry, which a replay fills."""
         if not isinstance(x, Number):
             return x
@@ -229,7 +229,7 @@ class Recorder:
     def copy(self, value, out):
         """Record that `value` is written into `out`, which is cast and broadcast as needed."""
         np.copyto(out.value, concrete(value), casting="unsafe")
-        value = self._as_cell(value, 0, (out.dtype,))
+        value = self.as_cell(value, 0, (out.dtype,))
         return self.add("copy", [value], out, run_copy)
 
     def getitem(self, x, index):
@@ -238,7 +238,7 @@ class Recorder:
         if np.may_share_memory(result, x.value) or not result.size:
             return RecordedArray(self, result, x.buffer)
         if len(inputs) == 1 and index is inputs[0] and index.dtype.kind in "iu":
-            self._check_range(index, len(x))
+            self.check_range(index, len(x))
             return self.add("take", [x, index], self.new(result), run_take)
 
         def run(x, *arrays, out):
@@ -248,7 +248,7 @@ class Recorder:
             np.copyto(out, found)
         return self.add("getitem", [x, *inputs], self.new(result), run)
 
-    def _check_range(self, index, size):
+    def check_range(self, index, size):
         """Note a guard that an index is not below -size and not above size - 1."""
         if index.size:
             self.guard(bool, (index.min() >= -size) & (index.max() < size))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npdl.engine.operation import View
+from npdl.engine.operation import View, overlap
 
 MAPS = frozenset(
     "absolute add bitwise_and bitwise_or copy divide equal erf exp greater greater_equal invert "
@@ -86,6 +86,10 @@ def as_rows(op, count=None):
         if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
             return None
         operands.append(Operand(view, along[:cut], inner))
+    *given, output = operands
+    if any(overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
+            output.view.offset, output.lead, output.inner) for x in given):
+        return None                         # x[1:] = x[:-1]: NumPy copies what it still needs
     found = iter(operands)
     inputs = tuple(next(found) if isinstance(x, View) else x for x in op.inputs)
     return RowOperation(op, form, sizes, width, inputs, next(found))

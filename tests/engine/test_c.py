@@ -12,7 +12,7 @@ import pytest
 
 import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
-from npdl.engine.c_source import HEAD
+from npdl.engine.c_module import HEAD
 from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 

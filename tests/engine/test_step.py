@@ -221,7 +221,8 @@ def test_layers_that_keep_their_cache_in_self():
     np.testing.assert_allclose(models[1].kept[1], models[0].kept[1])
 
 
-def test_some_of_a_users_operations():
+@pytest.mark.parametrize("target", ["numpy", "auto"])
+def test_some_of_a_users_operations(target):
     """Calls that npdl's own layers do not make."""
     def unusual(y):
         y = np.einsum("ij,kj->ik", y, y)[:, :3] + np.linalg.norm(y, axis=-1, keepdims=True)
@@ -229,10 +230,14 @@ def test_some_of_a_users_operations():
         y += np.where(y > 0, y, 0.1 * y)
         y[1:, 0] *= 2
         y[[0, 1]] += y[[1, 0]]
+        y[1:] += y[:-1]
+        y[:, ::-1][...] = y.copy()
+        y[:3, :3] += y[:3, :3].T
         np.add.at(y, (np.array([0, 0]), np.array([1, 1])), 1.0)
         np.maximum(y, -3, out=y)
         return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
-    models, plain, step = two_sides(lambda: Squares(unusual), loss=SquaredError())
+    models, plain, step = two_sides(lambda: Squares(unusual), target=target,
+                                    loss=SquaredError())
     for seed in range(4):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
