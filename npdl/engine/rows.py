@@ -79,6 +79,8 @@ def as_rows(op, count=None):
     if cut is None:
         return None
     if form == "row" and cut and reduced == len(shape):
+        if op.kind != "add.reduce":
+            return None
         form = "total"
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
