@@ -167,8 +167,18 @@ def to_host(array):
 
 
 def to_device(array):
-    """The same numbers as an array of the chosen backend; one that is such an array, itself."""
+    """The same numbers as an array of the chosen backend."""
+    return array if replaces_functions(array) else xp.asarray(array)
+
+
+def as_array(array):
+    """An array as it is, anything else as an array of the chosen backend."""
     return array if isinstance(array, xp.ndarray) else xp.asarray(array)
+
+
+def replaces_functions(array):
+    """Whether an array's type computes `replaceable` functions in its own way."""
+    return getattr(type(array), "replaces_functions", False)
 
 
 def synchronize():
@@ -195,7 +205,7 @@ def replaceable(function):
     @functools.wraps(function)
     def call(*args):
         for x in args:
-            if getattr(type(x), "replaces_functions", False):
+            if replaces_functions(x):
                 return x.__array_function__(call, (type(x),), args, {})
         return function(*args)
     return call
