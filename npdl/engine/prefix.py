@@ -85,21 +85,22 @@ def rows_of(ids, targets, counted):
 class PrefixAttention(MultiHeadAttention):
     """The attention of rows (N, D): the keys and values of each are those of its ancestors."""
 
-    def forward(self, Q, K, V, mask):
+    def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, *_ = mask                           # ancestors (N, S)
         q, c_Q = self.W_Q.forward(Q)                            # q (N, D)
         k, c_K = self.W_K.forward(K)
         v, c_V = self.W_V.forward(V)
         keys, values = k[ancestors], v[ancestors]               # keys (N, S, D)
         heads, c_attend = attend(self.split(q[:, None]), self.split(keys), self.split(values),
-                                 visible)
+                                 visible, dropout=self.dropout, rng=rng)
         y, c_O = self.W_O.forward(self.join(heads)[:, 0])       # y (N, D)
         return y, Cache(Q=c_Q, K=c_K, V=c_V, ancestors=ancestors, attend=c_attend, O=c_O,
                         size=len(k))
 
     def backward(self, dy, cache):
         dh = self.W_O.backward(dy, cache.O)
-        dq, dkeys, dvalues = attend_backward(self.split(dh[:, None]), cache.attend)
+        dq, dkeys, dvalues = attend_backward(
+            self.split(dh[:, None]), cache.attend, self.dropout)
         dk = sum_by_index(self.join(dkeys), cache.ancestors, cache.size)    # keys = k[ancestors]
         dv = sum_by_index(self.join(dvalues), cache.ancestors, cache.size)
         dQ = self.W_Q.backward(self.join(dq)[:, 0], cache.Q)
@@ -111,9 +112,9 @@ class PrefixAttention(MultiHeadAttention):
 class LastAttention(PrefixAttention):
     """The same for the queries Q (M, D) alone: keys and values come from the mask's rows (N, D)."""
 
-    def forward(self, Q, K, V, mask):
+    def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, x = mask
-        return super().forward(Q, x, x, (ancestors, visible))
+        return super().forward(Q, x, x, (ancestors, visible), rng)
 
     def backward(self, dy, cache):
         dQ, dK, dV = super().backward(dy, cache)
