@@ -14,6 +14,8 @@ COMMANDS = {
              "npdl_study.commands", "add_step", "run_step"),
     "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
               "npdl_study.commands", "add_blame", "run_blame"),
+    "profile": ("time a training step of a model or a layer, by the lines of its source",
+                "npdl_study.profile", "add_arguments", "run"),
     "example": ("write mine.py, a template for a layer of your own", "npdl_study.example",
                 "add_arguments", "run"),
     "homework": ("write layers whose backward is blank, with tests; grade a class",

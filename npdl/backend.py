@@ -168,7 +168,17 @@ def to_host(array):
 
 def to_device(array):
     """The same numbers as an array of the chosen backend."""
-    return xp.asarray(array)
+    return array if replaces_functions(array) else xp.asarray(array)
+
+
+def as_array(array):
+    """An array as it is, anything else as an array of the chosen backend."""
+    return array if isinstance(array, xp.ndarray) else xp.asarray(array)
+
+
+def replaces_functions(array):
+    """Whether an array's type computes `replaceable` functions in its own way."""
+    return getattr(type(array), "replaces_functions", False)
 
 
 def synchronize():
@@ -186,6 +196,22 @@ def stream(seed, *place):
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, *place))))
 
 
+def replaceable(function):
+    """Decorate a function of arrays that an array type may compute in its own way.
+
+    Such a type has `replaces_functions = True`, and its `__array_function__` is called as NumPy
+    calls it for NumPy's own functions.
+    """
+    @functools.wraps(function)
+    def call(*args):
+        for x in args:
+            if replaces_functions(x):
+                return x.__array_function__(call, (type(x),), args, {})
+        return function(*args)
+    return call
+
+
+@replaceable
 def exact_erf(x):
     """The error function of an array, to the last digit: Python's own, on a GPU CuPy's."""
     if not is_host():

@@ -163,7 +163,7 @@ def checked_ids(ids, size, what="token ids"):
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
     try:
-        ids = np.asanyarray(ids)
+        ids = ids if isinstance(ids, np.ndarray) else np.asanyarray(ids)
     except ValueError:
         raise InputError(f"{what} are rows of different lengths; fill them up") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
@@ -227,7 +227,8 @@ def checked_positions(x, positions, table):
 
 def checked_lengths(lengths, B, S, owner):
     """`lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
-    lengths = np.asanyarray(lengths.get() if hasattr(lengths, "get") else lengths)
+    lengths = lengths.get() if hasattr(lengths, "get") else lengths
+    lengths = lengths if isinstance(lengths, np.ndarray) else np.asanyarray(lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
         raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from npdl.backend import exact_erf, is_host, one_hot, to_device, xp
+from npdl.backend import exact_erf, is_host, one_hot, replaceable, to_device, xp
 from npdl.errors import InputError, checked_lengths, described, is_array
 
 
@@ -102,6 +102,7 @@ def wide_sum(x, axis=None):
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
+@replaceable
 def minus_one_hot(p, index):
     """p (..., V) with 1 less at each index (...): p - one_hot(index), without that array."""
     d = p.copy()
@@ -110,6 +111,7 @@ def minus_one_hot(p, index):
     return d
 
 
+@replaceable
 def sum_by_index(rows, index, size):
     """(size, D) whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
 

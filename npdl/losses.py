@@ -6,7 +6,7 @@ that is out of range from the other end (npdl.errors.checked_ids).
 
 import math
 
-from npdl.backend import is_host, one_hot, xp
+from npdl.backend import as_array, is_host, one_hot, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
@@ -148,7 +148,7 @@ class CrossEntropy(Layer):
 
     def checked(self, logits, targets):
         """The targets (...), 0 where they are ignored, and (...) True where they are not."""
-        targets = xp.asanyarray(targets)
+        targets = as_array(targets)
         check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
         V = logits.shape[-1] if logits.ndim else 0
         if targets.shape != logits.shape[:-1] or V == 0:
@@ -172,7 +172,7 @@ class StableMaxLoss(Layer):
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets = xp.asanyarray(targets)
+        targets = as_array(targets)
         check_kinds("stablemax", logits=(logits, "f"), targets=(targets, "iu"))
         V = logits.shape[-1] if logits.ndim else 0
         if targets.shape != logits.shape[:-1] or V == 0:

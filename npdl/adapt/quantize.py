@@ -77,7 +77,8 @@ def dequantize(codes, step, block=None, rounding="floor"):
     but for the rounding."""
     units = _in_blocks(codes, block)
     if rounding == "nf4":
-        units = xp.asarray(NF4)[units.astype(np.int64) + 8]
+        levels = units.reshape(-1).astype(np.int64) + 8
+        units = xp.take_along_axis(xp.asarray(NF4), levels, 0).reshape(units.shape)
     values = units.astype(step.dtype) * step[:, None]
     return values.reshape(-1)[: codes.size].reshape(codes.shape)
 

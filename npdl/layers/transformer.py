@@ -4,7 +4,7 @@ Vaswani et al. 2017, arXiv:1706.03762; before its norms: Xiong et al. 2020, arXi
 Nothing here is causal but the mask.
 """
 
-from npdl.backend import xp
+from npdl.backend import as_array, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
@@ -175,7 +175,7 @@ def padding_mask(key_mask):
     """(B, S), True for real tokens -> (B, 1, 1, S): no query may look at padding."""
     if key_mask is None:
         return None
-    mask = xp.asanyarray(key_mask)
+    mask = as_array(key_mask)
     if mask.ndim != 2 or mask.dtype.kind != "b":
         raise InputError(f"padding: the mask is {described(mask)}; it must be bool (B, S), True "
                          "for real tokens")

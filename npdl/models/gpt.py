@@ -3,7 +3,7 @@
 Document 004's, with its options, and GPT-2.
 """
 
-from npdl.backend import xp
+from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
     check_key_mask,
@@ -58,7 +58,7 @@ class GPT(Layer):
         mask = causal_mask(ids.shape[1])                            # mask (S, S)
         if key_mask is not None:
             key_mask = check_key_mask(key_mask, ids.shape, "GPT")
-            mask = mask & xp.asarray(key_mask)[:, None, None, :]    # mask (B, 1, S, S)
+            mask = mask & to_device(key_mask)[:, None, None, :]    # mask (B, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                # x (B, S, D)
         x, c_positions = self.positions.forward(x)
         x, c_drop = self.dropout.forward(x, rng)

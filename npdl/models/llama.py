@@ -1,6 +1,6 @@
 """A language model of the Llama kind: tokens in, LlamaBlocks, a score for every word out."""
 
-from npdl.backend import xp
+from npdl.backend import to_device
 from npdl.core import Cache, Layer
 from npdl.errors import check_key_mask, checked_tokens, require_bool, require_positive
 from npdl.init import generator
@@ -43,7 +43,7 @@ class Llama(Layer):
         mask = causal_mask(ids.shape[1])                                # mask (S, S)
         if key_mask is not None:
             key_mask = check_key_mask(key_mask, ids.shape, "Llama")
-            mask = mask & xp.asarray(key_mask)[:, None, None, None, :]  # mask (B, 1, 1, S, S)
+            mask = mask & to_device(key_mask)[:, None, None, None, :]  # mask (B, 1, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                    # x (B, S, D)
         c_blocks = []
         for block in self.blocks:

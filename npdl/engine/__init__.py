@@ -1,0 +1,15 @@
+"""The engine: a training step of the library's own layers, recorded once and then replayed.
+
+    step = compile_step(model, SequenceLoss(), AdamW(model))
+    loss = step(inputs, targets, counted)
+
+`recording` notes the operations of a step, `simplify` and `schedule` arrange them, `arena` plans
+their memory, and a target (`numpy_target`, `c_target`) lowers them to calls. docs/engine.md
+explains it with an example. The library's other modules never import this package.
+"""
+
+from npdl.engine.c_build import CompilerError
+from npdl.engine.recorded_array import Unsupported
+from npdl.engine.step import RecordedStep, compile_step, training_step
+
+__all__ = ["CompilerError", "RecordedStep", "Unsupported", "compile_step", "training_step"]

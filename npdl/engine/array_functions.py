@@ -1,0 +1,111 @@
+"""The functions of arrays that are recorded in a way of their own.
+
+A function that is not listed in FUNCTIONS is recorded as one call: `Recorder.call`.
+"""
+
+import numpy as np
+
+from npdl import backend, functions
+
+IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask}
+
+
+def where(recorder, condition, *choices):
+    """np.where of three arguments is elementwise."""
+    if len(choices) != 2:
+        return NotImplemented
+    values = [getattr(x, "value", x) for x in (condition, *choices)]
+    result = recorder.new(np.where(*values))
+    loop = (np.dtype(bool), result.dtype, result.dtype, result.dtype)
+    operands = [recorder.as_cell(x, i, loop) for i, x in enumerate((condition, *choices))]
+    return recorder.add("where", operands, result, run_where, loop=loop)
+
+
+def run_where(condition, x, y, out):
+    np.copyto(out, y, casting="unsafe")
+    np.copyto(out, x, where=condition, casting="unsafe")
+
+
+def concatenate(recorder, parts, axis=0, out=None, **options):
+    """Copies into the parts of a new array."""
+    if out is not None or axis is None or options:
+        return NotImplemented
+    values = [getattr(x, "value", x) for x in parts]
+    result = recorder.new(np.concatenate(values, axis))
+    start = 0
+    for part in parts:
+        index = [slice(None)] * result.ndim
+        index[axis] = slice(start, start + part.shape[axis])
+        start += part.shape[axis]
+        if part.size:
+            recorder.copy(part, result[tuple(index)])
+    return result
+
+
+def stack(recorder, parts, axis=0, out=None, **options):
+    """Copies into the entries of a new axis."""
+    if out is not None or options:
+        return NotImplemented
+    parts = list(parts)
+    result = recorder.new(np.stack([getattr(x, "value", x) for x in parts], axis))
+    along = np.moveaxis(result, axis, 0)
+    for i, part in enumerate(parts):
+        if part.size:
+            recorder.copy(part, along[i])
+    return result
+
+
+def filled(value):
+    """np.zeros_like and its kin: a copy of one number."""
+    def make(recorder, like, *args, **options):
+        if options.get("subok") or options.get("shape") is not None:
+            return NotImplemented
+        number = args[0] if value is None else value
+        dtype = dict(enumerate(args)).get(1 if value is None else 0, options.get("dtype"))
+        return recorder.copy(number, recorder.new(np.empty_like(like.value, dtype)))
+    return make
+
+
+def erf(recorder, x):
+    """The error function is elementwise."""
+    result = recorder.new(backend.exact_erf(x.value))
+
+    def run(x, out):
+        np.copyto(out, backend.exact_erf(x))
+    return recorder.add("erf", [x], result, run, loop=(x.dtype, x.dtype))
+
+
+def minus_one_hot(recorder, p, index):
+    """p - one_hot(index), elementwise; the same bits as subtracting 1 at each index."""
+    recorder.check_range(index, p.shape[-1])
+    at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
+    return p - (at[..., None] == np.arange(p.shape[-1]))
+
+
+def sum_by_index(recorder, rows, index, size):
+    """One operation, if all indices are in range; a guard sees to that in replays."""
+    if index.size and not ((index.min() >= 0) & (index.max() < size)):
+        return NotImplemented
+    values = [getattr(x, "value", x) for x in (rows, index)]
+    result = recorder.new(functions.sum_by_index(*values, size))
+    return recorder.add("sum_by_index", [rows, index], result, sum_by_index_run(size),
+                        options={"size": size})
+
+
+def sum_by_index_run(size):
+    def run(rows, index, out):
+        np.copyto(out, functions.sum_by_index(rows, index, size))
+    return run
+
+
+FUNCTIONS = {
+    np.where: where, np.concatenate: concatenate, np.stack: stack,
+    np.zeros_like: filled(0), np.ones_like: filled(1), np.full_like: filled(None),
+    np.sum: lambda recorder, x, *args, **options: x.sum(*args, **options),
+    np.mean: lambda recorder, x, *args, **options: x.mean(*args, **options),
+    np.max: lambda recorder, x, *args, **options: x.max(*args, **options),
+    np.min: lambda recorder, x, *args, **options: x.min(*args, **options),
+    np.reshape: lambda recorder, x, *args, **options: NotImplemented,
+    backend.exact_erf: erf, functions.minus_one_hot: minus_one_hot,
+    functions.sum_by_index: sum_by_index,
+}

@@ -1,0 +1,115 @@
+"""Compile C source once, and keep the library in the user's cache directory.
+
+The name of a library is a digest of the source, the compiler and the processor. A library is
+loaded only if it and its folder belong to this user and nobody else may write there. It appears
+under its name when it is complete, so several processes may compile the same one.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from npdl.errors import NpdlError
+
+FLAGS = ("-O3 -march=native -std=gnu11 -fno-math-errno -fno-trapping-math -fwrapv "
+         "-fopenmp-simd -shared -fPIC -w").split()
+PATIENCE = 300          # seconds for one compilation
+
+
+class CompilerError(NpdlError):
+    """There is no C compiler, it failed, or its result has no place."""
+
+
+def load(source, compiler=None):
+    """The library of a C source; compiled if it is not in the cache.
+
+    compiler   its name or path; None for $CC, or the first of cc, gcc and clang
+    Raises CompilerError, with one line.
+    """
+    path = find_compiler(compiler)
+    version, processor = compiler_version(path), processor_name()
+    digest = hashlib.sha256("\0".join([source, version, processor, *FLAGS]).encode()).hexdigest()
+    try:
+        library = cache_folder() / f"{digest[:32]}.so"
+        if not library.exists():
+            _compile(source, path, library)
+        _check_owner(library)
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        raise CompilerError(f"the compiled step can't be kept or loaded ({error})") from error
+
+
+def find_compiler(name=None):
+    """The path of a C compiler."""
+    if name is None and os.environ.get("CC"):
+        name = os.environ["CC"]
+    for candidate in [name] if name else ["cc", "gcc", "clang"]:
+        if path := shutil.which(candidate):
+            return path
+    raise CompilerError(f"no C compiler was found ({name or 'cc, gcc or clang'})")
+
+
+@functools.cache
+def compiler_version(path):
+    """What a compiler says of itself."""
+    try:
+        found = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CompilerError(f"the C compiler {path} can't be run ({error})") from error
+    return found.stdout
+
+
+@functools.cache
+def processor_name():
+    """The processor's model and instructions: a cache may be shared by several machines."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+        lines = {line for line in text.splitlines() if line.startswith(("model name", "flags"))}
+        return "\n".join(sorted(lines)) or platform.machine()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()} {platform.node()}"
+
+
+def cache_folder():
+    """The user's folder for compiled steps: made if it is not there."""
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        raise CompilerError("there is no home directory to keep compiled steps in; set HOME or "
+                            "XDG_CACHE_HOME")
+    folder = Path(base) / "npdl" / "steps"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _check_owner(folder)
+    return folder
+
+
+def _check_owner(path):
+    """Raise CompilerError unless the path is this user's, and nobody else may write there."""
+    if not hasattr(os, "getuid"):
+        return
+    status = path.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise CompilerError(f"{path} belongs to another user, or others may write there; it is "
+                            "not loaded")
+
+
+def _compile(source, compiler, library):
+    """Compile in a folder of its own, then move the library to its name."""
+    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
+        file, made = Path(folder) / "step.c", Path(folder) / "step.so"
+        file.write_text(source)
+        try:
+            done = subprocess.run([compiler, *FLAGS, str(file), "-o", str(made), "-lm"],
+                                  capture_output=True, text=True, timeout=PATIENCE)
+        except subprocess.SubprocessError as error:
+            raise CompilerError(f"the C compiler {compiler} did not finish ({error})") from error
+        if done.returncode:
+            line = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
+            raise CompilerError(f"the C compiler {compiler} failed: {line}")
+        made.chmod(0o700)
+        os.replace(made, library)

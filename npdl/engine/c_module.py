@@ -1,0 +1,118 @@
+"""C functions of single operations, and the source of all functions of a recording.
+
+`sum_by_index` (the backward of a look-up) and many small products of matrices (the heads of an
+attention) are no loops over rows, and NumPy is slow at both.
+"""
+
+import numpy as np
+
+from npdl.engine import c_math
+from npdl.engine.c_source import TYPES, GroupSource
+from npdl.engine.rows import broadcast_strides, merged_axes
+
+SMALL = 4096        # multiplications of one product; larger ones are left to BLAS
+HEAD = """#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+"""
+
+
+class SumByIndexSource:
+    """The C function of one `sum_by_index`: rows are added in double, in the order of the batch."""
+
+    def __init__(self, name, group):
+        (op,) = group.operations
+        rows, index = op.inputs
+        size, width = op.output.shape
+        kind, self.pointers, self.scratch = TYPES[rows.dtype.name], [rows, index, op.output], 0
+        self.scratch = 8 * size * width
+        step = 1 if index.is_contiguous else index.strides[0] // 8
+        self.text = f"""void {name}(char **P) {{
+double *total = (double *)P[0]; {kind} *rows = ({kind} *)P[1]; {kind} *out = ({kind} *)P[3];
+int64_t *index = (int64_t *)P[2];
+for (size_t j = 0; j < {size * width}; j++) total[j] = 0;
+for (size_t i = 0; i < {index.size}; i++) {{
+{kind} *row = rows + i * {width}; double *sum = total + index[i * {step}] * {width};
+#pragma omp simd
+for (size_t j = 0; j < {width}; j++) sum[j] += row[j];
+}}
+for (size_t j = 0; j < {size * width}; j++) out[j] = ({kind})total[j];
+}}
+"""
+
+    @staticmethod
+    def fits(group):
+        """Whether a group is one such operation on contiguous arrays."""
+        op = group.operations[0]
+        return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
+            op.output.dtype.name in ("float32", "float64")) and op.inputs[1].ndim <= 2 and all(
+            view.is_contiguous for view in (op.inputs[0], op.output)) and (
+            op.inputs[1].is_contiguous or op.inputs[1].ndim == 1)
+
+
+class SmallProductsSource:
+    """The C function of many small products of matrices, such as the heads of an attention.
+
+    For each of them, out[i] = sum_k a[i, k] b[k], a loop along b's row; where b is transposed, its
+    rows lie apart, and out[i, j] is a sum along k.
+    """
+
+    def __init__(self, name, group):
+        (op,) = group.operations
+        a, b, out = (*op.inputs, op.output)
+        kind, size, self.scratch = TYPES[out.dtype.name], out.dtype.itemsize, 0
+        self.pointers, sizes = [a, b, out], out.shape[:-2]
+        leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
+        sizes, leads = merged_axes(sizes, leads)
+        (m, n), k = out.shape[-2:], a.shape[-1]
+        lines = [f"void {name}(char **P) {{"]
+        lines += [f"for (size_t i{axis} = 0; i{axis} < {count}; i{axis}++) {{"
+                  for axis, count in enumerate(sizes)]
+        for letter, lead, place in zip("abc", leads, (1, 2, 3), strict=True):
+            steps = "".join(f" + i{axis} * {s // size}" for axis, s in enumerate(lead) if s)
+            lines.append(f"{kind} *{letter} = ({kind} *)P[{place}]{steps};")
+        (a_i, a_k), (b_k, b_j), (c_i, c_j) = (
+            tuple(s // size for s in x.strides[-2:]) for x in self.pointers)
+        lines.append(f"for (size_t i = 0; i < {m}; i++) {{")
+        if b_j == 1 or n == 1 or k == 1:
+            lines += [f"{kind} sum[{n}];", f"for (size_t j = 0; j < {n}; j++) sum[j] = 0;",
+                      f"for (size_t k = 0; k < {k}; k++) {{ {kind} x = a[i * {a_i} + k * {a_k}];",
+                      "#pragma omp simd",
+                      f"for (size_t j = 0; j < {n}; j++) "
+                      f"sum[j] += x * b[k * {b_k} + j * {b_j}]; }}",
+                      f"for (size_t j = 0; j < {n}; j++) c[i * {c_i} + j * {c_j}] = sum[j];"]
+        else:
+            lines += [f"for (size_t j = 0; j < {n}; j++) {{ {kind} sum = 0;",
+                      "#pragma omp simd reduction(+:sum)",
+                      f"for (size_t k = 0; k < {k}; k++)",
+                      f"sum += a[i * {a_i} + k * {a_k}] * b[k * {b_k} + j * {b_j}];",
+                      f"c[i * {c_i} + j * {c_j}] = sum; }}"]
+        self.text = "\n".join([*lines, "}" * (len(sizes) + 2), ""])
+
+    @staticmethod
+    def fits(group):
+        """Whether a group is one product of many matrices that are too small for BLAS."""
+        op = group.operations[0]
+        views = [*op.inputs, op.output] if op.kind == "matmul" else []
+        if not views or min(view.ndim for view in views) < 3 or len(
+                {view.dtype for view in views}) > 1 or op.output.dtype.name not in (
+                "float32", "float64") or not op.output.size:
+            return False
+        (m, n), k = op.output.shape[-2:], op.inputs[0].shape[-1]
+        return m * n * k <= SMALL and not any(s % view.dtype.itemsize for view in views
+                                              for s in (view.offset, *view.strides))
+
+
+SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation
+
+
+def has_source(group):
+    """Whether a group can be a C function."""
+    return bool(group.rows) or any(source.fits(group) for source in SINGLE)
+
+
+def module_source(groups):
+    """(C source, [the source of each group])."""
+    sources = [next((source for source in SINGLE if source.fits(group)), GroupSource)(
+        f"g{i}", group) for i, group in enumerate(groups)]
+    return "\n".join([HEAD, c_math.source(), *(each.text for each in sources)]), sources

@@ -1,0 +1,341 @@
+"""Write a group of operations as one C function: a loop over the rows, in it loops along a row.
+
+LayerNorm's `c = x - mean` and `v = (c * c).sum(-1, keepdims=True)` become
+
+    for (size_t i = 0; i < rows; i++) {
+      float m = mean[i];
+      float s = 0;
+      for (size_t j = 0; j < 128; j++) { float c = x[i * 128 + j] - m; s += c * c; }
+      v[i] = s;
+    }
+
+An operation joins the loop along the row that is open, if its width is the same and it reads
+nothing that this loop has written elsewhere. A buffer that only this group uses is a C variable,
+or a row of scratch memory if a later loop reads it.
+"""
+
+import math
+
+import numpy as np
+
+from npdl.engine.operation import overlap
+from npdl.engine.rows import REDUCTIONS, Operand, merged_axes
+from npdl.engine.schedule import row_pitch
+
+TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t",
+         "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
+WIDE = 4096         # a float32 sum over longer rows is accumulated in double
+EXPRESSIONS = {
+    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
+    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1 / {0}",
+    "sqrt": "sqrt{s}({0})", "absolute": "({0} < 0 ? -{0} : {0})",
+    "sign": "({0} > 0 ? 1 : {0} < 0 ? -1 : {0})",
+    "exp": "exp_{t}({0})", "log": "log_{t}({0})", "tanh": "tanh_{t}({0})", "erf": "erf_{t}({0})",
+    "maximum": "(({0} > {1} || {0} != {0}) ? {0} : {1})",
+    "minimum": "(({0} < {1} || {0} != {0}) ? {0} : {1})",
+    "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}", "greater": "{0} > {1}", "greater_equal": "{0} >= {1}",
+    "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "!{0}",
+    "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "invert": "~{0}",
+    "isnan": "{0} != {0}", "isfinite": "({0} - {0} == 0)",
+    "isinf": "({0} == {0} && {0} - {0} != 0)",
+    "where": "({0} ? {1} : {2})", "copy": "{0}",
+}
+
+
+class GroupSource:
+    """The C function of one group.
+
+    text      the source
+    pointers  the Views whose addresses the function takes, after the scratch memory's
+    scratch   bytes of scratch memory
+    """
+
+    def __init__(self, name, group):
+        self.rows, self.local = flattened(group.rows, group.local), group.local
+        self.pointers, self.scratch, self._names = [], 0, 0
+        self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
+        self._lines, self._before, self._moving, self._after = [], [], [], []
+        self._loop = None                   # the open loop along the row
+        self._scalars = {}                  # Operand key -> C variable of a row
+        self._choose_axes()
+        for k, rows in enumerate(self.rows):
+            getattr(self, f"_add_{rows.form}")(k, rows)
+        self._close()
+        self.text = self._function(name)
+
+    def _choose_axes(self):
+        """Join neighbouring axes of the rows where all operands allow it."""
+        operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
+        self.sizes, leads = merged_axes(self.rows[0].sizes, [x.lead for x in operands])
+        self._leads = {_key(x): lead for x, lead in zip(operands, leads, strict=True)}
+
+    def _is_local(self, x):
+        return id(x.view.buffer) in self.local
+
+    # Forms of operations
+
+    def _add_map(self, k, rows):
+        names = self._read_all(rows)
+        value = expression(rows.op, names, [_dtype_of(x) for x in rows.inputs])
+        kind = TYPES[rows.output.view.dtype.name]
+        self._open(rows.width)
+        self._lines.append((f"{kind} v{k} = {value};", None))
+        self._write(rows.output, f"v{k}", rows.width)
+
+    def _add_row(self, k, rows):
+        (x,) = self._read_all(rows)
+        kind = TYPES[rows.output.view.dtype.name]
+        if rows.op.kind == "add.reduce":
+            wide = "double" if rows.width > WIDE or rows.op.options.get("dtype") == np.float64 \
+                else kind
+            self._start(rows.width, f"{wide} s{k} = 0;", f"+:s{k}")
+            self._lines.append((f"s{k} += {x};", None))
+            self._close()
+        else:
+            sign, order = ("-", ">") if rows.op.kind.startswith("max") else ("", "<")
+            self._start(rows.width, f"{kind} s{k} = {sign}({kind})INFINITY; {kind} n{k} = 0;",
+                        f"{'max' if order == '>' else 'min'}:s{k}", f"+:n{k}")
+            self._lines.append((f"{kind} v{k} = {x}; s{k} = v{k} {order} s{k} ? v{k} : s{k}; "
+                                f"n{k} += v{k} != v{k} ? v{k} : 0;", None))
+            self._close()
+            self._lines.append((f"s{k} += n{k};", None))        # NaN if an entry is NaN
+        self._lines.append((f"{kind} r{k} = ({kind})s{k};", None))
+        self._write(rows.output, f"r{k}", 1)
+
+    def _add_total(self, k, rows):
+        """A sum of everything: of each row, added to that of the rows before."""
+        (x,) = self._read_all(rows)
+        kind = TYPES[rows.output.view.dtype.name]
+        self._start(rows.width, f"double s{k} = 0;", f"+:s{k}")
+        self._lines.append((f"s{k} += {x};", None))
+        self._close()
+        self._lines.append((f"t{k} += s{k};", None))
+        self._before.append(f"double t{k} = 0;")
+        self._after.append(f"*{self._pointer(rows.output, moving=False)} = ({kind})t{k};")
+
+    def _add_column(self, k, rows):
+        """A sum over the rows: into a row of scratch memory, which is written at the end."""
+        (x,) = self._read_all(rows)
+        width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
+        self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
+        self._open(width)
+        self._lines.append((f"{total}[{self._j(width)}] += {x};", None))
+        if width == 1:
+            self._close()
+        out, kind = self._pointer(rows.output, moving=False), TYPES[rows.output.view.dtype.name]
+        step = rows.output.inner // rows.output.view.dtype.itemsize
+        self._after.append(f"for (size_t j = 0; j < {width}; j++) "
+                           f"{out}[j * {step}] = ({kind}){total}[j];")
+
+    # Loops along a row
+
+    def _open(self, width):
+        """Let a loop of this width be open; for a width of 1, none."""
+        if width == 1:
+            self._close()
+        elif self._loop is None or self._loop.width != width:
+            self._close()
+            self._loop = Loop(width, len(self._lines))
+
+    def _start(self, width, declaration, *reductions):
+        """Open a loop that reduces into the variables of `declaration`."""
+        if width == 1:
+            self._close()
+            self._lines.append((declaration, None))
+            return
+        self._open(width)
+        self._loop.before.append(declaration)
+        self._loop.reductions += reductions
+
+    def _close(self):
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            clause = "".join(f" reduction({each})" for each in loop.reductions)
+            head = [*loop.before, f"#pragma omp simd{clause}",
+                    f"for (size_t j = 0; j < {loop.width}; j++) {{"]
+            self._lines[loop.start:loop.start] = [(line, None) for line in head]
+            self._lines.append(("}", None))
+
+    @staticmethod
+    def _j(width):
+        return "0" if width == 1 else "j"
+
+    # Values
+
+    def _read_all(self, rows):
+        """C expressions of the inputs' entries, in a loop in which all of them can be read."""
+        loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
+        if loop is not None and (loop.width != rows.width or any(
+                _key(x) not in loop.values and any(overlap(x.view, v) for v in loop.written)
+                for x in inputs)):
+            self._close()
+        self._open(rows.width)
+        return [self._read(x, rows.width) if isinstance(x, Operand) else literal(x)
+                for x in rows.inputs]
+
+    def _read(self, x, width):
+        """A C expression of an operand's entry."""
+        key = _key(x)
+        if self._loop is not None and key in self._loop.values:
+            return self._loop.values[key]
+        if x.inner == 0 or width == 1:
+            return self._scalar(x)
+        name = self._name("x")
+        self._lines.append((f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, width)};", None))
+        self._loop.values[key] = name
+        return name
+
+    def _scalar(self, x):
+        """A variable that holds the entry that all of a row share."""
+        key = _key(x)
+        if key not in self._scalars:
+            name = self._name("y")
+            line = f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, 1)};"
+            if self._loop is None:
+                self._lines.append((line, None))
+            else:
+                self._loop.before.append(line)
+            self._scalars[key] = name
+        return self._scalars[key]
+
+    def _write(self, x, value, width):
+        """Note a value, and store it where something reads it later."""
+        for known in (self._scalars, self._loop.values if self._loop else {}):
+            for key in [key for key in known if overlap(key[0], x.view)]:
+                del known[key]
+        if self._loop is not None:
+            self._loop.values[_key(x)] = value
+            self._loop.written.append(x.view)
+        else:
+            self._scalars[_key(x)] = value
+        tag = id(x.view.buffer) if self._is_local(x) else None
+        self._lines.append((f"{self._entry(x, width, write=True)} = {value};", tag))
+
+    def _name(self, letter):
+        self._names += 1
+        return f"{letter}{self._names}"
+
+    def _entry(self, x, width, write=False):
+        """The memory of an operand's entry j."""
+        step, size = x.inner // x.view.dtype.itemsize, x.view.dtype.itemsize
+        j = "" if width == 1 or step == 0 else "j" if step == 1 else f"j * {step}"
+        if not self._is_local(x):
+            return f"{self._pointer(x)}[{j or 0}]"
+        buffer, pitch = x.view.buffer, row_pitch(x, self.rows[0].sizes)
+        if not write:
+            self._used.add(id(buffer))
+        row = self._scratch_row(id(buffer), TYPES[x.view.dtype.name], pitch // size)
+        start = x.view.offset % pitch // size
+        return f"{row}[{' + '.join(filter(None, [str(start) if start or not j else '', j]))}]"
+
+    def _scratch_row(self, key, kind, width):
+        if key not in self._scratch_rows:
+            name = f"b{len(self._scratch_rows)}"
+            self._before.insert(0, f"{kind} *{name} = ({kind} *)(P[0] + {self.scratch});")
+            self.scratch += -(-width * 8 // 64) * 64
+            self._scratch_rows[key] = name
+        return self._scratch_rows[key]
+
+    def _pointer(self, x, moving=True):
+        key = (*_key(x), moving)
+        if key not in self._pointer_names:
+            self.pointers.append(x.view)
+            k, kind, size = len(self.pointers), TYPES[x.view.dtype.name], x.view.dtype.itemsize
+            lead = self._leads[_key(x)] if moving else ()
+            steps = "".join(f" + i{axis} * {stride // size}"
+                            for axis, stride in enumerate(lead) if stride)
+            place = f"{kind} *p{k} = ({kind} *)P[{k}]{steps};"
+            (self._before if not moving else self._moving).append(place)
+            self._pointer_names[key] = f"p{k}"
+        return self._pointer_names[key]
+
+    def _function(self, name):
+        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
+        loops = [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
+                 for axis, n in enumerate(self.sizes)]
+        return "\n".join([f"void {name}(char **P) {{", *self._before, *loops, *self._moving, *lines,
+                          "}" * len(loops), *self._after, "}", ""])
+
+
+class Loop:
+    """A loop along a row that is being written.
+
+    before      lines in front of it; reductions, the variables that it sums into
+    values      {Operand key: C variable}; written, the Views that it has written
+    """
+
+    def __init__(self, width, start):
+        self.width, self.start = width, start
+        self.before, self.reductions, self.values, self.written = [], [], {}, []
+
+
+def flattened(rows, local):
+    """A group of maps of contiguous arrays is one long row."""
+    def along(x, width):
+        if not isinstance(x, Operand):
+            return x
+        sizes = tuple(n for n in (*each.sizes, width) if n != 1)
+        strides = tuple(s for n, s in zip((*each.sizes, width), (*x.lead, x.inner), strict=True)
+                        if n != 1)
+        _, (joined,) = merged_axes(sizes, [strides])
+        if len(joined) > 1:
+            raise ValueError
+        return x._replace(lead=(), inner=joined[0] if joined else 0)
+    if any(each.form not in ("map", "total") for each in rows) or len(
+            {each.width for each in rows}) > 1:
+        return rows
+    flat = []
+    try:
+        for each in rows:
+            inputs = tuple(along(x, each.width) for x in each.inputs)
+            output = along(each.output, each.width)
+            if each.form == "map" and output.inner == 0 and each.count * each.width > 1:
+                return rows
+            form = "row" if each.form == "total" else "map"
+            flat.append(each._replace(form=form, sizes=(), width=each.count * each.width,
+                                      inputs=inputs, output=output))
+    except ValueError:
+        return rows
+    return flat
+
+
+def expression(op, names, dtypes):
+    """A map as a C expression of the names of its inputs, in the dtypes that NumPy computes in."""
+    loop = op.loop or (op.output.dtype,) * 2
+    given = [cast(name, dtype, wanted) for name, dtype, wanted
+             in zip(names, dtypes, loop[:-1], strict=True)]
+    suffix = {"float32": ("f", "f"), "float64": ("", "d")}.get(loop[0].name, ("", ""))
+    kind = "copy" if op.kind in REDUCTIONS else op.kind         # over axes of length 1
+    if loop[0].kind == "b" and kind in ("invert", "maximum", "minimum"):
+        kind = {"invert": "logical_not", "maximum": "logical_or", "minimum": "logical_and"}[kind]
+    text = EXPRESSIONS[kind].format(*given, s=suffix[0], t=suffix[1])
+    return cast(f"({text})", loop[-1], op.output.dtype)
+
+
+def cast(name, dtype, wanted):
+    """A C expression in another dtype; None stands for a literal's."""
+    if dtype == wanted:
+        return name
+    if wanted.kind == "b":
+        return f"({name} != 0)"
+    return f"({TYPES[wanted.name]}){name}"
+
+
+def literal(x):
+    """A Python or NumPy number in C, in double or as an integer."""
+    if isinstance(x, (bool, np.bool_)):
+        return str(int(x))
+    if isinstance(x, (int, np.integer)):
+        return f"INT64_C({int(x)})"
+    if math.isnan(x):
+        return "NAN"
+    return ("-" if x < 0 else "") + "INFINITY" if math.isinf(x) else f"({float(x)!r})"
+
+
+def _dtype_of(x):
+    return x.view.dtype if isinstance(x, Operand) else None
+
+
+def _key(x):
+    return x.view, x.lead, x.inner

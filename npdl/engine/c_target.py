@@ -1,0 +1,55 @@
+"""Lower a recording to C: one function for each group, the other operations by NumPy.
+
+The source is compiled once and cached (`c_build`), and a replay calls the functions through
+ctypes, which releases the interpreter's lock.
+"""
+
+import ctypes
+import functools
+
+import numpy as np
+
+from npdl.engine import c_build
+from npdl.engine.c_module import has_source, module_source
+from npdl.engine.numpy_target import Lowered
+from npdl.engine.schedule import find_local
+
+
+class CLowered(Lowered):
+    """The calls of a recording, groups being C functions."""
+
+    def __init__(self, groups, results, compiler):
+        find_local(groups, results)
+        rows = [group for group in groups if has_source(group)]
+        source, self.sources = module_source(rows)
+        library = c_build.load(source, compiler)
+        self._functions = {id(group): (getattr(library, f"g{i}"), self.sources[i])
+                           for i, group in enumerate(rows)}
+        self._scratch = np.zeros(max([s.scratch for s in self.sources], default=0) + 64, np.uint8)
+        self._kept = []
+        super().__init__(groups, results)
+
+    def lower(self, group):
+        if id(group) not in self._functions:
+            return super().lower(group)
+        function, source = self._functions[id(group)]
+        arrays = [self.array(view) for view in source.pointers]
+        scratch = self._scratch.ctypes.data
+        table = (ctypes.c_void_p * (len(arrays) + 1))(
+            scratch + -scratch % 64, *(array.ctypes.data for array in arrays))
+        function.restype, function.argtypes = None, [ctypes.c_void_p]
+        self._kept.append((table, arrays))
+        address = ctypes.addressof(table)
+        return [(functools.partial(function, address), group.operations)]
+
+
+class CTarget:
+    """Where a C compiler is found."""
+
+    name = "c"
+
+    def __init__(self, compiler=None):
+        self.compiler = compiler
+
+    def lower(self, groups, results):
+        return CLowered(groups, results, self.compiler)

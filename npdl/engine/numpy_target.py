@@ -1,0 +1,168 @@
+"""Lower a recording to NumPy calls: each operation is one call that writes into its memory.
+
+A group of operations over many rows is computed in blocks of rows, so that what one operation
+writes is still in the processor's cache when the next one reads it. An array that lives in one
+group needs memory for one block.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from npdl.engine.arena import ALIGNMENT, Arena, rounded
+from npdl.engine.operation import View
+from npdl.engine.rows import REDUCTIONS, Operand
+from npdl.engine.schedule import find_local, row_pitch
+
+BLOCK = 32768           # entries of one array in a block
+CHUNK = 64              # rows that are summed in float32 before float64 takes over
+
+
+class Lowered:
+    """The calls of a recording, and for each the operations that it makes.
+
+    `array(view)` is the memory of a view.
+    """
+
+    def __init__(self, groups, results):
+        arena = Arena(groups, results)
+        self.array, self.nbytes, self.calls, self.made_of = arena.array, arena.nbytes, [], []
+        for group in groups:
+            for call, operations in self.lower(group):
+                self.calls.append(call)
+                self.made_of.append(operations)
+
+    def lower(self, group):
+        """[(call, its operations)] of one group."""
+        return [(self.call(op), [op]) for op in group.operations]
+
+    def call(self, op):
+        """One operation as a function without arguments."""
+        inputs = [self.array(x) if isinstance(x, View) else x for x in op.inputs]
+        out = None if op.output is None else self.array(op.output)
+        if op.kind == "add.reduce" and sums_columns(op):
+            return functools.partial(sum_columns, *inputs, out)
+        return direct_call(op, inputs, out)
+
+
+class BlockedLowered(Lowered):
+    """The same, with groups in blocks of rows."""
+
+    def __init__(self, groups, results):
+        find_local(groups, results)
+        for group in groups:
+            if block_size(group) is None:
+                group.local = set()
+            for rows in group.rows:
+                if rows.form in ("column", "total"):
+                    group.local -= {id(x.view.buffer) for x in rows.operands}
+        super().__init__(groups, results)
+
+    def lower(self, group):
+        step = block_size(group)
+        if step is None:
+            return super().lower(group)
+        inside = [rows for rows in group.rows if rows.form in ("map", "row")]
+        block = Block(self.array, inside, group.local, step)
+        calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
+                 for rows in inside]
+        return calls + [(self.call(rows.op), [rows.op]) for rows in group.rows
+                        if rows.form in ("column", "total")]
+
+
+class Block:
+    """The arrays of a block of rows. `slots` are the places of the local buffers in scratch
+    memory."""
+
+    def __init__(self, array, inside, local, step):
+        self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
+        self.slots, free, top, last = {}, {}, 0, {}
+        for i, rows in enumerate(inside):
+            last |= {id(x.view.buffer): i for x in rows.operands}
+        for i, rows in enumerate(inside):
+            for x in rows.operands:
+                key = id(x.view.buffer)
+                if key in local and key not in self.slots:
+                    size = rounded(row_pitch(x, self.sizes) * step * math.prod(self.sizes[1:]))
+                    if free.get(size):
+                        self.slots[key] = free[size].pop()
+                    else:
+                        self.slots[key], top = (top, size), top + size
+            for key in {id(x.view.buffer) for x in rows.operands} & self.slots.keys():
+                if last[key] == i:
+                    free.setdefault(self.slots[key][1], []).append(self.slots[key])
+        memory = np.zeros(top + ALIGNMENT, np.uint8)
+        self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
+
+    def call(self, rows, start):
+        """One operation on the rows from `start` on along the first axis."""
+        inputs = [self.rows_of(x, rows, start) if isinstance(x, Operand) else x
+                  for x in rows.inputs]
+        out = self.rows_of(rows.output, rows, start)
+        if rows.form == "row":
+            options = {**rows.op.options, "axis": -1, "keepdims": True}
+            return direct_call(rows.op.replace(options=options), inputs, out)
+        if rows.op.kind in REDUCTIONS:                  # over axes of length 1
+            return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
+        return direct_call(rows.op, inputs, out)
+
+    def rows_of(self, x, rows, start):
+        """An operand's rows of the block as an array (rows' axes.., width, or 1 if it is not
+        wider)."""
+        count = min(self.step, self.sizes[0] - start)
+        width = 1 if x.inner == 0 else rows.width
+        view = x.view._replace(shape=(count, *self.sizes[1:], width), strides=(*x.lead, x.inner))
+        if id(x.view.buffer) in self.local:
+            return view.array_at(self.memory.ctypes.data + self.slots[id(x.view.buffer)][0],
+                                 self.memory)
+        return self.array(view._replace(offset=view.offset + start * x.lead[0]))
+
+
+def direct_call(op, inputs, out):
+    """A call of NumPy's own function, with no Python function between."""
+    if op.kind == "copy":
+        return functools.partial(np.copyto, out, *inputs, casting="unsafe")
+    if op.ufunc is None:
+        return functools.partial(op.run, *inputs, out=out)
+    if op.kind.endswith(".reduce"):
+        return functools.partial(op.ufunc.reduce, *inputs, out=out, **op.options)
+    if op.loop is not None:         # a Python number would be looked at in every call
+        inputs = [x if isinstance(x, np.ndarray) else np.array(x, dtype)
+                  for x, dtype in zip(inputs, op.loop, strict=False)]
+    return functools.partial(op.ufunc, *inputs, out=out, **op.options)
+
+
+def block_size(group):
+    """How many entries of the rows' first axis make a block; None if blocks gain nothing."""
+    inside = [rows for rows in group.rows if rows.form in ("map", "row")]
+    if len(inside) < 2 or not group.sizes:
+        return None
+    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in inside)
+    step = max(1, BLOCK // entries)
+    return step if step < group.sizes[0] else None
+
+
+def sums_columns(op):
+    """Whether an operation is a sum of float32 rows (N, D), for which products are faster."""
+    x = op.inputs[0]
+    return x.ndim == 2 and x.is_contiguous and x.dtype == np.float32 and len(op.output.shape) == 1 \
+        and op.options.get("axis") in (0, (0,)) and x.shape[0] >= CHUNK
+
+
+def sum_columns(x, out):
+    """The sum over the rows of x: of chunks by products with ones, then of these in float64."""
+    whole = len(x) - len(x) % CHUNK
+    ones = np.ones(CHUNK, np.float32)
+    sums = ones @ x[:whole].reshape(-1, CHUNK, x.shape[1])
+    total = sums.sum(0, dtype=np.float64)
+    out[...] = total + x[whole:].sum(0, dtype=np.float64)
+
+
+class NumPyTarget:
+    """Everywhere: needs no compiler."""
+
+    name = "numpy"
+
+    def lower(self, groups, results):
+        return BlockedLowered(groups, results)

@@ -1,0 +1,229 @@
+"""The values of a recording: blocks of memory, views of them, numbers, and operations.
+
+A recording of `y = x * 2 + b` is two operations on views of four buffers:
+
+    multiply   x, 2      -> t           t is temporary: it gets its memory from the arena
+    add        t, b      -> y
+
+A `View` says where an array lies (buffer, offset, strides) but holds no numbers. So a recording
+needs no memory of its own, and the same operation can be lowered to NumPy or to C.
+"""
+
+import numbers
+import operator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+
+class Buffer:
+    """One block of memory.
+
+    role     "temporary" (in the arena), "input" (given to every step), "state" (a parameter, a
+             gradient, a moment: it outlives the step), or "constant"
+    array    the array that owns the memory; None for a temporary
+    address  the lowest address, which offsets are counted from
+    """
+
+    __slots__ = ("address", "array", "nbytes", "role")
+
+    def __init__(self, role, address, nbytes, array=None):
+        self.role, self.address, self.nbytes, self.array = role, address, nbytes, array
+
+    @classmethod
+    def of(cls, root, role):
+        """The buffer of an array that owns its memory."""
+        low, high = byte_bounds(root) if root.size else (address_of(root),) * 2
+        return cls(role, low, high - low, None if role == "temporary" else root)
+
+    @property
+    def is_temporary(self):
+        return self.array is None
+
+
+class View(NamedTuple):
+    """An array in a buffer. Offset and strides are in bytes, as NumPy's are."""
+
+    buffer: Buffer
+    offset: int
+    shape: tuple
+    strides: tuple
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, array, buffer):
+        """Describe a NumPy array whose memory belongs to `buffer`."""
+        return cls(buffer, address_of(array) - buffer.address, array.shape, array.strides,
+                   array.dtype)
+
+    @property
+    def ndim(self):
+        return len(self.shape)
+
+    @property
+    def size(self):
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def is_contiguous(self):
+        """Whether the entries lie next to each other in C order."""
+        expected = self.dtype.itemsize
+        for n, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
+            if n != 1 and stride != expected:
+                return False
+            expected *= n
+        return True
+
+    @property
+    def is_whole(self):
+        """Whether this is all of its buffer, in C order."""
+        return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
+
+    @property
+    def span(self):
+        """The first byte in the buffer, and the byte after the last."""
+        low, high = self.offset, self.offset + self.dtype.itemsize
+        for n, stride in zip(self.shape, self.strides, strict=True):
+            low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
+        return (low, high) if self.size else (low, low)
+
+    def reshaped(self, *shape):
+        """Another shape of a contiguous view."""
+        return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
+
+    def array_at(self, address, owner):
+        """A NumPy array of this view, its buffer being at `address` in the memory of `owner`."""
+        return np.asarray(_Memory(self, address, owner))
+
+
+class _Memory:
+    """An object that NumPy turns into an array of a view, and that keeps the memory alive."""
+
+    def __init__(self, view, address, owner):
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3, "typestr": view.dtype.str, "shape": view.shape, "strides": view.strides,
+            "data": (address + view.offset, False)}
+
+
+class Number:
+    """A Python number that changes from step to step: the learning rate, the count of steps.
+
+    Arithmetic makes another Number, which every replay computes again with Python's own
+    operators. A comparison is a guard. NumPy sees an object that records (`__array_ufunc__`).
+    """
+
+    __slots__ = ("arguments", "function", "recorder", "value")
+    __hash__ = None
+
+    def __init__(self, recorder, value, function=None, arguments=()):
+        self.recorder, self.value = recorder, value
+        self.function, self.arguments = function, arguments
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        return self.recorder.ufunc(ufunc, method, inputs, options)
+
+    def __float__(self):
+        return self.recorder.guard(float, self)
+
+    def __int__(self):
+        return self.recorder.guard(int, self)
+
+    def __index__(self):
+        return self.recorder.guard(int, self)
+
+    def __bool__(self):
+        return self.recorder.guard(bool, self)
+
+    def __repr__(self):
+        return repr(self.value)
+
+
+def _arithmetic(function, reverse=False):
+    def method(self, *others):
+        arguments = (*others, self) if reverse else (self, *others)
+        return self.recorder.number(function, arguments)
+    return method
+
+
+def _comparison(function):
+    def method(self, other):
+        answer = self.recorder.number(function, (self, other))
+        return answer if answer is NotImplemented else bool(answer)
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
+    setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
+    setattr(Number, f"__r{_name}__", _arithmetic(getattr(operator, _name), reverse=True))
+for _name in ("neg", "pos", "abs"):
+    setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
+numbers.Real.register(Number)
+
+
+class Operation:
+    """One array operation: `run(*inputs, out)` writes its result into `out`.
+
+    kind     its name: a ufunc's, or "copy", "take", "guard", ..
+    inputs   Views, Numbers, and Python or NumPy scalars
+    output   a View; None for a guard
+    run      what NumPy does
+    ufunc    the ufunc of an elementwise operation or a reduction, and `loop`, the dtypes that it
+             computes in
+    options  of the operation: the axis of a sum, the index of a getitem
+    source   (file, line) of the library or of a user's layer
+    effect   True if it must run though nothing reads its output: a guard, a draw
+    """
+
+    __slots__ = ("effect", "inputs", "kind", "loop", "options", "output", "run", "source", "ufunc")
+
+    def __init__(self, kind, inputs, output, run, *, ufunc=None, loop=None, options=None,
+                 source=None, effect=False):
+        self.kind, self.inputs, self.output, self.run = kind, tuple(inputs), output, run
+        self.ufunc, self.loop, self.options = ufunc, loop, options or {}
+        self.source, self.effect = source, effect
+
+    def replace(self, **changes):
+        """A copy with other fields."""
+        fields = {name: getattr(self, name) for name in self.__slots__} | changes
+        return Operation(**fields)
+
+    @property
+    def reads(self):
+        """The Views that are read."""
+        return [x for x in self.inputs if isinstance(x, View)]
+
+    def __repr__(self):
+        shapes = ", ".join(str(x.shape) if isinstance(x, View) else repr(x) for x in self.inputs)
+        return f"{self.kind}({shapes}) -> {self.output.shape if self.output else ''}"
+
+
+def address_of(array):
+    return array.__array_interface__["data"][0]
+
+
+def root_of(array):
+    """The array that owns the memory of a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def contiguous_strides(shape, itemsize):
+    """The strides of a C-contiguous array."""
+    strides = []
+    for n in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= n
+    return tuple(reversed(strides))
+
+
+def overlap(a, b):
+    """Whether two views may share memory."""
+    if a.buffer is not b.buffer:
+        return False
+    (a_low, a_high), (b_low, b_high) = a.span, b.span
+    return a_low < b_high and b_low < a_high

@@ -1,0 +1,261 @@
+"""Compute each distinct prefix of a batch once.
+
+In a causal model the activations at position t depend on tokens 0..t alone, so sequences that begin
+alike share them. Each distinct prefix becomes one row:
+
+    BOS 1 + 2 =      rows: BOS, BOS 1, BOS 1 +, then  2, 2 =  and  4, 4 =
+    BOS 1 + 4 =      7 rows in the place of 2 x 5 = 10
+
+The layers are the model's own. Those that work position by position (embedding, norms, feed-forward
+nets, the classifier) take rows as they are; attention gathers the keys and values of a row's own
+prefixes, and a recurrent cell the state of the prefix that is one token shorter. Only rows whose
+logits the loss reads reach the classifier. The numbers are those of the whole batch, but for the
+order of sums.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npdl.core import Cache, Layer
+from npdl.errors import InputError, checked_tokens
+from npdl.functions import h_of, map_state, sum_by_index
+from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
+from npdl.layers.transformer import PreNormBlock, Same
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.lstm_lm import LSTMLM
+from npdl.optim import clip_by_global_norm
+
+
+class Rows(NamedTuple):
+    """The distinct prefixes of a batch (N of them), in order of length.
+
+    tokens, positions  (U,), each distinct (token, position) once: a *word*
+    words              (N,), the word at the end of each prefix
+    ancestors          (N, S), the rows of a prefix's own prefixes; the row itself beyond its end
+    visible            (N, 1, 1, S), True up to its end
+    spans              for each length the rows (start, stop)
+    parents            for each length but the first, each row's parent among those one shorter
+    needed             (M,), the rows that the loss reads
+    """
+
+    tokens: Any
+    positions: Any
+    words: Any
+    ancestors: Any
+    visible: Any
+    spans: tuple
+    parents: tuple
+    needed: Any
+
+
+def rows_of(ids, targets, counted):
+    """(Rows, entries, targets, counted): the last three (B, C), for the counted positions alone.
+
+    entries[b, c] is the place in `needed` of the row that predicts targets[b, c].
+    """
+    B, S = ids.shape
+    order = np.lexsort(ids.T[::-1])
+    ordered, differs = ids[order], np.ones(ids.shape, bool)
+    differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
+    sizes = differs.sum(0)
+    ends = np.cumsum(sizes)
+    node = np.empty((B, S), np.int64)
+    node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
+    first = order[np.nonzero(differs.T)[1]]             # a sequence through each row
+    positions = np.repeat(np.arange(S), sizes)
+    visible = np.arange(S) <= positions[:, None]
+    ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
+    spans = tuple((int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True))
+    parents = tuple(node[first[start:stop], t] - spans[t][0]
+                    for t, (start, stop) in enumerate(spans[1:]))
+
+    places = np.argsort(~counted, axis=1, kind="stable")[:, :max(1, counted.sum(1).max())]
+    counted = np.take_along_axis(counted, places, 1)
+    read = np.take_along_axis(node, places, 1)
+    needed = np.unique(read[counted]) if counted.any() else read[:1, 0]
+    entries = np.where(counted, np.searchsorted(needed, read), 0)
+    words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
+                                     return_inverse=True)
+    rows = Rows(*words, words_of_rows.reshape(-1), ancestors, visible[:, None, None], spans,
+                parents, needed)
+    return rows, entries, np.take_along_axis(targets, places, 1), counted
+
+
+class PrefixAttention(MultiHeadAttention):
+    """The attention of rows (N, D): the keys and values of each are those of its ancestors."""
+
+    def forward(self, Q, K, V, mask, rng=None):
+        ancestors, visible, *_ = mask                           # ancestors (N, S)
+        q, c_Q = self.W_Q.forward(Q)                            # q (N, D)
+        k, c_K = self.W_K.forward(K)
+        v, c_V = self.W_V.forward(V)
+        keys, values = k[ancestors], v[ancestors]               # keys (N, S, D)
+        heads, c_attend = attend(self.split(q[:, None]), self.split(keys), self.split(values),
+                                 visible, dropout=self.dropout, rng=rng)
+        y, c_O = self.W_O.forward(self.join(heads)[:, 0])       # y (N, D)
+        return y, Cache(Q=c_Q, K=c_K, V=c_V, ancestors=ancestors, attend=c_attend, O=c_O,
+                        size=len(k))
+
+    def backward(self, dy, cache):
+        dh = self.W_O.backward(dy, cache.O)
+        dq, dkeys, dvalues = attend_backward(
+            self.split(dh[:, None]), cache.attend, self.dropout)
+        dk = sum_by_index(self.join(dkeys), cache.ancestors, cache.size)    # keys = k[ancestors]
+        dv = sum_by_index(self.join(dvalues), cache.ancestors, cache.size)
+        dQ = self.W_Q.backward(self.join(dq)[:, 0], cache.Q)
+        dK = self.W_K.backward(dk, cache.K)
+        dV = self.W_V.backward(dv, cache.V)
+        return dQ, dK, dV
+
+
+class LastAttention(PrefixAttention):
+    """The same for the queries Q (M, D) alone: keys and values come from the mask's rows (N, D)."""
+
+    def forward(self, Q, K, V, mask, rng=None):
+        ancestors, visible, x = mask
+        return super().forward(Q, x, x, (ancestors, visible), rng)
+
+    def backward(self, dy, cache):
+        dQ, dK, dV = super().backward(dy, cache)
+        cache.dx = dK + dV                                      # of the mask's rows
+        return dQ, 0, 0
+
+
+class LastBlock(Layer):
+    """The last block of a GPT: all rows are attended to, only the needed ones go on."""
+
+    def __init__(self, block):
+        self.block = block
+        self.norm = block.norm1 if isinstance(block, PreNormBlock) else Same()
+
+    def forward(self, x, mask, rng=None):
+        ancestors, visible, needed = mask
+        n, c_norm = self.norm.forward(x)                        # what attention reads (N, D)
+        y, c_block = self.block.forward(x[needed], (ancestors[needed], visible[needed], n))
+        return y, Cache(norm=c_norm, block=c_block, needed=needed, size=len(x))
+
+    def backward(self, dy, cache):
+        dx = self.block.backward(dy, cache.block)
+        dx = sum_by_index(dx, cache.needed, cache.size)
+        return dx + self.norm.backward(cache.block.attention.dx, cache.norm)
+
+
+class PrefixGPT(Layer):
+    """A GPT's own layers on rows: forward(rows) -> the logits (M, V) of the needed rows."""
+
+    def __init__(self, model):
+        model = model._copy(lambda param: param, {})            # the Params are the model's own
+        blocks = model.decoder.blocks
+        for block in blocks:
+            attention = object.__new__(LastAttention if block is blocks[-1] else PrefixAttention)
+            vars(attention).update(vars(block.attention))
+            block.attention = attention
+        blocks[-1] = LastBlock(blocks[-1])
+        self.embedding, self.positions = model.embedding, model.positions
+        self.decoder, self.classifier = model.decoder, model.classifier
+
+    def forward(self, rows):
+        w, c_embedding = self.embedding.forward(rows.tokens)    # w (U, D)
+        w, c_positions = self.positions.forward(w, rows.positions)
+        x = w[rows.words]                                       # x (N, D)
+        x, c_decoder = self.decoder.forward(x, (rows.ancestors, rows.visible, rows.needed))
+        logits, c_classifier = self.classifier.forward(x)       # x (M, D)
+        return logits, Cache(embedding=c_embedding, positions=c_positions, decoder=c_decoder,
+                             classifier=c_classifier, rows=rows)
+
+    def backward(self, dlogits, cache):
+        rows = cache.rows
+        dx = self.classifier.backward(dlogits, cache.classifier)
+        dx = self.decoder.backward(dx, cache.decoder)
+        dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
+        dw = self.positions.backward(dw, cache.positions)
+        return self.embedding.backward(dw, cache.embedding)
+
+
+class PrefixLSTM(Layer):
+    """An LSTM language model's own layers on rows; forward as PrefixGPT's."""
+
+    def __init__(self, model):
+        self.embedding, self.classifier = model.embedding, model.classifier
+        self.cells = [layer.cell for layer in model.lstm.layers]
+
+    def forward(self, rows):
+        w, c_embedding = self.embedding.forward(rows.tokens)    # w (U, D)
+        x, caches = w[rows.words], []                           # x (N, D)
+        for cell in self.cells:
+            x, steps = self.layer(cell, x, rows)
+            caches.append(steps)
+        logits, c_classifier = self.classifier.forward(x[rows.needed])
+        return logits, Cache(embedding=c_embedding, layers=caches, classifier=c_classifier,
+                             rows=rows)
+
+    def layer(self, cell, x, rows):
+        """y (N, H), and the cache of each length's step."""
+        ys, steps, state = [], [], None
+        for t, (start, stop) in enumerate(rows.spans):
+            if t:
+                state = map_state(lambda part, t=t: part[rows.parents[t - 1]], state)
+            state, step = cell.forward(x[start:stop], state)
+            ys.append(h_of(state))
+            steps.append(step)
+        return np.concatenate(ys), steps
+
+    def backward(self, dlogits, cache):
+        rows = cache.rows
+        dx = self.classifier.backward(dlogits, cache.classifier)
+        dx = sum_by_index(dx, rows.needed, len(rows.words))
+        for cell, steps in zip(self.cells[::-1], cache.layers[::-1], strict=True):
+            dx = self.layer_backward(cell, dx, steps, rows)
+        dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
+        return self.embedding.backward(dw, cache.embedding)
+
+    def layer_backward(self, cell, dy, steps, rows):
+        """dx (N, D). The gradients of a state are summed over the rows that start from it."""
+        dxs, dstate = [], None
+        for t in reversed(range(len(steps))):
+            start, stop = rows.spans[t]
+            dh = dy[start:stop]
+            dstate = (dh, None) if dstate is None else (dstate[0] + dh, dstate[1])
+            dx, dstate = cell.backward(dstate, steps[t])
+            dxs.append(dx)
+            if t:
+                size = rows.spans[t - 1][1] - rows.spans[t - 1][0]
+                dstate = map_state(lambda part, t=t, size=size: sum_by_index(
+                    part, rows.parents[t - 1], size), dstate)
+        return np.concatenate(dxs[::-1])
+
+
+def prefix_step(model, loss, optimizer, rows, entries, targets, counted, lr, max_norm):
+    """A step of training on rows; `model` is a PrefixGPT or a PrefixLSTM."""
+    optimizer.zero_grad()
+    logits, cache = model.forward(rows)                         # logits (M, V)
+    value, c_loss = loss.forward(logits[entries], targets, counted)
+    dlogits = loss.backward(1.0, c_loss)                        # dlogits (B, C, V)
+    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
+    if max_norm is not None:
+        clip_by_global_norm(optimizer.params.values(), max_norm)
+    optimizer.step(lr)
+    return value
+
+
+class PrefixStep:
+    """step(ids, targets, counted, lr) on rows. `make` makes a RecordedStep."""
+
+    def __init__(self, make, model, loss, optimizer, max_norm):
+        if type(model) not in (GPT, GPT2, LSTMLM):
+            raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
+        own = PrefixGPT(model) if isinstance(model, GPT) else PrefixLSTM(model)
+        self.step, self.max_norm = make(prefix_step, (own, loss, optimizer)), max_norm
+        self.model, self.vocabulary = model, model.embedding.W.shape[0]
+        self._given, self._rows = (), None
+
+    def __call__(self, ids, targets, counted, lr=None):
+        given = ids, targets, counted
+        if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
+            checked_tokens(ids, type(self.model).__name__, getattr(self.model, "max_len", None),
+                           self.vocabulary)
+            self._rows = rows_of(ids, targets, counted)
+            self._given = tuple(np.array(each) for each in given)
+        rows, entries, targets, counted = self._rows
+        return self.step(rows, entries, targets, counted, lr, self.max_norm)

@@ -1,0 +1,105 @@
+"""Say where a training step spends its time, by the lines of the layers' own code.
+
+    step = compile_step(model, loss, optimizer)
+    step(inputs, targets)
+    print(report(profile(step.recorded)))
+
+Each call of a replay is timed. A call that makes several operations (a group) divides its time
+among them by the entries that they compute.
+"""
+
+import linecache
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SHOWN = 30              # lines of a report
+
+
+@dataclass
+class Line:
+    """A source line: how many operations it became, and what they cost in one step.
+
+    seconds, flop, bytes   of one step; bytes that are read or written
+    groups                 the numbers of the calls that its operations are part of
+    """
+
+    file: str
+    number: int
+    calls: int = 0
+    seconds: float = 0.0
+    flop: int = 0
+    bytes: int = 0
+    groups: set = field(default_factory=set)
+
+    @property
+    def text(self):
+        return linecache.getline(self.file, self.number).strip()
+
+
+def profile(recorded, rounds=10):
+    """[Line] of a RecordedStep that has run, the most expensive first.
+
+    The smallest of `rounds` times counts. Parameters are put back afterwards.
+    """
+    program = recorded.recordings[0].program
+    state = {id(view.buffer): view.buffer.array for op in program.operations
+             if (view := op.output) is not None and not view.buffer.is_temporary}
+    saved = [(array, array.copy()) for array in state.values()]
+    lowered, lines = program.lowered, {}
+    best = [float("inf")] * len(lowered.calls)
+    for _ in range(rounds):
+        for i, call in enumerate(lowered.calls):
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    for array, before in saved:
+        array[...] = before
+    for group, (seconds, operations) in enumerate(zip(best, lowered.made_of, strict=True)):
+        work = [entries(op) for op in operations]
+        for op, own in zip(operations, work, strict=True):
+            line = lines.setdefault(op.source, Line(*op.source))
+            line.calls += 1
+            line.seconds += seconds * own / sum(work)
+            line.flop += flop(op)
+            line.bytes += sum(view.size * view.dtype.itemsize for view in (
+                *op.reads, *([] if op.output is None else [op.output])))
+            line.groups.add(group)
+    return sorted(lines.values(), key=lambda line: -line.seconds)
+
+
+def entries(op):
+    """How many entries an operation computes or reads."""
+    return max([view.size for view in op.reads] + [1 if op.output is None else op.output.size])
+
+
+def flop(op):
+    """The floating-point operations of one operation: 2 for each product of a matrix product."""
+    if op.output is None or op.kind in ("copy", "take", "getitem", "draw"):
+        return 0
+    if op.kind == "matmul":
+        return 2 * op.output.size * op.inputs[0].shape[-1]
+    return entries(op)
+
+
+def report(lines, shown=SHOWN):
+    """A table of the most expensive lines."""
+    total = sum(line.seconds for line in lines)
+    table = [f"{'line':<34} {'calls':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
+             f"{'call':<9} source"]
+    for line in lines[:shown]:
+        place = f"{Path(line.file).parent.name}/{Path(line.file).name}:{line.number}"
+        groups = sorted(line.groups)
+        group = f"{groups[0]}" + (f" +{len(groups) - 1}" if len(groups) > 1 else "")
+        table.append(f"{place:<34} {line.calls:>5} {line.seconds * 1e3:>8.3f} "
+                     f"{line.seconds / total:>6.1%} {line.flop / 1e6:>8.2f} "
+                     f"{line.bytes / 1e6:>7.2f}  {group:<9} {line.text[:60]}")
+    rest = lines[shown:]
+    if rest:
+        table.append(f"{f'{len(rest)} other lines':<34} {sum(r.calls for r in rest):>5} "
+                     f"{sum(r.seconds for r in rest) * 1e3:>8.3f}")
+    groups = len(set().union(*(line.groups for line in lines)))
+    table.append(f"{'all':<34} {sum(line.calls for line in lines):>5} {total * 1e3:>8.3f} "
+                 f"       {sum(line.flop for line in lines) / 1e6:>8.2f} "
+                 f"{sum(line.bytes for line in lines) / 1e6:>7.2f}  in {groups} calls")
+    return "\n".join(table)

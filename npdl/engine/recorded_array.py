@@ -1,0 +1,173 @@
+"""The recorded array: it computes as the array that it holds does, and notes what is done to it.
+
+    x = recorder.wrap(np.ones(3), "input")
+    y = x.sum() + 1                     # 4.0, and the recorder has two operations more
+
+It is no subclass of ndarray on purpose: NumPy's C code can reach its numbers only through
+`__array__`, which raises `Unsupported`. So no value leaves the recording without notice, to come
+back as a constant. A method that is not written here is recorded as one call (`Recorder.call`).
+"""
+
+import numpy as np
+
+# Methods of ndarray that change nothing; each is recorded as one call.
+CALLS = ("argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "flatten",
+         "nonzero", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "swapaxes",
+         "take", "trace", "transpose", "var", "view")
+ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides", "flags")
+
+
+class Unsupported(Exception):
+    """The step does something that cannot be recorded; it then runs plainly."""
+
+
+class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array whose operations are recorded. `value` is the array itself."""
+
+    __slots__ = ("buffer", "recorder", "value")
+    __hash__ = None
+    replaces_functions = True           # npdl.backend.replaceable asks for this
+
+    def __init__(self, recorder, value, buffer):
+        self.recorder, self.value, self.buffer = recorder, value, buffer
+
+    @property
+    def __class__(self):                # isinstance(x, np.ndarray) holds in checks of layers
+        return np.ndarray
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        return self.recorder.ufunc(ufunc, method, inputs, options)
+
+    def __array_function__(self, function, types, args, options):
+        return self.recorder.function(function, args, options)
+
+    def __array__(self, dtype=None, copy=None):
+        raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
+                          "one; npdl.backend.to_device(x) and np.take_along_axis(table, x, 0) can")
+
+    def __bool__(self):
+        return self.recorder.guard(bool, self)
+
+    def __int__(self):
+        return self.recorder.guard(int, self)
+
+    def __float__(self):
+        return self.recorder.guard(float, self)
+
+    def __index__(self):
+        return self.recorder.guard(int, self)
+
+    def item(self, *index):
+        return self.recorder.guard(np.ndarray.item, self[index] if index else self)
+
+    def tolist(self):
+        return self.recorder.guard(np.ndarray.tolist, self)
+
+    def __len__(self):
+        return len(self.value)
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self.value)))
+
+    def __repr__(self):
+        return f"recorded {self.value!r}"
+
+    def __getitem__(self, index):
+        return self.recorder.getitem(self, index)
+
+    def __setitem__(self, index, value):
+        self.recorder.setitem(self, index, value)
+
+    # Methods
+
+    @property
+    def T(self):
+        return self.recorder.call(np.ndarray.transpose, (self,), {})
+
+    def __pow__(self, exponent):
+        """As NumPy's own: a square for the exponent 2, a root for 0.5."""
+        if type(exponent) in (int, float) and self.dtype.kind == "f":
+            quick = {2: np.square, 0.5: np.sqrt, 1: np.positive, -1: np.reciprocal}.get(exponent)
+            if quick is not None:
+                return quick(self)
+        return np.power(self, exponent)
+
+    def sum(self, axis=None, dtype=None, out=None, keepdims=False):
+        return reduce(np.add, self, axis, dtype, out, keepdims)
+
+    def prod(self, axis=None, dtype=None, out=None, keepdims=False):
+        return reduce(np.multiply, self, axis, dtype, out, keepdims)
+
+    def max(self, axis=None, out=None, keepdims=False):
+        return reduce(np.maximum, self, axis, None, out, keepdims)
+
+    def min(self, axis=None, out=None, keepdims=False):
+        return reduce(np.minimum, self, axis, None, out, keepdims)
+
+    def any(self, axis=None, out=None, keepdims=False):
+        return reduce(np.logical_or, self, axis, None, out, keepdims)
+
+    def all(self, axis=None, out=None, keepdims=False):
+        return reduce(np.logical_and, self, axis, None, out, keepdims)
+
+    def mean(self, axis=None, dtype=None, out=None, keepdims=False):
+        """As NumPy's own: a sum, then a division by the count in place."""
+        if self.dtype == np.float16 or out is not None:
+            return self.recorder.call(np.mean, (self, axis, dtype), {"keepdims": keepdims})
+        axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
+        count = np.prod([self.shape[i] for i in axes], dtype=np.intp)
+        wide = np.float64 if dtype is None and self.dtype.kind in "iub" else dtype
+        total = reduce(np.add, self, axis, wide, None, keepdims)
+        return np.true_divide(total, count, out=total, casting="unsafe")
+
+    def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
+        if not copy and self.dtype == dtype:
+            return self
+        return self.recorder.copy(self, self.recorder.new(np.empty_like(self.value, dtype)))
+
+    def copy(self, order="C"):
+        return self.recorder.copy(self, self.recorder.new(np.empty_like(self.value, order=order)))
+
+    def fill(self, value):
+        self[...] = value
+
+    def reshape(self, *shape, order="C"):
+        shape = shape[0] if len(shape) == 1 else shape
+        result = self.value.reshape(shape, order=order)
+        if np.may_share_memory(result, self.value) or order != "C":
+            return self.recorder.call(np.reshape, (self, shape), {"order": order})
+        result = np.empty(result.shape, result.dtype)
+        out = self.recorder.new(result)
+        self.recorder.copy(self, self.recorder.call(np.reshape, (out, self.shape), {}))
+        return out
+
+
+class RecordedGenerator:
+    """A random generator whose draws are operations: every replay draws from `generator` again."""
+
+    def __init__(self, recorder, generator):
+        self.recorder, self.generator = recorder, generator
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if not callable(getattr(self.generator, name)):
+            raise Unsupported(f"the generator's attribute {name} was read")
+        return lambda *args, **options: self.recorder.draw(self, name, args, options)
+
+
+def reduce(ufunc, x, axis, dtype, out, keepdims):
+    """Record a reduction."""
+    options = {"axis": axis, "keepdims": keepdims} | ({} if dtype is None else {"dtype": dtype})
+    return ufunc.reduce(x, **options) if out is None else ufunc.reduce(x, out=out, **options)
+
+
+def _call(name):
+    method = getattr(np.ndarray, name)
+    return lambda self, *args, **options: self.recorder.call(method, (self, *args), options)
+
+
+for _name in CALLS:
+    setattr(RecordedArray, _name, _call(_name))
+for _name in ATTRIBUTES:
+    setattr(RecordedArray, _name, property(lambda self, name=_name: getattr(self.value, name)))

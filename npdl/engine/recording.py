@@ -1,0 +1,361 @@
+"""Record a training step: run it once on arrays that note what is done to them.
+
+    recorder = Recorder()
+    x = recorder.wrap(np.ones(3), "input")      # a RecordedArray
+    y = np.exp(2 * x)                           # computes, and notes two operations
+    recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
+
+A recorded step is also a real step: it computes, and writes into the same memory. Where Python code
+looks at a value (`if`, `float`, an index), a guard is noted, which every replay checks.
+"""
+
+import sys
+import threading
+
+import numpy as np
+
+from npdl import backend
+from npdl.core import rebuilt
+from npdl.engine import array_functions
+from npdl.engine.operation import Buffer, Number, Operation, View, root_of
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
+
+SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
+           backend.__file__)
+_recorders = threading.local()
+
+
+class Diverged(Exception):
+    """A replay found a guard that does not hold: the step must run plainly."""
+
+
+def active_recorder():
+    """The Recorder of this thread that is recording now, or None."""
+    return getattr(_recorders, "active", None)
+
+
+class Recorder:
+    """The operations of a step, in order, and what they need to be replayed.
+
+    operations  [Operation]
+    numbers     [(Number, array)]: before a replay, each number is written into its array
+    generators  [RecordedGenerator]
+    """
+
+    def __init__(self):
+        self.operations, self.numbers, self.generators = [], [], []
+        self._buffers, self._saved, self._known, self._nodes = {}, {}, {}, []
+
+    def __enter__(self):
+        if active_recorder() is not None:
+            raise Unsupported("a step was recorded inside of another")
+        _recorders.active = self
+        return self
+
+    def __exit__(self, *error):
+        _recorders.active = None
+
+    # What goes in and comes out
+
+    def wrap(self, array, role):
+        """A RecordedArray of an array that exists outside of the recording."""
+        return RecordedArray(self, array, self._external(array, role))
+
+    def number(self, function, arguments):
+        """A Number computed from others, or NotImplemented where an argument is an array."""
+        if not all(isinstance(x, Number | int | float) for x in arguments):
+            return NotImplemented
+        key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
+        if key not in self._known:
+            value = function(*map(concrete, arguments))
+            self._known[key] = Number(self, value, function, arguments)
+        return self._known[key]
+
+    def wrap_number(self, value):
+        """A Number that is given to every replay."""
+        return Number(self, value)
+
+    def wrap_generator(self, generator):
+        """A RecordedGenerator; each generator has one."""
+        for known in self.generators:
+            if known.generator is generator:
+                return known
+        self.generators.append(RecordedGenerator(self, generator))
+        if hasattr(generator, "bit_generator"):
+            bits = generator.bit_generator
+            self._saved[id(generator)] = (lambda state: setattr(bits, "state", state), bits.state)
+        return self.generators[-1]
+
+    def roll_back(self):
+        """Undo what the recorded step has written and drawn."""
+        for restore, saved in self._saved.values():
+            restore(saved)
+
+    def view(self, x):
+        """The View of a recorded or a plain array."""
+        if type(x) is RecordedArray:
+            return View.of(x.value, x.buffer)
+        return View.of(x, self._external(x, "constant"))
+
+    def _external(self, array, role):
+        root = root_of(array)
+        if id(root) not in self._buffers:
+            self._buffers[id(root)] = Buffer.of(root, role)
+        return self._buffers[id(root)]
+
+    # What is recorded
+
+    def add(self, kind, inputs, output, run, **fields):
+        """Record an operation that writes into `output`, a RecordedArray; returns it."""
+        views = [self.view(x) if isinstance(x, np.ndarray) else x for x in inputs]
+        self.operations.append(Operation(kind, views, self.view(output), run, source=source_line(),
+                                         **fields))
+        return output
+
+    def new(self, value):
+        """A RecordedArray of a result."""
+        value = np.asarray(value)
+        if value.dtype.kind not in "fiub":
+            raise Unsupported(f"a result has the dtype {value.dtype}")
+        return RecordedArray(self, value, Buffer.of(root_of(value), "temporary"))
+
+    def written(self, x):
+        """Save the state that `x`, which is about to be written, belongs to."""
+        if type(x) is not RecordedArray:
+            x = self.wrap(x, "state")
+        root = x.buffer.array
+        if root is not None and id(root) not in self._saved:
+            self._saved[id(root)] = (lambda saved: np.copyto(root, saved), root.copy())
+        return x
+
+    def ufunc(self, ufunc, method, inputs, options):
+        """Record a call of a ufunc or of one of its methods."""
+        (out,) = options.pop("out", None) or (None,)
+        if ufunc.nout > 1 or method not in ("__call__", "reduce"):
+            return self._other_method(ufunc, method, inputs, options)
+        if method == "reduce":
+            options = {"axis": 0} | options
+        call = ufunc if method == "__call__" else ufunc.reduce
+        values = [concrete(x) for x in inputs]
+        if out is None:
+            result = self.new(call(*values, **options))
+        else:
+            result = self.written(out)
+            call(*values, out=result.value, **options)
+        plain = method == "__call__" and not options.keys() - {"casting", "subok"}
+        loop = self._loop(ufunc, inputs, result) if plain else None
+        operands = [self.as_cell(x, i, loop) for i, x in enumerate(inputs)]
+
+        def run(*arrays, out):
+            call(*arrays, out=out, **options)
+        kind = ufunc.__name__ if method == "__call__" else ufunc.__name__ + ".reduce"
+        return self.add(kind, operands, result, run, ufunc=ufunc, loop=loop, options=options)
+
+    def _loop(self, ufunc, inputs, result):
+        """The dtypes in which a ufunc computes."""
+        given = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
+                 else type(concrete(x)) for x in inputs]
+        if ufunc.signature is not None:
+            return (result.dtype,) * (len(inputs) + 1)
+        return ufunc.resolve_dtypes((*given, None), casting="unsafe")
+
+    def as_cell(self, x, i, loop):
+        """A Number as an array of one entry, which a replay fills."""
+        if not isinstance(x, Number):
+            return x
+        cell = np.array(x.value, None if loop is None else loop[i])
+        self.numbers.append((x, cell))
+        return cell
+
+    def _other_method(self, ufunc, method, inputs, options):
+        if method == "at":
+            return self.in_place(ufunc.at, inputs, options)
+        return self.call(getattr(ufunc, method) if method != "__call__" else ufunc, inputs, options)
+
+    def function(self, function, args, options):
+        """Record a call of a function of NumPy, or of a replaceable one of npdl."""
+        own = array_functions.FUNCTIONS.get(function)
+        if own is not None:
+            answer = own(self, *args, **options)
+            if answer is not NotImplemented:
+                return answer
+        if function in array_functions.IN_PLACE:
+            return self.in_place(function, args, options)
+        return self.call(function, args, options)
+
+    def call(self, function, args, options):
+        """Record a call of any function that returns arrays and changes none."""
+        inputs, rebuild = split((args, options))
+        args, options = rebuild([x.value for x in inputs])
+        result = function(*args, **options)
+
+        def part_of(i):
+            def run(*arrays, out):
+                args, options = rebuild(arrays)
+                found = function(*args, **options)
+                found = found if i is None else found[i]
+                if np.shape(found) != out.shape:
+                    raise Diverged("a result has another shape")
+                np.copyto(out, found, casting="unsafe")
+            return run
+        if not isinstance(result, (tuple, list)):
+            return self._result(function, inputs, result, part_of(None))
+        return rebuilt(result, [self._result(function, inputs, found, part_of(i))
+                                for i, found in enumerate(result)])
+
+    def _result(self, function, inputs, result, run):
+        """A view of an input, a new array, or what depends on shapes alone."""
+        if not isinstance(result, (np.ndarray, np.generic)):
+            if result is None or isinstance(result, (float, complex)):
+                raise Unsupported(f"{name_of(function)} returned {type(result).__name__}")
+            return result
+        for x in inputs:
+            if x.value.size and np.may_share_memory(x.value, result):
+                return RecordedArray(self, result, x.buffer)
+        return self.add(name_of(function), inputs, self.new(result), run)
+
+    def in_place(self, function, args, options):
+        """Record a call of a function that writes into its first argument."""
+        target = self.written(args[0])
+        inputs, rebuild = split((args[1:], options))
+        args, options = rebuild([x.value for x in inputs])
+        function(target.value, *args, **options)
+
+        def run(_, *arrays, out):
+            args, options = rebuild(arrays)
+            function(out, *args, **options)
+        self.add(name_of(function), [target, *inputs], target, run)
+
+    def copy(self, value, out):
+        """Record that `value` is written into `out`, which is cast and broadcast as needed."""
+        np.copyto(out.value, concrete(value), casting="unsafe")
+        value = self.as_cell(value, 0, (out.dtype,))
+        return self.add("copy", [value], out, run_copy)
+
+    def getitem(self, x, index):
+        inputs, rebuild = split(index)
+        result = np.asarray(x.value[rebuild([i.value for i in inputs])])
+        if np.may_share_memory(result, x.value) or not result.size:
+            return RecordedArray(self, result, x.buffer)
+        if len(inputs) == 1 and index is inputs[0] and index.dtype.kind in "iu":
+            self.check_range(index, len(x))
+            return self.add("take", [x, index], self.new(result), run_take)
+
+        def run(x, *arrays, out):
+            found = x[rebuild(arrays)]
+            if found.shape != out.shape:
+                raise Diverged("a selection has another shape")
+            np.copyto(out, found)
+        return self.add("getitem", [x, *inputs], self.new(result), run)
+
+    def check_range(self, index, size):
+        """Note a guard that an index is not below -size and not above size - 1."""
+        if index.size:
+            self.guard(bool, (index.min() >= -size) & (index.max() < size))
+
+    def setitem(self, x, index, value):
+        x = self.written(x)
+        inputs, rebuild = split((index, value))
+        own_index, own_value = rebuild([i.value for i in inputs])
+        if not _has_array(own_index):
+            self.copy(value, RecordedArray(self, x.value[_as_view(own_index)], x.buffer))
+            return
+
+        def run(_, *arrays, out):
+            index, value = rebuild(arrays)
+            out[index] = value
+        x.value[own_index] = own_value
+        self.add("setitem", [x, *inputs], x, run)
+
+    def draw(self, recorded, name, args, options):
+        """Record numbers that a generator draws."""
+        if any(True for _ in split((args, options))[0]):
+            raise Unsupported(f"the generator's {name} was given a recorded array")
+        result = getattr(recorded.generator, name)(*args, **options)
+        if not isinstance(result, np.ndarray):
+            raise Unsupported(f"the generator's {name} returned no array; draw one with a shape")
+
+        def run(out):
+            np.copyto(out, getattr(recorded.generator, name)(*args, **options))
+        return self.add("draw", [], self.new(result), run, effect=True,
+                        options={"generator": recorded})
+
+    def guard(self, convert, x):
+        """The Python value of an array or a Number; replays check that it is the same."""
+        expected = convert(concrete(x))
+
+        def holds(value):
+            found = convert(value)
+            return found == expected or found != found and expected != expected
+
+        def run(value, out):
+            if not holds(value):
+                raise Diverged("a guard does not hold")
+        options = {"holds": holds, "expected": expected, "convert": convert}
+        given = x if isinstance(x, Number) else self.view(x)
+        self.operations.append(Operation("guard", [given], None, run, source=source_line(),
+                                         options=options, effect=True))
+        return expected
+
+
+def concrete(x):
+    """The array or number itself."""
+    return x.value if type(x) in (RecordedArray, Number) else x
+
+
+def split(nest):
+    """(the recorded arrays in a nested structure, a function that puts arrays in their places)."""
+    found = []
+
+    def collect(value):
+        if type(value) is RecordedArray:
+            found.append(value)
+        elif isinstance(value, Number):
+            raise Unsupported("a number that changes was given to a function of arrays")
+        elif isinstance(value, (tuple, list, dict)):
+            for item in value.values() if isinstance(value, dict) else value:
+                collect(item)
+        elif isinstance(value, slice):
+            collect((value.start, value.stop, value.step))
+
+    def put(value, arrays):
+        if type(value) is RecordedArray:
+            return next(arrays)
+        if isinstance(value, (tuple, list, dict)):
+            items = value.values() if isinstance(value, dict) else value
+            return rebuilt(value, [put(item, arrays) for item in items])
+        return value
+    collect(nest)
+    return found, lambda arrays: put(nest, iter(arrays))
+
+
+def run_copy(x, out):
+    np.copyto(out, x, casting="unsafe")
+
+
+def run_take(x, index, out):
+    np.take(x, index, 0, out, "wrap")           # a guard has checked the range
+
+
+def _has_array(index):
+    return any(isinstance(i, (np.ndarray, list))
+               for i in (index if isinstance(index, tuple) else (index,)))
+
+
+def _as_view(index):
+    """An index that selects one entry as a view of no axes."""
+    return index if index is Ellipsis else (*index, ...) if isinstance(index, tuple) else (
+        index, ...)
+
+
+def name_of(function):
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def source_line():
+    """(file, line) of the code that is being recorded: not the engine's, not NumPy's."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (
+            not frame.f_code.co_filename.endswith("prefix.py")):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno

@@ -1,0 +1,90 @@
+"""Replay a recording: a Program is a list of calls, made once, and run on every step.
+
+    program = Program(recorder, results, target)    # simplify, group, plan the memory, lower
+    program.run(inputs)                             # write the inputs, make the calls
+
+Before the calls, the numbers of a step (learning rate, bias corrections) are computed by Python
+and the guards on them are checked. If a guard does not hold, `Diverged` is raised, after what the
+replay has written and drawn is undone.
+"""
+
+import numpy as np
+
+from npdl.engine.operation import Number, View
+from npdl.engine.recording import Diverged
+from npdl.engine.schedule import schedule
+from npdl.engine.simplify import simplify
+
+
+class Program:
+    """A recorded step, ready to run.
+
+    operations  the simplified recording; groups, lists of them that are lowered together
+    results     the Views and Numbers that the step returns
+    """
+
+    def __init__(self, recorder, results, target):
+        self.recorder, self.results = recorder, results
+        self.number_guards = [op for op in recorder.operations
+                              if op.kind == "guard" and isinstance(op.inputs[0], Number)]
+        kept = [x for x in results if isinstance(x, View)]
+        operations = [op for op in recorder.operations if op not in self.number_guards]
+        self.operations = simplify(operations, kept)
+        self.groups = schedule(self.operations)
+        self.lowered = target.lower(self.groups, kept)
+        self.calls = self.lowered.calls
+        self._backups = self._state_before_guards()
+
+    def _state_before_guards(self):
+        """The state that is written before the last guard: it is restored if a guard fails."""
+        ops = [op for group in self.groups for op in group.operations]
+        last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
+        buffers = {id(op.output.buffer): op.output.buffer for op in ops[:last]
+                   if op.output is not None and not op.output.buffer.is_temporary}
+        return [buffer.array for buffer in buffers.values() if buffer.role == "state"]
+
+    def run(self, inputs, counters):
+        """One step. `inputs` are (array of the recording, its new value); `counters` (Number,
+        value). Raises Diverged, and changes nothing, where a guard does not hold."""
+        for array, value in inputs:
+            array[...] = value
+        for number, value in counters:
+            number.value = value
+        values = self._numbers()
+        saved = [array.copy() for array in self._backups]
+        generators = [g.generator.bit_generator for g in self.recorder.generators
+                      if hasattr(g.generator, "bit_generator")]
+        states = [bits.state for bits in generators]
+        try:
+            with np.errstate(all="ignore"):
+                for call in self.calls:
+                    call()
+        except Diverged:
+            for array, before in zip(self._backups, saved, strict=True):
+                array[...] = before
+            for bits, state in zip(generators, states, strict=True):
+                bits.state = state
+            raise
+        return [value_of(x, values) if isinstance(x, Number) else self.lowered.array(x).copy()[()]
+                for x in self.results], values
+
+    def _numbers(self):
+        """Compute the step's numbers, check their guards, and fill their arrays."""
+        values = {}
+        for op in self.number_guards:
+            if not op.options["holds"](value_of(op.inputs[0], values)):
+                raise Diverged("a guard does not hold")
+        for number, cell in self.recorder.numbers:
+            cell[...] = value_of(number, values)
+        return values
+
+
+def value_of(x, values):
+    """The value of a Number in this step, from those it is computed of."""
+    if not isinstance(x, Number):
+        return x
+    if x.function is None:
+        return x.value
+    if id(x) not in values:
+        values[id(x)] = x.function(*[value_of(argument, values) for argument in x.arguments])
+    return values[id(x)]

@@ -1,0 +1,203 @@
+"""See an operation row by row: a map of entries, or a sum over a row or down the columns.
+
+LayerNorm's `x - x.mean(-1, keepdims=True)` on x (B, S, D) is a sum over each of B * S rows of
+width D and a map of B * S rows. Operations on the same number of rows can share one loop over the
+rows, so that a row stays in the cache while all of them work on it.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npdl.engine.operation import View, overlap
+
+MAPS = frozenset(
+    "absolute add bitwise_and bitwise_or copy divide equal erf exp greater greater_equal invert "
+    "isfinite isinf isnan less less_equal log logical_and logical_not logical_or maximum minimum "
+    "multiply negative not_equal positive reciprocal sign sqrt square subtract tanh where".split())
+REDUCTIONS = frozenset("add.reduce maximum.reduce minimum.reduce".split())
+DTYPES = frozenset("float32 float64 bool int8 uint8 int16 int32 int64".split())
+LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal invert less less_equal "
+                  "logical_and logical_not logical_or not_equal where maximum minimum".split())
+
+
+class Operand(NamedTuple):
+    """An array in a loop over rows: strides in bytes over the rows' axes, and along a row."""
+
+    view: View
+    lead: tuple
+    inner: int
+
+
+class RowOperation(NamedTuple):
+    """An operation as a loop over rows.
+
+    form    "map"; "row", a sum over each row; "column", one over the rows; "total", over both
+    sizes   of the axes over which the rows go; their product is the number of rows
+    width   of a row
+    inputs  Operands, and scalars as they are
+    """
+
+    op: Any
+    form: str
+    sizes: tuple
+    width: int
+    inputs: tuple
+    output: Operand
+
+    @property
+    def count(self):
+        return math.prod(self.sizes)
+
+    @property
+    def operands(self):
+        return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
+
+    def refined(self, sizes):
+        """The same with the rows' axes split into `sizes`."""
+        if sizes == self.sizes:
+            return self
+        def split(x):
+            return x._replace(lead=split_strides(x.lead, self.sizes, sizes)) if isinstance(
+                x, Operand) else x
+        return self._replace(sizes=sizes, inputs=tuple(map(split, self.inputs)),
+                             output=split(self.output))
+
+
+def as_rows(op, count=None):
+    """The RowOperation of an operation with `count` rows, or None if it has none.
+
+    Without a count, a row goes along the last axis.
+    """
+    if op.output is None or not _is_known(op):
+        return None
+    form, shape, strides, reduced = _axes(op)
+    if form is None or 0 in shape:
+        return None
+    cut = _cut(form, shape, reduced, count)
+    if cut is None:
+        return None
+    if form == "row" and cut and reduced == len(shape):
+        if op.kind != "add.reduce":
+            return None
+        form = "total"
+    sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
+    for view, along in strides:
+        inner = collapsed(shape[cut:], along[cut:])
+        if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
+            return None
+        operands.append(Operand(view, along[:cut], inner))
+    *given, output = operands
+    if any(overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
+            output.view.offset, output.lead, output.inner) for x in given):
+        return None                         # x[1:] = x[:-1]: NumPy copies what it still needs
+    found = iter(operands)
+    inputs = tuple(next(found) if isinstance(x, View) else x for x in op.inputs)
+    return RowOperation(op, form, sizes, width, inputs, next(found))
+
+
+def _is_known(op):
+    """Whether generated code has this operation in these dtypes."""
+    dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
+    if any(dtype.name not in DTYPES for dtype in dtypes):
+        return False
+    if op.kind in REDUCTIONS:
+        return op.reads[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (
+            op.options.keys() - {"axis", "keepdims", "dtype"})
+    if op.kind not in MAPS or (op.loop is None and op.kind != "copy"):
+        return False
+    return op.loop is None or op.loop[0].kind != "b" or op.kind in LOGIC
+
+
+def _axes(op):
+    """(form, shape without axes of 1, [(view, strides over it)], the output's being the last,
+    and how many of the axes are summed over)."""
+    if op.kind not in REDUCTIONS:
+        shape, reduced = op.output.shape, set()
+    else:
+        shape, axis = op.reads[0].shape, op.options["axis"]
+        axes = range(len(shape)) if axis is None else np.atleast_1d(axis)
+        reduced = {int(i) % len(shape) for i in axes if shape}
+    long = [i for i, n in enumerate(shape) if n != 1]
+    output = broadcast_strides(op.output, len(shape))
+    if reduced and len(op.output.shape) != len(shape):
+        kept = iter(op.output.strides)
+        output = tuple(0 if i in reduced else next(kept) for i in range(len(shape)))
+    output = tuple(0 if i in reduced else s for i, s in enumerate(output))
+    strides = [(x, broadcast_strides(x, len(shape))) for x in op.reads] + [(op.output, output)]
+    flags = [i in reduced for i in long]
+    count = sum(flags)
+    if not count:
+        form = "map"
+    elif all(flags[len(flags) - count:]) and op.kind in REDUCTIONS:
+        form = "row"
+    elif all(flags[:count]) and op.kind == "add.reduce":
+        form = "column"
+    else:
+        form = None
+    return form, tuple(shape[i] for i in long), [
+        (view, tuple(along[i] for i in long)) for view, along in strides], count
+
+
+def _cut(form, shape, reduced, count):
+    """How many axes go over the rows; None if that can't be `count` rows."""
+    if form == "map" or form == "row" and reduced == len(shape):
+        cuts = range(len(shape), -1, -1)
+        preferred = max(0, len(shape) - 1) if form == "map" else 0
+    else:
+        preferred = reduced if form == "column" else len(shape) - reduced
+        cuts = [preferred]
+    if count is None:
+        return preferred
+    return next((cut for cut in cuts if math.prod(shape[:cut]) == count), None)
+
+
+def broadcast_strides(view, ndim):
+    """The strides of a view that is broadcast to `ndim` axes."""
+    own = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
+    return (0,) * (ndim - len(own)) + own
+
+
+def collapsed(sizes, strides):
+    """The stride of several axes as one, or None."""
+    if not sizes:
+        return 0
+    for n, outer, inner in zip(sizes[1:], strides, strides[1:], strict=False):
+        if outer != n * inner:
+            return None
+    return strides[-1]
+
+
+def refine(a, b):
+    """The coarsest sizes that split both `a` and `b`, of one product; None if there are none."""
+    cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
+                  reverse=True)
+    if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
+        return None
+    return tuple(outer // inner for outer, inner in zip(cuts, cuts[1:], strict=False))
+
+
+def split_strides(strides, sizes, wanted):
+    """The strides over `sizes`, over the finer axes `wanted`."""
+    found, axes = [], list(zip(sizes, strides, strict=True))
+    left, stride = 1, 0
+    for n in reversed(wanted):
+        if left == 1:
+            left, stride = axes.pop()
+        found.append(stride)
+        stride, left = stride * n, left // n
+    return tuple(reversed(found))
+
+
+def merged_axes(sizes, strides):
+    """(sizes, [strides]) with neighbouring axes joined where all of `strides` allow it."""
+    if not sizes:
+        return (), [() for _ in strides]
+    sizes, strides = list(sizes), [list(s) for s in strides]
+    for i in range(len(sizes) - 2, -1, -1):
+        if all(s[i] == s[i + 1] * sizes[i + 1] for s in strides):
+            sizes[i] *= sizes.pop(i + 1)
+            for s in strides:
+                s[i] = s.pop(i + 1)
+    return tuple(sizes), [tuple(s) for s in strides]

@@ -1,0 +1,163 @@
+"""Group the operations of a recording that can share a loop over rows.
+
+    x_hat = centred / std        one group: for each row, first the entries of x_hat,
+    y = gain * x_hat + bias      then those of y, while the row is in the cache
+
+Operations are placed in the order in which they were recorded. One may move up into an earlier
+group if nothing between depends on it, and nothing that it depends on lies between.
+"""
+
+from npdl.engine.operation import overlap
+from npdl.engine.rows import as_rows, refine
+
+LOOK_BACK = 24          # groups; more would find few others and make planning slow
+
+
+class Group:
+    """Operations that are lowered together.
+
+    rows   [RowOperation] over the same rows, all with the same `sizes`; empty for one operation
+           that is no loop over rows
+    """
+
+    def __init__(self, op, rows=None):
+        self.operations, self.rows = [op], [] if rows is None else [rows]
+        self.sizes = None if rows is None else rows.sizes
+        self.local, self.read, self.written, self._members = set(), {}, {}, {}
+        self._note(op, rows)
+
+    def _note(self, op, rows=None):
+        for x in () if rows is None else rows.operands:
+            self._members.setdefault(id(x.view.buffer), []).append(rows)
+        for view in op.reads:
+            self.read.setdefault(id(view.buffer), []).append(view)
+        if op.output is not None:
+            self.written.setdefault(id(op.output.buffer), []).append(op.output)
+
+    def touches(self, op):
+        """Whether an operation uses a buffer that the group uses."""
+        return any(id(view.buffer) in self.read or id(view.buffer) in self.written
+                   for view in (*op.reads, op.output))
+
+    def conflicts(self, op):
+        """Whether the order of the group and of an operation after it matters."""
+        for view in op.reads:
+            if any(overlap(view, other) for other in self.written.get(id(view.buffer), ())):
+                return True
+        if op.output is None:
+            return False
+        key = id(op.output.buffer)
+        return any(overlap(op.output, other)
+                   for other in (*self.written.get(key, ()), *self.read.get(key, ())))
+
+    def take(self, op):
+        """Add an operation to the loop over rows; False if it does not fit."""
+        if not self.rows:
+            return False
+        rows = as_rows(op, self.rows[0].count)
+        sizes = None if rows is None else refine(self.sizes, rows.sizes)
+        if sizes is None:
+            return False
+        rows = rows.refined(sizes)
+        related = {id(member): member for x in rows.operands
+                   for member in self._members.get(id(x.view.buffer), ())}
+        if not all(can_share(member.refined(sizes), rows) for member in related.values()):
+            return False
+        self.sizes = sizes
+        self.rows.append(rows)
+        self.operations.append(op)
+        self._note(op, rows)
+        return True
+
+    def finish(self):
+        """Bring all operations to the same axes of the rows."""
+        self.rows = [rows.refined(self.sizes) for rows in self.rows]
+
+
+def schedule(operations):
+    """The groups of a recording, in the order of their execution."""
+    groups = []
+    for op in operations:
+        if not _join(groups, op):
+            groups.append(Group(op, as_rows(op)))
+    for group in groups:
+        group.finish()
+    return groups
+
+
+def _join(groups, op):
+    """Put an operation into the last group that it fits into."""
+    if op.output is None:
+        return False
+    for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
+        if (i == 0 or group.touches(op)) and group.take(op):
+            return True
+        if group.conflicts(op):
+            return False
+    return False
+
+
+def can_share(before, after):
+    """Whether two operations can run row by row, one after the other in each row."""
+    pairs = [(before.output, x) for x in after.operands]
+    pairs += [(x, after.output) for x in before.operands[:-1]]
+    for a, b in pairs:
+        if overlap(a.view, b.view) and not (
+                before.form in ("map", "row") and after.form in ("map", "row") and are_aligned(
+                    a, before.width, b, after.width, before.sizes)):
+            return False
+    return True
+
+
+def are_aligned(a, a_width, b, b_width, sizes):
+    """Whether row i of one operand overlaps with row i of the other alone."""
+    lead = [(n, s) for n, s in zip(sizes, a.lead, strict=True) if n != 1]
+    if a.lead != b.lead or any(s <= 0 for _, s in lead) or a.inner < 0 or b.inner < 0:
+        return False
+    low = min(a.view.offset, b.view.offset)
+    ends = [x.view.offset + (width - 1) * x.inner + x.view.dtype.itemsize
+            for x, width in ((a, a_width), (b, b_width))]
+    extent = max(ends) - low
+    for n, stride in sorted(lead, key=lambda axis: axis[1]):
+        if extent > stride:
+            return False
+        extent = n * stride
+    return True
+
+
+def find_local(groups, results):
+    """Let each group know the temporary buffers that it alone uses: they need no memory of their
+    own, but a row of it."""
+    users = {}
+    for i, group in enumerate(groups):
+        for key in (*group.read, *group.written):
+            users.setdefault(key, set()).add(i)
+    kept = {id(view.buffer) for view in results}
+    for group in groups:
+        for rows in group.rows:
+            for x in rows.operands:
+                key = id(x.view.buffer)
+                if x.view.buffer.is_temporary and key not in kept and len(users[key]) == 1:
+                    group.local.add(key)
+        for rows in group.rows:
+            for x in rows.operands:
+                if row_pitch(x, rows.sizes) is None or rows.form in ("column", "total") and (
+                        x is rows.output):
+                    group.local.discard(id(x.view.buffer))
+
+
+def row_pitch(operand, sizes):
+    """The distance of two rows in memory if the rows follow each other, else None."""
+    pitch = None
+    expected = None
+    for n, stride in zip(reversed(sizes), reversed(operand.lead), strict=True):
+        if n == 1:
+            continue
+        if pitch is None:
+            pitch = expected = stride
+        if stride != expected:
+            return None
+        expected = stride * n
+    if pitch is None:
+        pitch = operand.view.buffer.nbytes
+    return pitch if pitch > 0 else None

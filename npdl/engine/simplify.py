@@ -1,0 +1,173 @@
+"""Simplify a recording: fewer operations that compute the same.
+
+    grad[...] = 0                       the first gradient that is added to zeros
+    t = x.T @ dy            becomes     grad = x.T @ dy
+    grad = grad + t                     is written there
+
+The passes, in this order: guards first, products of gathered rows (`gather`), equal operations
+once, nothing that no one reads, first accumulations, and one product for x (B, S, D) @ W.
+"""
+
+from npdl.engine.gather import multiply_tables
+from npdl.engine.operation import View, overlap
+from npdl.engine.recording import run_copy
+
+PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufunc
+
+
+def simplify(operations, results):
+    """Return the simplified operations. `results` are Views that are read after the step."""
+    operations = merge_equal(multiply_tables(guards_first(operations)), results)
+    operations = remove_dead(operations, results)
+    operations = accumulate_first(operations)
+    return [flatten_product(op) for op in operations]
+
+
+def guards_first(operations):
+    """Move the guards, and what they are computed of, before everything that they do not need.
+
+    So a guard that does not hold is found before anything has been written.
+    """
+    needed, wanted = set(), set()
+    for op in reversed(operations):
+        if op.kind == "guard" or op.output is not None and id(op.output.buffer) in wanted:
+            needed.add(id(op))
+            wanted.update(id(view.buffer) for view in op.reads if view.buffer.is_temporary)
+    first, rest, read, written = [], [], {}, {}
+    for op in operations:
+        if id(op) in needed and not _conflicts(op, read, written):
+            first.append(op)
+            continue
+        rest.append(op)
+        for view in op.reads:
+            read.setdefault(id(view.buffer), []).append(view)
+        if op.output is not None:
+            written.setdefault(id(op.output.buffer), []).append(op.output)
+    return first + rest
+
+
+def _conflicts(op, read, written):
+    """Whether an operation may not move before others, which read and write these Views."""
+    def meets(view, views):
+        return any(overlap(view, other) for other in views.get(id(view.buffer), ()))
+    if op.effect and op.kind != "guard" or any(meets(view, written) for view in op.reads):
+        return True
+    return op.output is not None and (meets(op.output, read) or meets(op.output, written))
+
+
+def merge_equal(operations, results):
+    """Compute once what is computed twice from the same values."""
+    writers = count_writers(operations)
+    kept, known, same, versions = [], {}, {}, {}
+    result_buffers = {id(view.buffer) for view in results}
+    for op in operations:
+        op = op.replace(inputs=[_renamed(x, same) for x in op.inputs])
+        key = _value_key(op, versions)
+        once = op.output is not None and op.output.buffer.is_temporary and (
+            writers[id(op.output.buffer)] == 1) and op.output.is_whole
+        if key is not None and once and id(op.output.buffer) not in result_buffers:
+            if key in known:
+                same[id(op.output.buffer)] = known[key].buffer
+                continue
+            known[key] = op.output
+        elif op.kind == "guard":
+            if key in known:
+                continue
+            known[key] = True
+        kept.append(op)
+        if op.output is not None:
+            versions[id(op.output.buffer)] = versions.get(id(op.output.buffer), 0) + 1
+    return kept
+
+
+def _renamed(x, same):
+    return x._replace(buffer=same[id(x.buffer)]) if isinstance(x, View) and (
+        id(x.buffer) in same) else x
+
+
+def _value_key(op, versions):
+    """What two operations that compute the same have in common; None if it can't be known."""
+    if op.ufunc is None and op.kind not in PURE and op.kind != "guard" or (
+            op.effect and op.kind != "guard"):
+        return None
+    inputs = tuple((x, versions.get(id(x.buffer), 0)) if isinstance(x, View) else
+                   (type(x).__name__, repr(x)) for x in op.inputs)
+    if op.kind == "guard":
+        return op.kind, inputs, repr(op.options["convert"])
+    return (op.kind, inputs, repr(op.options), op.output.shape, op.output.strides,
+            op.output.dtype)
+
+
+def remove_dead(operations, results):
+    """Drop operations that reach no state, no guard and no result."""
+    live = {id(view.buffer) for view in results}
+    kept = []
+    for op in reversed(operations):
+        if op.effect or not op.output.buffer.is_temporary or id(op.output.buffer) in live:
+            kept.append(op)
+            live.update(id(view.buffer) for view in op.reads)
+    return kept[::-1]
+
+
+def accumulate_first(operations):
+    """Write the first gradient that is added to zeros where it belongs."""
+    zeroed, changed, removed = {}, {}, set()
+    writers, readers = count_writers(operations), count_readers(operations)
+    makers = {}                                 # id of a buffer -> the index of its only writer
+    for i, op in enumerate(operations):
+        for view in op.reads:
+            start = zeroed.pop(id(view.buffer), None)
+            if start is None or op.kind != "add" or op.output != view or op.inputs[0] != view or (
+                    not isinstance(op.inputs[1], View) or op.inputs[1].buffer is view.buffer):
+                continue
+            term = op.inputs[1]
+            if term.shape != view.shape or term.dtype != view.dtype:
+                continue
+            removed.add(start)
+            maker = makers.get(id(term.buffer))
+            alone = maker is not None and (writers[id(term.buffer)], readers[id(term.buffer)]) == (
+                1, 1) and term.is_whole and operations[maker].output.is_whole
+            if alone and view.is_contiguous and maker > start:
+                made = operations[maker]
+                changed[maker] = made.replace(output=view.reshaped(*made.output.shape))
+                removed.add(i)
+            else:
+                changed[i] = op.replace(kind="copy", inputs=[term], run=run_copy, ufunc=None,
+                                        loop=None, options={})
+        if op.output is None:
+            continue
+        makers[id(op.output.buffer)] = i
+        zeroed.pop(id(op.output.buffer), None)
+        if op.kind == "copy" and op.inputs[0] == 0 and type(op.inputs[0]) in (int, float) and (
+                op.output.is_whole):
+            zeroed[id(op.output.buffer)] = i
+    return [changed.get(i, op) for i, op in enumerate(operations) if i not in removed]
+
+
+def flatten_product(op):
+    """x (B, S, D) @ W (D, E) is one product of (B * S, D), not B of them."""
+    if op.kind != "matmul":
+        return op
+    a, b = op.inputs
+    if a.ndim > 2 and b.ndim == 2 and a.is_contiguous and op.output.is_contiguous:
+        return op.replace(inputs=[a.reshaped(a.size // a.shape[-1], a.shape[-1]), b],
+                          output=op.output.reshaped(a.size // a.shape[-1], b.shape[-1]))
+    return op
+
+
+def count_writers(operations):
+    """{id of a buffer: how many operations write into it}."""
+    counts = {}
+    for op in operations:
+        if op.output is not None:
+            counts[id(op.output.buffer)] = counts.get(id(op.output.buffer), 0) + 1
+    return counts
+
+
+def count_readers(operations):
+    """{id of a buffer: how often it is read}."""
+    counts = {}
+    for op in operations:
+        for view in op.reads:
+            counts[id(view.buffer)] = counts.get(id(view.buffer), 0) + 1
+    return counts

@@ -1,0 +1,194 @@
+"""Mirror the objects of a step: a copy of a model or an optimizer whose arrays are recorded.
+
+    mirror = Mirror(recorder, varying=set())
+    model, optimizer = mirror.of((model, optimizer))    # the copies; a step runs on them
+    mirror.settle()                                     # see what the step assigned to them
+    mirror.commit()                                     # assign it to the originals
+
+The originals are never changed while a step is recorded, so an interrupt leaves no recorded array
+in them. The arrays are shared: what the step writes into a parameter is in the original at once.
+
+A layer's numbers (a dropout rate, eps, a padding id) are *settings*: they are constants of the
+recording, and `is_current` says whether they are still the same. A number that a step changes,
+such as the optimizer's count of steps, is an input of every replay instead.
+"""
+
+import types
+
+import numpy as np
+
+from npdl.core import rebuilt
+from npdl.engine.operation import Number
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
+
+COUNTERS = {"steps"}        # attributes that are known to change in every step
+PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtype, np.ufunc,
+         types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+
+class Mirror:
+    """The copies, and what is known of the originals.
+
+    slots    (container, key, value): the entries of the originals, a `container` being a list, a
+             dict, or the __dict__ of an object
+    varying  {(id of a container, key)} of numbers that steps are known to change
+    updates  (container, key, Number): what a replay assigns
+    """
+
+    def __init__(self, recorder, varying):
+        self.recorder, self.varying = recorder, varying
+        self.slots, self.sizes, self.updates = [], [], []
+        self._copies, self._originals, self._pairs, self.counters = {}, {}, [], []
+        self._assignments = []
+
+    def of(self, value):
+        """The copy of a value; of an object that was met before, the same copy."""
+        if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
+            return value
+        if id(value) not in self._copies:
+            made = self._made(value)
+            self._copies[id(value)], self._originals[id(made)] = made, value
+        return self._copies[id(value)]
+
+    def _made(self, value):
+        if isinstance(value, np.ndarray):
+            if type(value) is not np.ndarray or value.dtype.kind not in "fiub":
+                raise Unsupported(f"a {type(value).__name__} of {value.dtype} is part of the state")
+            return self.recorder.wrap(value, "state")
+        if is_generator(value):
+            return self.recorder.wrap_generator(value)
+        if isinstance(value, tuple):
+            return rebuilt(value, [self.of(item) for item in value])
+        if isinstance(value, types.MethodType):
+            return types.MethodType(value.__func__, self.of(value.__self__))
+        if isinstance(value, (list, dict)):
+            copy = type(value)()
+            self._copies[id(value)] = copy
+            return self._fill(value, copy)
+        if not hasattr(value, "__dict__"):
+            raise Unsupported(f"a {type(value).__name__} is part of the state")
+        copy = object.__new__(type(value))
+        self._copies[id(value)] = copy
+        self._fill(vars(value), vars(copy))
+        return copy
+
+    def _fill(self, container, copy):
+        """Copy the entries of a list or a dict."""
+        items = list(container.items() if isinstance(container, dict) else enumerate(container))
+        self.sizes.append((container, len(items)))
+        for key, value in items:
+            made = self._entry(container, key, value)
+            if isinstance(container, dict):
+                copy[key] = made
+            else:
+                copy.append(made)
+            self._pairs.append((container, copy, key, made))
+        return copy
+
+    def _entry(self, container, key, value):
+        counts = (id(container), key) in self.varying or (
+            isinstance(key, str) and key in COUNTERS and type(value) is int)
+        if counts and isinstance(value, (int, float)):
+            number = self.recorder.wrap_number(value)
+            self.counters.append((container, key, number))
+            return number
+        self.slots.append((container, key, value))
+        return self.of(value)
+
+    def is_current(self):
+        """Whether the originals hold the same arrays and settings as when they were copied."""
+        try:
+            return all(container[key] is value or is_same(container[key], value)
+                       for container, key, value in self.slots) and all(
+                len(container) == size for container, size in self.sizes)
+        except (KeyError, IndexError):
+            return False
+
+    def settle(self):
+        """Collect what the step assigned to the copies.
+
+        An array in the place of another is recorded as a copy into it. Returns True if the
+        recording can be replayed: not, where a number changed that was taken for a setting.
+        """
+        can_replay, moves = True, []
+        assign = self._assignments.append
+        for container, copy, key, made in self._pairs:
+            new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
+            if new is made:
+                continue
+            if isinstance(made, Number) and isinstance(new, Number):
+                self.updates.append((container, key, new))
+                assign((container, key, new))
+            elif isinstance(new, (int, float)) and isinstance(made, (int, float)):
+                can_replay = False
+                assign((container, key, new))
+                self.varying.add((id(container), key))
+            elif not self._pair_up(made, new, moves):
+                assign((container, key, new))
+        known = {(id(copy), key) for _, copy, key, _ in self._pairs}
+        for container, copy in {id(c): (o, c) for o, c, _, _ in self._pairs}.values():
+            items = copy.items() if isinstance(copy, dict) else enumerate(copy)
+            for key, value in [item for item in items if (id(copy), item[0]) not in known]:
+                assign((container, key, value))
+        moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
+        for old, new in moves:
+            old[...] = new
+        return can_replay
+
+    def commit(self):
+        """Assign to the originals what `settle` collected."""
+        for container, key, value in self._assignments:
+            if isinstance(container, list) and key >= len(container):
+                container.append(self.original(value))
+            else:
+                container[key] = self.original(value)
+
+    def _pair_up(self, made, new, moves):
+        """Collect (array of the state, its new value); False where the structure is another."""
+        if type(made) is not type(new):
+            return False
+        if isinstance(made, np.ndarray):
+            if (made.shape, made.dtype) != (new.shape, new.dtype):
+                return False
+            if made.value is not new.value:
+                moves.append((made, new))
+            return True
+        if isinstance(made, (tuple, list)):
+            return len(made) == len(new) and all(
+                self._pair_up(*pair, moves) for pair in zip(made, new, strict=True))
+        if isinstance(made, dict):
+            return made.keys() == new.keys() and all(
+                self._pair_up(made[key], new[key], moves) for key in made)
+        if hasattr(made, "__dict__") and not isinstance(made, PLAIN):
+            return made is new or self._pair_up(vars(made), vars(new), moves)
+        return made is new or is_same(made, new)
+
+    def original(self, value):
+        """A value without recorded arrays: originals in the place of copies."""
+        if type(value) is RecordedArray:
+            return value.value
+        if isinstance(value, Number):
+            return value.value
+        if isinstance(value, RecordedGenerator):
+            return value.generator
+        if id(value) in self._originals:
+            return self._originals[id(value)]
+        if isinstance(value, (list, tuple, dict)):
+            items = value.values() if isinstance(value, dict) else value
+            return rebuilt(value, [self.original(item) for item in items])
+        if hasattr(value, "__dict__") and not isinstance(value, PLAIN):
+            for key, item in vars(value).items():
+                vars(value)[key] = self.original(item)
+        return value
+
+
+def is_generator(value):
+    """Whether a value draws random numbers, as NumPy's generators do."""
+    return callable(getattr(value, "random", None)) and not isinstance(
+        value, (types.ModuleType, type))
+
+
+def is_same(a, b):
+    """Whether two settings are equal."""
+    kinds = (bool, int, float, str, np.generic)
+    return type(a) is type(b) and isinstance(a, kinds) and (a == b or a != a and b != b)

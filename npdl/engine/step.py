@@ -1,0 +1,260 @@
+"""compile_step: a training step that is recorded once and then replayed.
+
+    step = compile_step(model, SequenceLoss(), AdamW(model))
+    for inputs, targets, counted in batches:
+        loss = step(inputs, targets, counted)
+
+The first call runs the layers as they are and records them; the calls after it replay. Another
+shape or another setting is another recording. A step that cannot be recorded runs plainly, and
+one line says why.
+"""
+
+import sys
+
+import numpy as np
+
+from npdl.backend import is_host
+from npdl.core import rebuilt
+from npdl.engine.c_build import CompilerError
+from npdl.engine.operation import Number
+from npdl.engine.prefix import PrefixStep
+from npdl.engine.recorded_array import RecordedArray, Unsupported
+from npdl.engine.recording import Diverged, Recorder, concrete
+from npdl.engine.replay import Program, value_of
+from npdl.engine.state import Mirror, is_generator
+from npdl.engine.target import make_target
+from npdl.engine.threads import ShardedStep
+from npdl.errors import InputError
+from npdl.optim import clip_by_global_norm
+
+MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
+
+
+def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
+    """One step of training, as the README writes it; returns the loss."""
+    optimizer.zero_grad()
+    outputs, cache = model.forward(*inputs, **options)
+    y = outputs[0] if isinstance(outputs, tuple) else outputs
+    value, c_loss = loss.forward(y, *targets)
+    dy = loss.backward(1.0, c_loss)
+    model.backward(dy[0] if isinstance(dy, tuple) else dy, cache)
+    if max_norm is not None:
+        clip_by_global_norm(optimizer.params.values(), max_norm)
+    optimizer.step(lr)
+    return value
+
+
+def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
+                 share_prefixes=False):
+    """Return a function step(inputs, *targets, lr=None, **options) -> loss.
+
+    inputs    an array, or a tuple of what model.forward takes
+    targets   what loss.forward takes after the output
+    lr        the learning rate of this step, or None for the optimizer's
+    options   what model.forward takes by name: a mask, a generator as rng
+    max_norm  clip the gradients' common norm to this before the update
+    target    "c", "numpy", or "auto": C where a compiler is found
+    threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
+              a generator given as rng has one child for each
+    share_prefixes  compute what sequences of a batch share once (npdl.engine.prefix): of a GPT or
+              an LSTMLM without dropout; the step is step(ids, targets, counted, lr=None)
+    """
+    def make(function, objects):
+        return RecordedStep(function, objects, target)
+    if share_prefixes:
+        if threads != 1:
+            raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
+        return PrefixStep(make, model, loss, optimizer, max_norm)
+    if threads != 1:
+        sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
+
+        def step(inputs, *targets, lr=None, **options):
+            inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+            return sharded(inputs, targets, options, lr)
+        step.sharded = sharded
+        return step
+    recorded = make(training_step, (model, loss, optimizer))
+
+    def step(inputs, *targets, lr=None, **options):
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        return recorded(inputs, targets, options, lr, max_norm)
+    step.recorded = recorded
+    return step
+
+
+class RecordedStep:
+    """A function of some objects and of arguments, that is recorded and replayed.
+
+    function  function(*objects, *arguments)
+    objects   models, losses, optimizers: all that the function reads and changes
+    target    "auto", "c" or "numpy"
+    note      a function that is given the lines that are said; they go to standard error
+    why_not   None, or the line that says why the step runs plainly
+    """
+
+    def __init__(self, function, objects, target="auto", note=None):
+        self.function, self.objects, self.note = function, objects, note or say
+        self.target = make_target(target, self.note)
+        self.recordings, self.varying, self.why_not, self._diverged = [], set(), None, 0
+
+    def __call__(self, *arguments):
+        if self.why_not is not None:
+            return self.function(*self.objects, *arguments)
+        if not is_host():
+            return self._give_up("the engine works with NumPy's arrays, not with a GPU's",
+                                 arguments)
+        key = key_of(arguments)
+        for recording in list(self.recordings):
+            if recording.key == key and recording.mirror.is_current():
+                try:
+                    return recording.replay(arguments)
+                except Diverged:
+                    self._diverged += 1
+        return self._record(key, arguments)
+
+    def _record(self, key, arguments):
+        """Run the step and record it, or plainly where that fails."""
+        if self._diverged > MOST_RECORDINGS:
+            return self._give_up("a value that changes decides what is computed", arguments)
+        recorder = Recorder()
+        state = np.random.get_state()[1:3]
+        try:
+            recording = Recording(self, key, recorder, arguments)
+        except CompilerError:
+            recorder.roll_back()
+            raise
+        except Exception as error:
+            recorder.roll_back()
+            answer = self.function(*self.objects, *arguments)       # it may raise an error itself
+            self.why_not = f"the step runs plainly: {type(error).__name__}: {error}{where(error)}"
+            self.note(self.why_not)
+            return answer
+        if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
+            self.why_not = "the step runs plainly: it draws from NumPy's global generator"
+            self.note(self.why_not)
+        elif recording.program is not None:
+            self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
+        return recording.answer
+
+    def _give_up(self, why, arguments):
+        self.why_not = f"the step runs plainly: {why}"
+        self.note(self.why_not)
+        return self.function(*self.objects, *arguments)
+
+
+class Recording:
+    """One recorded step: made while it runs for the first time."""
+
+    def __init__(self, step, key, recorder, arguments):
+        self.key, self.recorder, self.program = key, recorder, None
+        with recorder, np.errstate(all="ignore"):
+            self.mirror = Mirror(recorder, step.varying)
+            objects = self.mirror.of(step.objects)
+            self._inputs = []
+            given = self._wrapped(arguments)
+            answer = step.function(*objects, *given)
+            self.answer = unwrapped(answer)
+            can_replay = self.mirror.settle()
+            self._leaves = list(leaves_of(answer))
+        self._answer = answer
+        if can_replay:
+            results = [recorder.view(x) if isinstance(x, np.ndarray) else x for x in self._leaves]
+            self.program = Program(recorder, results, step.target)
+        self.mirror.commit()
+
+    def _wrapped(self, value):
+        """The arguments, their arrays, floats and generators being recorded."""
+        if isinstance(value, np.ndarray):
+            array = np.array(value)
+            self._inputs.append(lambda new: (array, new))
+            return self.recorder.wrap(array, "input")
+        if type(value) is float:
+            number = self.recorder.wrap_number(value)
+            self._inputs.append(lambda new: (number, new))
+            return number
+        if is_generator(value):
+            recorded = self.recorder.wrap_generator(value)
+            self._inputs.append(lambda new: (recorded, new))
+            return recorded
+        if isinstance(value, (tuple, list, dict)):
+            items = value.values() if isinstance(value, dict) else value
+            return rebuilt(value, [self._wrapped(item) for item in items])
+        if not isinstance(value, (bool, int, str, np.generic, type(None))):
+            raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
+                              "numbers, generators, and tuples or dicts of them")
+        return value
+
+    def replay(self, arguments):
+        """Replay the step; returns what the function returns."""
+        given = [make(new) for make, new in zip(self._inputs, inputs_of(arguments), strict=True)]
+        for recorded, generator in given:
+            if hasattr(recorded, "generator"):
+                recorded.generator = generator
+        arrays = [pair for pair in given if isinstance(pair[0], np.ndarray)]
+        numbers = [pair for pair in given if isinstance(pair[0], Number)]
+        numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
+        results, values = self.program.run(arrays, numbers)
+        for container, key, number in self.mirror.updates:
+            container[key] = value_of(number, values)
+        return with_values(self._answer, iter(results))
+
+
+def key_of(arguments):
+    """What arguments have to share to be replayed by one recording."""
+    if isinstance(arguments, np.ndarray):
+        return arguments.shape, arguments.dtype.str
+    if isinstance(arguments, (tuple, list)):
+        return tuple(key_of(item) for item in arguments)
+    if isinstance(arguments, dict):
+        return tuple((name, key_of(item)) for name, item in arguments.items())
+    if type(arguments) is float or is_generator(arguments):
+        return type(arguments)
+    return type(arguments), arguments
+
+
+def inputs_of(arguments):
+    """The arrays, floats and generators of some arguments, in order."""
+    if isinstance(arguments, np.ndarray) or type(arguments) is float or is_generator(arguments):
+        yield arguments
+    elif isinstance(arguments, (tuple, list, dict)):
+        for item in arguments.values() if isinstance(arguments, dict) else arguments:
+            yield from inputs_of(item)
+
+
+def leaves_of(answer):
+    """The recorded arrays and Numbers of an answer."""
+    if type(answer) in (RecordedArray, Number):
+        yield answer
+    elif isinstance(answer, (tuple, list)):
+        for item in answer:
+            yield from leaves_of(item)
+
+
+def with_values(answer, values):
+    """An answer with new values."""
+    if type(answer) in (RecordedArray, Number):
+        return next(values)
+    if isinstance(answer, (tuple, list)):
+        return rebuilt(answer, [with_values(item, values) for item in answer])
+    return answer
+
+
+def unwrapped(answer):
+    """What a recorded step returns, as plain arrays that later steps leave alone."""
+    return with_values(answer, (x.value.copy()[()] if isinstance(x, np.ndarray) else concrete(x)
+                            for x in leaves_of(answer)))
+
+
+def where(error):
+    """The place in the recorded code where an error was raised."""
+    place, trace = None, error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if "npdl/engine" not in file.replace("\\", "/") and "numpy" not in file:
+            place = f" ({file}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place or ""
+
+
+def say(line):
+    print(f"npdl.engine: {line}", file=sys.stderr)

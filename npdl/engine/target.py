@@ -1,0 +1,33 @@
+"""Choose what a recording is lowered to: "numpy", "c", or "auto", which is C where that works."""
+
+from npdl.engine.c_build import CompilerError
+from npdl.engine.c_target import CTarget
+from npdl.engine.numpy_target import NumPyTarget
+from npdl.errors import require_choice
+
+TARGETS = ("auto", "c", "numpy")
+
+
+class AutoTarget:
+    """C; or NumPy, after one line, where there is no working compiler."""
+
+    def __init__(self, note):
+        self.note, self._chosen = note, CTarget()
+
+    @property
+    def name(self):
+        return self._chosen.name
+
+    def lower(self, groups, results):
+        try:
+            return self._chosen.lower(groups, results)
+        except CompilerError as error:
+            self.note(f"{error}; the step runs with NumPy instead, which is slower")
+            self._chosen = NumPyTarget()
+            return self._chosen.lower(groups, results)
+
+
+def make_target(name, note):
+    """The target called `name`."""
+    require_choice("target", name, TARGETS)
+    return {"auto": lambda: AutoTarget(note), "c": CTarget, "numpy": NumPyTarget}[name]()

@@ -1,0 +1,135 @@
+"""The C target: its functions to 2 units in the last place, and a cache that is safe to load."""
+
+import ctypes
+import math
+import os
+import stat
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
+from npdl.engine.c_module import HEAD
+from npdl.errors import InputError
+from npdl.losses import SequenceLoss
+
+COMPILERS = [name for name in ("gcc", "clang") if c_build.shutil.which(name)]
+pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
+LOOP = """
+void {name}_many_{s}({T} *x, {T} *y, size_t n) {{
+  #pragma omp simd
+  for (size_t j = 0; j < n; j++) y[j] = {name}_{s}(x[j]);
+}}
+"""
+EXACT = {"exp": np.exp, "log": np.log, "tanh": np.tanh,
+         "erf": lambda x: np.array([math.erf(v) for v in x.astype(float)], x.dtype)}
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 5e-324, 1e-310, 1e38, -1e38, 88.73,
+           -87.4, -103.9, 709.8, -745.2, 1.0, -1.0, 0.9999999, 1.0000001, 6.0, -6.0, 20.0]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_are_at_most_2_ulp_off(name, dtype, compiler):
+    kinds = {np.float32: ("f", "float", ctypes.c_float), np.float64: ("d", "double",
+                                                                      ctypes.c_double)}
+    s, T, c_type = kinds[dtype]
+    loops = "".join(LOOP.format(name=n, s=each, T=t) for n in EXACT
+                    for each, t, _ in kinds.values())
+    library = c_build.load(HEAD + c_math.source() + loops, compiler)
+    rng = np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        x = np.concatenate([np.array(SPECIAL).astype(dtype), *(
+            rng.choice([-1, 1], 40000) * np.exp(rng.uniform(-low, high, 40000))
+            for low, high in ((30, 6.7), (3, 3), (1, 0.1)))]).astype(dtype)
+        y, wide = np.empty_like(x), EXACT[name](x.astype(np.longdouble) if name != "erf" else x)
+        wanted = wide.astype(dtype)
+        pointer = ctypes.POINTER(c_type)
+        getattr(library, f"{name}_many_{s}")(x.ctypes.data_as(pointer), y.ctypes.data_as(pointer),
+                                             ctypes.c_size_t(x.size))
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(wanted))
+        finite = np.isfinite(wanted)
+        np.testing.assert_array_equal(y[~finite & ~np.isnan(wanted)],
+                                      wanted[~finite & ~np.isnan(wanted)])
+        off = np.abs(y[finite] - wide[finite]) / np.spacing(np.abs(wanted[finite]))
+    assert off.max() <= 2
+
+
+def small_step(target="auto", lines=None):
+    model = npdl.LSTMLM(5, 4, 1, 4, rng=0)
+    step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target=target)
+    if lines is not None:
+        step.recorded.note = step.recorded.target.note = lines.append
+    ids = np.random.default_rng(0).integers(0, 5, (2, 3))
+    return [float(step(ids, ids, np.ones(ids.shape, bool))) for _ in range(3)]
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(c_build, "FLAGS", ["-O1" if f == "-O3" else f for f in c_build.FLAGS])
+    return tmp_path / "npdl" / "steps"
+
+
+def test_a_step_is_compiled_once(cache, monkeypatch):
+    first, lines = small_step("c"), []
+    (library,) = cache.iterdir()
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    monkeypatch.setattr(c_build, "_compile", lambda *args: lines.append(args))
+    assert small_step("c") == first and not lines and library.exists()
+
+
+def a_folder_that_others_may_write(cache, monkeypatch):
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+
+
+def a_library_of_another_user(cache, monkeypatch):
+    small_step("c")
+    monkeypatch.setattr(c_build.os, "getuid", lambda: os.stat(cache).st_uid + 1)
+
+
+def no_compiler(cache, monkeypatch):
+    monkeypatch.setenv("CC", "no-such-compiler")
+
+
+def a_compiler_that_fails(cache, monkeypatch):
+    monkeypatch.setattr(c_build, "FLAGS", ["--no-such-option"])
+
+
+def no_home(cache, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(c_build.os.path, "expanduser", lambda path: path)
+
+
+def no_room(cache, monkeypatch):
+    cache.parent.parent.joinpath("npdl").write_text("a file in the place of the folder")
+
+
+@pytest.mark.parametrize("broken", [
+    a_folder_that_others_may_write, a_library_of_another_user, no_compiler, a_compiler_that_fails,
+    no_home, no_room])
+def test_without_a_safe_library_the_step_runs_with_numpy(broken, cache, monkeypatch):
+    wanted, lines = small_step("numpy"), []
+    broken(cache, monkeypatch)
+    np.testing.assert_allclose(small_step("auto", lines), wanted, rtol=1e-5)
+    (line,) = lines
+    assert "NumPy" in line and "\n" not in line
+    with pytest.raises(CompilerError):
+        RecordedStep(lambda x: (x + x) * 2, (), "c")(np.ones(300))
+
+
+def test_unknown_target():
+    with pytest.raises(InputError, match="choose one of: auto, c, numpy"):
+        small_step("fortran")
+
+
+def test_two_processes_may_compile_the_same_step(cache):
+    code = "from tests.engine.test_c import small_step; print(small_step('c'))"
+    runs = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+            for _ in range(2)]
+    first, second = (run.communicate(timeout=300)[0] for run in runs)
+    assert first == second and first.startswith("[")

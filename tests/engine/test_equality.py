@@ -1,0 +1,240 @@
+"""A recorded step computes what the plain one computes: every layer, model, loss, optimizer and
+adapter of the one table of examples, with every option, on both targets."""
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl import optim
+from npdl.core import rebuilt
+from npdl.engine import RecordedStep, c_build, compile_step, training_step
+from npdl.losses import SequenceLoss
+from npdl_study.check.samples import every_sample, layer_classes
+from npdl_study.trees import leaves, tupled, upstream
+
+TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
+STEPS = 3
+needs_compiler = pytest.mark.skipif(
+    not any(map(c_build.shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+TARGETS = ["numpy", pytest.param("c", marks=needs_compiler)]
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch):
+    """The generated code is the same; only the compiler works less."""
+    monkeypatch.setattr(c_build, "FLAGS", ["-O1" if f == "-O3" else f for f in c_build.FLAGS])
+
+
+def cast(nest, dtype):
+    """Every float array of a nested structure in another dtype."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [cast(item, dtype) for item in nest])
+    is_float = isinstance(nest, np.ndarray) and nest.dtype.kind == "f"
+    return nest.astype(dtype) if is_float else nest
+
+
+def redrawn(nest, rng):
+    """Other numbers in every float array, and every other array shuffled."""
+    if isinstance(nest, (tuple, list)):
+        return rebuilt(nest, [redrawn(item, rng) for item in nest])
+    if not isinstance(nest, np.ndarray):
+        return nest
+    if nest.dtype.kind == "f":
+        return rng.standard_normal(nest.shape).astype(nest.dtype)
+    return rng.permutation(nest.reshape(-1)).reshape(nest.shape)
+
+
+def forward_and_backward(layers, inputs, options, douts):
+    """What several layers return: one recorded step, so that one compilation serves them all."""
+    found = []
+    for layer, given, named, dout in zip(layers, inputs, options, douts, strict=True):
+        outputs, cache = layer.forward(*given, **named)
+        found.append((outputs, layer.backward(dout, cache)))
+    return tuple(found)
+
+
+def arrays_of(layers, answers):
+    """Every output and gradient, and the parameters that a forward changes."""
+    for layer, (outputs, dx) in zip(layers, answers, strict=True):
+        yield from (array for _, array in leaves(outputs, "y"))
+        yield from (array for _, array in leaves(tupled(dx), "dx"))
+        yield from (p.grad if p.trainable else p.data for _, p in layer.params(frozen=True))
+
+
+def assert_close(found, wanted, tolerance):
+    for a, b in zip(found, wanted, strict=True):
+        assert np.shape(a) == np.shape(b)
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        assert np.all(np.isfinite(a) == np.isfinite(b))
+        size = 1 + float(np.abs(b).max(initial=0))
+        np.testing.assert_allclose(a, b, atol=tolerance * size, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "dtype", "target"), [
+    pytest.param(name, dtype, target, marks=(needs_compiler,) * (target == "c"))
+    for i, name in enumerate(sorted(layer_classes())) for dtype, target in [
+        ("float64", "numpy"), ("float32", "numpy"), (list(TOLERANCE)[i % 2], "c")]])
+def test_every_layer_equals_its_plain_step(name, dtype, target, quick_compiler):
+    try:
+        samples = every_sample(layer_classes()[name])
+    except npdl.errors.InputError:
+        pytest.skip("a base class")
+    rng = np.random.default_rng(len(name))
+    layers, inputs, options = zip(*(build(rng) for build in samples.values()), strict=True)
+    plain = [layer.astype(dtype) for layer in layers]
+    for layer in plain:
+        for _, param in layer.params():
+            param.data[...] = 0.5 * rng.standard_normal(param.shape)
+    layers, lines = [layer.astype(dtype) for layer in plain], []
+    step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
+    with np.errstate(all="ignore"):
+        for i in range(STEPS):
+            given = cast(inputs if i == 0 else redrawn(inputs, rng), dtype)
+            douts = [cast(upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
+                     for layer, x, o in zip(plain, given, options, strict=True)]
+            for layer in (*plain, *layers):
+                layer.zero_grad()
+            wanted = forward_and_backward(plain, given, options, douts)
+            found = step(given, options, douts)
+            assert_close(arrays_of(layers, found), arrays_of(plain, wanted), TOLERANCE[dtype])
+    assert not lines and len(step.recordings) == 1
+
+
+def gpt(dtype, **options):
+    return npdl.GPT(11, 12, 2, 3, max_len=8, dtype=dtype, rng=1, **options)
+
+
+OPTIMIZERS = {
+    "SGD": lambda model: optim.SGD(model, momentum=0.9, weight_decay=0.1),
+    # eps is large: a gradient that is 0 but for rounding would otherwise move a parameter
+    "Adam": lambda model: optim.Adam(model, weight_decay=0.1, eps=1e-3),
+    "AdamW": lambda model: optim.AdamW(model, betas=(0.8, 0.95), eps=1e-3),
+    "Muon": lambda model: optim.Muon(model, [name for name, p in model.params()
+                                             if "ffn" in name and p.data.ndim == 2], eps=1e-3),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_equals_plain_training(name, dtype, target, quick_compiler):
+    """Clipping, schedule, dropout, two shapes of batches, tied weights, padding."""
+    rng, loss = np.random.default_rng(3), SequenceLoss()
+    models = [gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2, padding_id=1)
+              for _ in range(2)]
+    plain, recorded = map(OPTIMIZERS[name], models)
+    step = compile_step(models[1], loss, recorded, max_norm=0.5, target=target)
+    for i in range(6):
+        ids, targets = rng.integers(0, 11, (2, 3 if i == 3 else 4, 6))
+        counted, lr = rng.random(ids.shape) < 0.7, 0.01 * (i + 1)
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted),
+                               {"rng": np.random.default_rng(i)}, lr, 0.5)
+        found = step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+        assert_close([found], [wanted], TOLERANCE[dtype])
+    state, wanted = recorded.state_dict(), plain.state_dict()
+    assert state.pop("steps") == wanted.pop("steps") == 6
+    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
+                 10 * TOLERANCE[dtype])
+    for moment in state:
+        assert_close(state[moment].values(), wanted[moment].values(), 10 * TOLERANCE[dtype])
+    assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
+
+
+PREFIX_MODELS = {
+    "GPT": lambda dtype: gpt(dtype, padding_id=2),
+    "GPT2": lambda dtype: npdl.GPT2(11, 12, 2, 3, max_len=8, dtype=dtype, rng=1),
+    "GPT of one block": lambda dtype: npdl.GPT(11, 6, 1, 1, max_len=8, norm="pre", dtype=dtype),
+    "LSTMLM": lambda dtype: npdl.LSTMLM(11, 6, 2, 5, dtype=dtype, rng=1)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("average", ["sample", "token"])
+@pytest.mark.parametrize("name", PREFIX_MODELS)
+def test_shared_prefixes_equal_the_whole_batch(name, average, target, quick_compiler):
+    """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
+    rng, loss = np.random.default_rng(3), SequenceLoss("mean", average)
+    models = [PREFIX_MODELS[name]("float64") for _ in range(2)]
+    plain, recorded = (optim.AdamW(model, eps=1e-3) for model in models)
+    step = compile_step(models[1], loss, recorded, max_norm=0.5, target=target, share_prefixes=True)
+    for i in range(6):
+        if i % 2 == 0:
+            ids = rng.integers(0, 3 if i < 4 else 11, (9, 5))
+            targets, counted = rng.integers(0, 11, ids.shape), rng.random(ids.shape) < 0.4
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, 0.01, 0.5)
+        assert_close([step(ids, targets, counted, 0.01)], [wanted], 1e-12)
+    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
+                 1e-11)
+    assert step.step.why_not is None and len(step.step.recordings) == 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_products_of_gathered_rows_are_products_of_the_table(dtype, target):
+    """An LSTM reads more tokens than its vocabulary has."""
+    rng, loss = np.random.default_rng(6), SequenceLoss()
+    models = [npdl.LSTMLM(4, 5, 1, 6, dtype=dtype, rng=0) for _ in range(2)]
+    plain, recorded = (optim.SGD(model, lr=0.1) for model in models)
+    step = compile_step(models[1], loss, recorded, target=target)
+    for _ in range(3):
+        ids, targets = rng.integers(0, 4, (2, 7, 3))
+        counted = np.ones(ids.shape, bool)
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, None, None)
+        assert_close([step(ids, targets, counted)], [wanted], TOLERANCE[dtype])
+    assert_close((p.data for _, p in models[1].params()), (p.data for _, p in models[0].params()),
+                 TOLERANCE[dtype])
+    tables = [op for op in step.recorded.recordings[0].program.operations
+              if op.kind == "matmul" and op.inputs[0].shape == (4, 5)]
+    assert len(tables) == 1                     # for all time steps
+
+
+def grokking_step(model, loss, optimizer, grokfast, ids, targets, counted):
+    """A step of one's own: what the study of grokking adds between backward and update."""
+    model.zero_grad()
+    logits, cache = model.forward(ids)
+    value, c_loss = loss.forward(logits, targets, counted)
+    model.backward(loss.backward(1.0, c_loss), cache)
+    grokfast.filter()
+    optim.orthogonal_gradient(optimizer.params.values())
+    optimizer.step()
+    return value
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_own_step_with_state_that_appears_in_the_first_step(target):
+    rng, loss = np.random.default_rng(4), SequenceLoss("mean", "token")
+    sides = []
+    for _ in range(2):
+        model = gpt("float64")
+        optimizer = optim.SGD(model, lr=0.05)
+        sides.append((model, loss, optimizer, optim.Grokfast(optimizer.params.values())))
+    step = RecordedStep(grokking_step, sides[1], target)
+    for _ in range(4):
+        ids, targets = rng.integers(0, 11, (2, 3, 5))
+        counted = np.ones(ids.shape, bool)
+        assert_close([step(ids, targets, counted)],
+                     [grokking_step(*sides[0], ids, targets, counted)], 1e-12)
+    assert_close(sides[1][3].mu, sides[0][3].mu, 1e-11)
+    assert step.why_not is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_adapters_over_a_frozen_model(target):
+    """LoRA on a quantized GPT: only the adapters learn, and what only the frozen need is gone."""
+    from npdl.adapt import add_lora, quantize_linears
+
+    rng, loss, models = np.random.default_rng(5), SequenceLoss(), [gpt("float64") for _ in "ab"]
+    for model in models:
+        quantize_linears(model, rounding="nf4", block=4, double=True, where=("W_Q", "up"))
+        add_lora(model, rank=2, where=("W_Q", "W_V", "up"), rng=2)
+    plain, recorded = (optim.AdamW(model, lr=0.01, eps=1e-3) for model in models)
+    step = compile_step(models[1], loss, recorded, target=target)
+    for _ in range(4):
+        ids, targets = rng.integers(0, 11, (2, 3, 5))
+        counted = rng.random(ids.shape) < 0.8
+        wanted = training_step(models[0], loss, plain, (ids,), (targets, counted), {}, None, None)
+        assert_close([step(ids, targets, counted)], [wanted], 1e-12)
+    assert_close((p.data for _, p in models[1].params(frozen=True)),
+                 (p.data for _, p in models[0].params(frozen=True)), 1e-11)
+    lines = {op.source[0].rpartition("/")[2] for op in
+             step.recorded.recordings[0].program.operations}
+    assert "linears.py" in lines and step.recorded.why_not is None

@@ -1,0 +1,102 @@
+"""Random programs of array operations: recorded and replayed, they compute what NumPy computes.
+
+Layers use a small part of what can follow what. These programs mix maps, sums over any axes, views
+of any strides, writes into parts of arrays, and products, on shapes that group in many ways.
+"""
+
+import numpy as np
+import pytest
+
+from npdl.engine import RecordedStep, c_build
+from tests.engine.test_equality import TARGETS
+
+MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
+PAIRS = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
+TESTS = [np.less, np.greater_equal, np.equal]
+
+
+def small(x):
+    """Values near 1 in size, so that no program overflows; NaN stays NaN."""
+    return x / (1.0 + np.abs(x))
+
+
+def program(seed, state, x, y):
+    """A program of about 30 operations; what it does depends on the seed and on shapes alone."""
+    rng = np.random.default_rng(seed)
+    values = [x, y, state]
+
+    def pick(ndim=None):
+        fitting = [v for v in values if ndim is None or v.ndim == ndim]
+        return fitting[rng.integers(len(fitting))]
+
+    def map_one():
+        f, v = MAPS[rng.integers(len(MAPS))], pick()
+        return f(np.abs(v) + 0.5) if f in (np.log, np.sqrt) else f(v)
+
+    def combine():
+        a = pick(3)
+        b = [pick(3), a[:1], a[:, :1], a[..., :1], a[0], a[0, 0], 0.7, 2][rng.integers(8)]
+        b = a if getattr(b, "ndim", 0) == 3 and any(
+            n not in (1, m) for n, m in zip(b.shape, a.shape, strict=True)) else b
+        f = PAIRS[rng.integers(len(PAIRS))]
+        return f(a, (np.abs(b) + 0.5) if f is np.divide else b)
+
+    def sum_some():
+        a, axis = pick(3), [0, 1, 2, (0, 1), (1, 2), None][rng.integers(6)]
+        f = [np.sum, np.max, np.mean, np.min][rng.integers(4)]
+        return f(a, axis, keepdims=bool(axis is None or rng.integers(2))) + 0.0 * a[:1, :1, :1]
+
+    def choose():
+        a, b = pick(3), pick(3)
+        return np.where(TESTS[rng.integers(3)](a, 0.1), a, b if a.shape == b.shape else -1.0)
+
+    def look_at():
+        a = pick(3)
+        return [a.swapaxes(0, 1), a[:, ::-1], a[1:], a[..., : a.shape[-1] // 2 + 1],
+                a.reshape(-1, 2, a.size // 2 // max(1, a.size // 12)) if a.size % 12 == 0 else a,
+                a.transpose(2, 0, 1)][rng.integers(6)]
+
+    def write():
+        a = pick(3).copy()
+        part = [a[1:], a[:, :1], a[..., ::2], a.swapaxes(0, 2), a][rng.integers(5)]
+        part[...] = [0.5, part[:1] * 2.0, part + 1.0][rng.integers(3)]
+        part *= 0.5
+        return a
+
+    def multiply():
+        a = pick(3)
+        return a @ a.swapaxes(1, 2) * 0.1
+
+    def join():
+        a = pick(3)
+        return np.concatenate([a, small(a), a[:, :1]], 1) if a.shape[1] < 9 else a[:, :3]
+
+    makers = [map_one, combine, combine, sum_some, choose, look_at, write, multiply, join]
+    for _ in range(30):
+        made = makers[rng.integers(len(makers))]()
+        if 0 < made.size < 4000:
+            values.append(small(made) if rng.integers(3) else made)
+    state *= 0.5
+    state += small(values[-1]).sum()
+    return tuple(v for v in values[3:])
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(12))
+def test_a_random_program_equals_numpys(seed, target, monkeypatch):
+    monkeypatch.setattr(c_build, "FLAGS", ["-O1" if f == "-O3" else f for f in c_build.FLAGS])
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.choice([1, 2, 3, 4, 6], 3))
+    dtype = [np.float64, np.float32][seed % 2]
+    step = RecordedStep(lambda state, x, y: program(seed, state[0], x, y),
+                        ([np.ones(shape, dtype)],), target)
+    plain = np.ones(shape, dtype)
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            x, y = rng.standard_normal((2, *shape)).astype(dtype)
+            for found, wanted in zip(step(x, y), program(seed, plain, x, y), strict=True):
+                tolerance = 1e-10 if dtype is np.float64 else 1e-3
+                assert found.dtype == wanted.dtype
+                np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(step.objects[0][0], plain, rtol=tolerance, atol=tolerance)
+    assert step.why_not is None and len(step.recordings) == 1

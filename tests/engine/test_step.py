@@ -1,0 +1,353 @@
+"""What a recorded step promises besides its numbers: guards, settings, randomness, interrupts,
+repeatability, and one line where it runs plainly."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl import optim
+from npdl.backend import xp
+from npdl.core import Cache, Layer, Param
+from npdl.engine import RecordedStep, compile_step, training_step
+from npdl.errors import InputError
+from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
+
+COUNTED = np.ones((3, 5), bool)
+
+
+def gpt(**options):
+    return npdl.GPT(11, 12, 2, 3, max_len=8, dtype="float64", rng=1, **options)
+
+
+def batch(seed, shape=(3, 5)):
+    return np.random.default_rng(seed).integers(0, 11, (2, *shape))
+
+
+def two_sides(make, make_optimizer=optim.SGD, target="numpy", loss=None):
+    """A plain step and a recorded one on models with the same parameters."""
+    loss = loss or SequenceLoss()
+    models = [make(), make()]
+    plain, recorded = map(make_optimizer, models)
+
+    def plain_step(inputs, *targets, lr=None, **options):
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        return training_step(models[0], loss, plain, inputs, targets, options, lr, None)
+    return models, plain_step, compile_step(models[1], loss, recorded, target=target)
+
+
+def assert_same(models, tolerance=1e-12):
+    for (name, a), (_, b) in zip(models[0].params(True), models[1].params(True), strict=True):
+        np.testing.assert_allclose(b.data, a.data, atol=tolerance, err_msg=name)
+        assert type(b.data) is np.ndarray and type(b.grad) in (np.ndarray, type(a.grad))
+
+
+# Guards and settings
+
+@pytest.mark.parametrize("bad", [
+    lambda ids, targets: (np.where(ids == ids[0, 0], 11, ids), targets),
+    lambda ids, targets: (np.where(ids == ids[0, 0], -1, ids), targets),
+    lambda ids, targets: (ids, np.where(targets == targets[1, 1], 99, targets)),
+    lambda ids, targets: (ids[:, :1].repeat(9, 1), targets[:, :1].repeat(9, 1)),
+    lambda ids, targets: (ids.astype(float), targets)])
+def test_bad_input_raises_the_plain_steps_error_and_changes_nothing(bad):
+    models, plain, step = two_sides(gpt)
+    for seed in range(2):
+        assert plain(*batch(seed), COUNTED) == step(*batch(seed), COUNTED)
+    before = models[1].state_dict()
+    ids, targets = bad(*batch(2))
+    counted = np.ones(ids.shape, bool)
+    with pytest.raises(InputError) as wanted:
+        plain(ids, targets, counted)
+    with pytest.raises(InputError) as found:
+        step(ids, targets, counted)
+    assert str(found.value) == str(wanted.value)
+    assert all(np.array_equal(before[name], p.data) for name, p in models[1].params())
+    plain(*batch(3), COUNTED), step(*batch(3), COUNTED)
+    assert_same(models)
+    assert len(step.recorded.recordings) == 1
+
+
+def test_a_branch_that_takes_the_other_way_is_recorded_too():
+    class Signed(Layer):
+        def __init__(self):
+            self.W = Param(np.ones((4, 4)))
+
+        def forward(self, x):
+            sign = -1.0 if x.sum() < 0 else 2.0
+            return sign * (x @ self.W.data), Cache(x=x, sign=sign)
+
+        def backward(self, dy, cache):
+            self.W.grad += cache.sign * (cache.x.T @ dy)
+            return cache.sign * (dy @ self.W.data.T)
+
+    models, plain, step = two_sides(Signed, loss=SquaredError())
+    rng = np.random.default_rng(0)
+    for shift in (1, 1, -1, -1, 1, -1, 1):
+        x, y = rng.standard_normal((2, 6, 4)) + shift
+        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    assert_same(models)
+    assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
+
+
+def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
+    models, plain, step = two_sides(lambda: gpt(dropout=0.3, norm="pre"))
+
+    def check(seed, shape=(3, 5)):
+        given = (*batch(seed, shape), np.ones(shape, bool))
+        generators = [np.random.default_rng(seed) for _ in models]
+        assert plain(*given, rng=generators[0]) == step(*given, rng=generators[1])
+        assert generators[0].random() == generators[1].random()
+    for change in (lambda model: None,
+                   lambda model: setattr(model.decoder.blocks[0].dropout, "rate", 0.6),
+                   lambda model: setattr(model.decoder.blocks[1].norm1, "eps", 0.1),
+                   lambda model: setattr(model.classifier.W, "data",
+                                         model.classifier.W.data + 1.0)):
+        for model in models:
+            change(model)
+        for seed in range(3):
+            check(seed)
+        check(3, (2, 4))
+    assert_same(models)
+    assert len(step.recorded.recordings) == 8 and step.recorded.why_not is None
+
+
+def test_running_statistics_move_once_per_step():
+    def make():
+        return npdl.Sequential(npdl.Linear(3, 4, rng=0, dtype="float64"),
+                               npdl.BatchNorm(4, dtype="float64"))
+    models, plain, step = two_sides(make, loss=SquaredError())
+    for seed in range(4):
+        x = np.random.default_rng(seed).standard_normal((5, 4))
+        assert plain(x[:, :3], x) == step(x[:, :3], x)
+    assert_same(models, 0)
+
+
+@pytest.mark.parametrize("target", ["numpy", "auto"])
+def test_a_repeated_run_is_bitwise_identical(target):
+    def run():
+        model = gpt(dropout=0.2)
+        step = compile_step(model, SequenceLoss(), npdl.AdamW(model), max_norm=0.1, target=target)
+        losses = [step(*batch(i % 2), COUNTED, rng=np.random.default_rng(i)) for i in range(4)]
+        return losses, model.state_dict()
+    (losses, state), (again, other) = run(), run()
+    assert losses == again and all(np.array_equal(state[name], other[name]) for name in state)
+
+
+# What runs plainly
+
+class Squares(Layer):
+    """y = x W, and something that can't be recorded."""
+
+    def __init__(self, unusual):
+        self.W, self.unusual = Param(np.eye(3)), unusual
+
+    def forward(self, x):
+        return self.unusual(x @ self.W.data), Cache(x=x)
+
+    def backward(self, dy, cache):
+        self.W.grad += cache.x.T @ dy
+        return dy @ self.W.data.T
+
+
+@pytest.mark.parametrize("unusual", [
+    lambda y: np.asarray(y) * 2.0,
+    lambda y: np.arange(100.0)[(y * 0).astype(int)] + y,
+    lambda y: y * np.random.default_rng(0).random() * np.array([float(v) for v in y[0]]),
+    lambda y: np.frombuffer(y.tobytes()).reshape(y.shape) * 1.0,
+    lambda y: y + np.random.rand(*y.shape) * 0])
+def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, capsys):
+    models, plain, step = two_sides(lambda: Squares(unusual), loss=SquaredError())
+    for seed in range(12):
+        x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
+        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    assert_same(models)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("npdl.engine: the step runs plainly: ")
+
+
+def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
+    """Its arrays would be taken for constants."""
+    cache = Cache(x=np.ones(3))
+    step = RecordedStep(lambda model, given: model.forward(given.x)[0], (npdl.Tanh(),), "numpy")
+    for value in range(3):
+        cache.x = np.full(3, float(value))
+        np.testing.assert_array_equal(step(cache), np.tanh(cache.x))
+    assert "an argument of the step is a Cache" in capsys.readouterr().err
+
+
+def test_a_failed_recording_leaves_state_and_generator_as_they_were():
+    """The plain step that follows starts from what was there before."""
+    def fails_in_backward(y):
+        return y + 0
+
+    class Last(Squares):
+        def backward(self, dy, cache):
+            self.W.data[...] += 1.0             # as running statistics are written
+            np.asarray(dy)
+            return super().backward(dy, cache)
+
+    models, plain, step = two_sides(lambda: Last(fails_in_backward), optim.AdamW,
+                                    loss=SquaredError())
+    x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
+    assert step(x, y) == plain(x, y)
+    assert_same(models, 0)
+    assert step.recorded.why_not is not None
+
+
+def test_layers_that_keep_their_cache_in_self():
+    class Stateful(Layer):
+        def __init__(self):
+            self.W, self.kept, self.calls = Param(np.eye(3)), None, 0
+
+        def forward(self, x):
+            self.kept = (x, xp.tanh(x @ self.W.data))
+            self.calls += 1
+            return self.kept[1] * self.calls, None
+
+        def backward(self, dy, cache):
+            x, t = self.kept
+            self.W.grad += x.T @ (dy * self.calls * (1 - t**2))
+
+    models, plain, step = two_sides(Stateful, loss=SquaredError())
+    for seed in range(5):
+        x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
+        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    assert_same(models)
+    assert models[1].calls == 5 and step.recorded.why_not is None
+    np.testing.assert_allclose(models[1].kept[1], models[0].kept[1])
+
+
+@pytest.mark.parametrize("target", ["numpy", "auto"])
+def test_some_of_a_users_operations(target):
+    """Calls that npdl's own layers do not make."""
+    def unusual(y):
+        y = np.einsum("ij,kj->ik", y, y)[:, :3] + np.linalg.norm(y, axis=-1, keepdims=True)
+        y = np.clip(y, -2, 2) + np.sort(y, -1) + y.std(0) + np.cumsum(y, 1) + np.float32(0.5)
+        y += np.where(y > 0, y, 0.1 * y)
+        y[1:, 0] *= 2
+        y[[0, 1]] += y[[1, 0]]
+        y[1:] += y[:-1]
+        y[:, ::-1][...] = y.copy()
+        y[:3, :3] += y[:3, :3].T
+        np.add.at(y, (np.array([0, 0]), np.array([1, 1])), 1.0)
+        np.maximum(y, -3, out=y)
+        return np.flip(y, 0).ravel().reshape(y.shape).copy() / max(1, len(y)) ** 0.5
+    models, plain, step = two_sides(lambda: Squares(unusual), target=target,
+                                    loss=SquaredError())
+    for seed in range(4):
+        x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
+        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    assert_same(models)
+    assert step.recorded.why_not is None
+
+
+# Interrupts, memory and threads
+
+@pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
+def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
+    """Ctrl-C at random moments of recordings and replays, caught by the caller."""
+    model = make()
+    loss, optimizer = SequenceLoss(), optim.AdamW(model)
+    step, rng, interrupted = compile_step(model, loss, optimizer, target="auto"), \
+        np.random.default_rng(0), 0
+    step(*batch(0), COUNTED)
+    main = threading.main_thread().ident
+    for i in range(60):
+        shape = (3, 5) if i % 4 else (2, 3 + i // 16)       # some are recorded
+        given = (*batch(i, shape), np.ones(shape, bool))
+        timer = threading.Timer(rng.uniform(0, 0.06 if shape != (3, 5) else 0.006),
+                                signal.pthread_kill, (main, signal.SIGINT))
+        try:
+            timer.start()
+            step(*given)
+            timer.join()
+            time.sleep(0.001)
+        except KeyboardInterrupt:
+            interrupted += 1
+        timer.join()
+        twin = model.astype(model.classifier.W.data.dtype)
+        wanted = training_step(twin, loss, optim.SGD(twin), (given[0],), given[1:], {}, 0.0, None)
+        found = step(*given, lr=0.0)
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+        for (name, a), (_, b) in zip(twin.params(), model.params(), strict=True):
+            np.testing.assert_allclose(b.grad, a.grad, atol=1e-5, err_msg=name)
+    assert interrupted > 10 and step.recorded.why_not is None
+
+
+def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
+    model = gpt()
+    step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target="numpy")
+    step(*batch(0), COUNTED)
+    program = step.recorded.recordings[0].program
+    buffers = {id(op.output.buffer): op.output.buffer for op in program.operations
+               if op.output is not None and op.output.buffer.is_temporary}
+    assert program.lowered.nbytes < sum(b.nbytes for b in buffers.values()) / 3
+
+
+def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
+    def run(threads, max_norm=0.3):
+        model = gpt(norm="pre", tied=True)
+        step = compile_step(model, SequenceLoss(), optim.AdamW(model, eps=1e-3),
+                            max_norm=max_norm, threads=threads, target="numpy")
+        losses = []
+        for i in range(4):
+            ids, targets = batch(i, (5, 4))
+            mask = np.random.default_rng(i).random((5, 4)) < 0.8
+            losses.append(step(ids, targets, np.ones(ids.shape, bool), lr=0.01, key_mask=mask))
+        return losses, model
+    (one, a), (two, b), (again, c) = run(1), run(2), run(2)
+    np.testing.assert_allclose(two, one, rtol=1e-12)
+    assert_same((a, b), 1e-11)
+    assert two == again and all(np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(
+        b.params(), c.params(), strict=True))
+
+
+def test_a_shard_that_raises_leaves_the_next_step_right():
+    models, plain, _ = two_sides(gpt)
+    step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=3, target="numpy")
+    for seed in range(4):
+        ids, targets = batch(seed)
+        if seed == 2:
+            with pytest.raises(InputError, match="token ids contain 11; allowed are 0 to 10"):
+                step(np.where(np.arange(3)[:, None] == 2, 11, ids), targets, COUNTED)
+        np.testing.assert_allclose(step(ids, targets, COUNTED), plain(ids, targets, COUNTED))
+    assert_same(models, 1e-12)
+
+
+@pytest.mark.parametrize(("model", "loss", "B"), [
+    (gpt, SequenceLoss(average="token"), 3), (gpt, SequenceLoss(), 1),
+    (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
+                             npdl.BatchNorm(4, dtype="float64")), SquaredError(), 4)])
+def test_what_threads_cannot_split_is_an_input_error(model, loss, B):
+    model = model()
+    with pytest.raises(InputError, match="threads = 2"):
+        step = compile_step(model, loss, optim.SGD(model), threads=2, target="numpy")
+        if isinstance(loss, SquaredError):
+            step(np.random.default_rng(0).random((B, 5)), np.ones((B, 4)))
+        else:
+            step(*batch(0, (B, 5)), np.ones((B, 5), bool))
+
+
+def test_steps_in_threads_do_not_disturb_each_other():
+    losses = {}
+
+    def run(seed):
+        model = npdl.MLP([4, 6, 3], rng=seed)
+        step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target="numpy")
+        rng = np.random.default_rng(seed)
+        losses.setdefault(seed, []).append([
+            step(rng.standard_normal((5, 4), np.float32), rng.integers(0, 3, 5))
+            for _ in range(20)])
+    for repeat in range(2):
+        threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+            if repeat == 0:
+                thread.join()
+        for thread in threads:
+            thread.join()
+    assert all(first == second for first, second in losses.values())
