@@ -16,7 +16,8 @@ from npdl.files import write_atomically
 
 NPDL = Path(sys.modules["npdl"].__file__).parent
 STUDY = Path(__file__).parent
-NUMPY = Path(np.__file__).parent
+LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
+             *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
 
 
 class CodeLeft(Exception):
@@ -81,9 +82,8 @@ def is_library(filename):
     metadata of its distribution is next to it (`pip install --target`).
     """
     path = Path(filename)
-    standard = [Path(sysconfig.get_paths()[name]) for name in ("stdlib", "platstdlib")]
     if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
-            folder in path.parents for folder in (NUMPY, *standard)):
+            folder in path.parents for folder in LIBRARIES):
         return True
     loaded = next((name for name, module in list(sys.modules.items())
                    if getattr(module, "__file__", None) == filename), "")
