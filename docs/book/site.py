@@ -120,7 +120,7 @@ class Site:
                 "Guides": self._guides(),
                 "Reference": ["api/index"],
                 "Proofs and figures": [p for p in places if p.startswith("docs/")
-                                       and not re.match("docs/(bench|generated)/", p)] + [
+                                       and not re.match("docs/bench/", p)] + [
                                            p.removesuffix(".md") for p in REPORTS.values()],
                 "Project": [p for p in places if p.startswith("project/")],
             }
@@ -152,7 +152,7 @@ class Site:
         """Write one page, its links turned to the site's if it has an origin in the repository."""
         path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        if re.search("/(bench|generated)/", place) or place.startswith(("source/", "api/npdl")):
+        if re.search("/bench/", place) or place.startswith(("source/", "api/npdl")):
             text = "---\norphan: true\n---\n" + text
         if origin:
             text = self._relinked(text, origin, place) + address.at_source(origin)

@@ -23,7 +23,7 @@ ADDRESSES = {"Source": "https://github.com/someone/npdl", "Site": "https://someo
              "DOI": "https://doi.org/10.5281/zenodo.1"}
 # One page of each kind.
 LOOKED_AT = ("index.html", "chapters/06-lstm.html", "chapters/10-attention.html",
-             "guide/find-your-way.html", "docs/generated/gradients.html", "api/index.html",
+             "guide/find-your-way.html", "docs/study-tools.html", "api/index.html",
              "source/npdl.layers.recurrent.html", "report/REPORT.html", "search.html",
              "steps/LSTMCell.html")
 
