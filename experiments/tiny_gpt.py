@@ -49,7 +49,7 @@ def attention_backward(dy, w, cache):
     dq, dk = dscores @ k / np.sqrt(d), dscores.mT @ q / np.sqrt(d)      # scores = q k^T / sqrt(d)
     dx = dq @ w["W_q"].mT + dk @ w["W_k"].mT + dv @ w["W_v"].mT     # q = x W_q, k = x W_k, ...
     dw = {"W_q": x.mT @ dq, "W_k": x.mT @ dk, "W_v": x.mT @ dv, "W_o": h.mT @ dy[:, None]}
-    return dx.sum(1), {name: dW.sum(0) for name, dW in dw.items()}      # sums over the batch
+    return dx.sum(1), {name: dW.sum(0) for name, dW in dw.items()}  # over heads; over the batch
 
 
 def feed_forward(x, w):
@@ -84,7 +84,7 @@ def block_backward(dy, w, cache):
 
 
 def gpt(ids, weights):
-    """Return the logits (B, S, V) of the token that follows each of ids (B, S)."""
+    """Return the logits (B, S, V) of the token that follows each of ids (B, S), and a cache."""
     ends, *blocks = weights
     x, caches = ends["tokens"][ids] + ends["positions"], []     # x (B, S, D)
     for w in blocks:
@@ -120,7 +120,7 @@ def loss_and_gradient(logits, answers):
 
 
 def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
-    """Train by AdamW on the first examples; return the weights, and ids and answers of all sums."""
+    """Train by AdamW on the first `examples` sums; return weights, and ids and answers of all."""
     rng = np.random.default_rng(seed)
     a, b = np.divmod(rng.permutation(P * P), P)
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P

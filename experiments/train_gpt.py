@@ -1,4 +1,4 @@
-"""Train a GPT on sums modulo 31, or other arithmetic, until it generalises; or on a text.
+"""Train a GPT on sums modulo 31 and watch it generalise; or on other arithmetic, or on a text.
 
 From half of all equations a + b = r modulo 31 it memorises the answers. Thousands of steps later it
 also solves the other half, often suddenly ("grokking"). By default it has two layers of width 128

@@ -86,8 +86,8 @@ def split_groups(x, groups):
 
 def normalise_backward(dx_hat, x_hat, std, axes):
     """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
-    shift = mean_over(dx_hat, axes)                         # x_hat stays when all x move alike ...
-    stretch = mean_over(dx_hat * x_hat, axes)               # ... and (nearly) when all are scaled
+    shift = mean_over(dx_hat, axes)                         # x_hat ignores a constant added to x
+    stretch = mean_over(dx_hat * x_hat, axes)               # and (nearly) a scaling of x - mean
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 

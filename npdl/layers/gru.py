@@ -1,7 +1,7 @@
 """Two more GRUs: the form of cuDNN, PyTorch and Keras, and the form of the original paper.
 
-`npdl.layers.recurrent.GRUCell` and these two classes differ in where the reset gate acts. In all
-three, z near 1 takes the new candidate.
+`npdl.layers.recurrent.GRUCell` scales the product h_prev W_h by the reset gate, and has no bias
+there. In all three classes, z near 1 takes the new candidate.
 """
 
 from npdl.backend import xp
@@ -64,7 +64,8 @@ class ResetBeforeGRUCell(Cell):
     [u_z, u_r] = h_prev W_zr,   z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),
     h_hat = tanh(a_h + (r * h_prev) W_c),   h = (1 - z) * h_prev + z * h_hat.
 
-    The reset gate scales the state before the product, as in Cho et al. 2014, arXiv:1406.1078.
+    The reset gate scales the state before the product, as in Cho et al. 2014, arXiv:1406.1078v3,
+    whose update gate is 1 - z.
     """
 
     gates = 3

@@ -45,9 +45,9 @@ class LayerNorm(Layer):
         self.gain.grad += sum_rows(dy * x_hat)              # y = gain * x_hat + bias
         self.bias.grad += sum_rows(dy)
         dx_hat = dy * self.gain.data
-        shift = dx_hat.mean(-1, keepdims=True)              # x_hat stays if all move alike ...
-        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # ... and (nearly) if all scale:
-        dx = (dx_hat - shift - stretch * x_hat) / std       # dx is dx_hat without these two
+        shift = dx_hat.mean(-1, keepdims=True)              # x_hat ignores a constant added to x
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # and (nearly) a scaling of x - mean:
+        dx = (dx_hat - shift - stretch * x_hat) / std       # dx is dx_hat without these two parts
         return dx
 
 

@@ -50,7 +50,7 @@ from npdl_train.runs.result import print_result
 from npdl_train.runs.versions import versions
 
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
-MAY_DIFFER = ("backend",)       # where a run is computed doesn't change what it computes
+MAY_DIFFER = ("backend",)       # it changes results by rounding only
 MAY_MOVE = ("text", "pretrained")       # their SHA-256 tell whether they are still the same
 
 
@@ -58,7 +58,7 @@ class Run:
     """A training run in its folder, a context manager.
 
     resume     continue the run in the folder, from its last checkpoint
-    quiet      print nothing
+    quiet      print no progress and no result; notes still go to standard error
     for_steps  the number of updates to make now; the run is then saved and can be resumed
     check      raise Diverged at the first operation that overflows or is undefined (NumPy only)
     status     the exit status of a script: 0, or 130 if a signal stopped the run
@@ -131,7 +131,7 @@ class Run:
         """Append {name: number} to the metrics, with the step, the parameters' norm and `lr`.
 
         own  {name: number}: metrics of one's own
-        Raises Diverged if a number is not finite.
+        Raises Diverged if a number is not finite, InputError if one of `own` is not.
         """
         record = {"step": self.step, **values, "l2_norm": l2_norm(self.optimizer), "lr": lr}
         for name, value in (own or {}).items():
