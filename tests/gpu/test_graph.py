@@ -116,8 +116,8 @@ def test_an_evaluation_waits_once_for_each_set(gpu, case):
         trainer.task.measure(trainer.engine)
     assert len(events.of_kind("graph")) == 2 == len(events.of_kind("synchronisation"))
     with trainer.engine, cupy_on_cpu.record() as events:
-        trainer.evaluate()                      # and for the norm, finite where everything is
-    assert len(events.of_kind("synchronisation")) == 3 and len(events.of_kind("launch")) <= 4
+        trainer.evaluate()                      # and once for the norm of the parameters
+    assert len(events.of_kind("synchronisation")) == 3
 
 
 def test_a_run_goes_on_on_either(gpu):
