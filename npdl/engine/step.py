@@ -16,6 +16,7 @@ import numpy as np
 from npdl.backend import is_host
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
+from npdl.engine.cuda_recording import DeviceRecorder, on_host
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray, Unsupported
@@ -100,9 +101,10 @@ class RecordedStep:
     def __call__(self, *arguments):
         if self.why_not is not None:
             return self.function(*self.objects, *arguments)
+        if is_host() == (self.target.name == "cuda"):
+            return self._give_up("the backend has changed since the step was made", arguments)
         if not is_host():
-            return self._give_up("the engine works with NumPy's arrays, not with a GPU's",
-                                 arguments)
+            arguments = on_host(arguments)
         key = key_of(arguments)
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -116,7 +118,7 @@ class RecordedStep:
         """Run the step and record it, or plainly where that fails."""
         if self._diverged > MOST_RECORDINGS:
             return self._give_up("a value that changes decides what is computed", arguments)
-        recorder = Recorder()
+        recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
         try:
             recording = Recording(self, key, recorder, arguments)
@@ -160,7 +162,15 @@ class Recording:
         if can_replay:
             results = [recorder.view(x) if isinstance(x, np.ndarray) else x for x in self._leaves]
             self.program = Program(recorder, results, step.target)
-        self.mirror.commit()
+        if self.program is None or not self.mirror.keeps_structure():
+            self.mirror.commit()
+            recorder.keep_results()
+            return
+        recorder.roll_back()            # the first step has the same bits as a later one
+        try:
+            self.answer = self.replay(arguments)
+        except Diverged:                # a guard on a value that the target rounds differently
+            self.program, self.answer = None, step.function(*step.objects, *arguments)
 
     def _wrapped(self, value):
         """The arguments, their arrays, floats and generators being recorded."""
