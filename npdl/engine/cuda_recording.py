@@ -57,9 +57,10 @@ class DeviceRecorder(Recorder):
             device.set(host)
 
 
-def on_host(nest):
-    """Arguments of a step with the host's arrays in the place of the GPU's."""
+def moved(nest, move):
+    """Arguments of a step with each array moved: backend.to_host, backend.to_device."""
     if isinstance(nest, (tuple, list, dict)):
         items = nest.values() if isinstance(nest, dict) else nest
-        return rebuilt(nest, [on_host(item) for item in items])
-    return backend.to_host(nest) if backend.is_device_array(nest) else nest
+        return rebuilt(nest, [moved(item, move) for item in items])
+    is_array = isinstance(nest, np.ndarray) or backend.is_device_array(nest)
+    return move(nest) if is_array else nest

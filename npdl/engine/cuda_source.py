@@ -19,6 +19,7 @@ from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
 SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's own memory that rows may take
 THREADS = 256           # of a block
+MANY = 128              # rows from which on each has a smaller block
 MOST_BLOCKS = 2048      # of a launch; each then does several rows or entries
 
 HEAD = """
@@ -97,14 +98,15 @@ class GroupKernel(GroupSource, Kernel):
         same = all(rows.form == "map" and rows.width == width for rows in self.rows)
         if self.form is None and self.count == 1 and (same or width == 1):
             self.form = "entries"
-            self.spread(width)
+            self.spread(width, THREADS if width > 1 else 1)
         elif width <= SHORT:
             self.form = "threads"
             self.spread(self.count, 128)
         else:
             self.form, self.together = "blocks", True
             self.grid = (min(self.count, 65535),)
-            self.block = (min(THREADS, -(-width // 32) * 32),)
+            most = THREADS if self.count > MANY else 1024
+            self.block = (min(most, -(-width // 32) * 32),)
 
     def _close(self):
         if self._loop is None:
@@ -155,7 +157,8 @@ def unravel(flat, sizes, letter):
     """Lines that split the number `flat` of an entry into an index along each of some axes."""
     lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
     for axis in range(len(sizes) - 1, 0, -1):
-        lines.append(f"size_t {letter}{axis} = {letter} % {sizes[axis]}; {letter} /= {sizes[axis]};")
+        n = sizes[axis]
+        lines.append(f"size_t {letter}{axis} = {letter} % {n}; {letter} /= {n};")
     return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
 
 
@@ -296,13 +299,19 @@ def as_matrices(op):
     """The Views of a product, a vector being a matrix of one row or column."""
     (a, b), out = op.inputs, op.output
     if a.ndim == 1:
-        a = a._replace(shape=(1, *a.shape), strides=(0, *a.strides))
-        out = out._replace(shape=(*out.shape[:-1], 1, *out.shape[-1:]) if b.ndim > 1 else (1,),
-                           strides=(*out.strides[:-1], 0, *out.strides[-1:]) if b.ndim > 1 else (0,))
+        out = with_axis(out, out.ndim - (b.ndim > 1))
+        a = with_axis(a, 0)
     if b.ndim == 1:
-        b = b._replace(shape=(*b.shape, 1), strides=(*b.strides, 0))
-        out = out._replace(shape=(*out.shape, 1), strides=(*out.strides, 0))
+        b, out = with_axis(b, 1), with_axis(out, out.ndim)
     return a, b, out
+
+
+def with_axis(view, place):
+    """A View with one more axis, of length 1."""
+    shape, strides = list(view.shape), list(view.strides)
+    shape.insert(place, 1)
+    strides.insert(place, 0)
+    return view._replace(shape=tuple(shape), strides=tuple(strides))
 
 
 def known(op):

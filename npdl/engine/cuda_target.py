@@ -239,13 +239,7 @@ class CudaLowered:
         copied = [fresh.pop(key) for key in list(fresh) if key in used]
         launches = [self._launch(kernel, functions) for group in groups
                     for kernel in kernels[id(group)]]
-        graph = self.target.graph(launches)
-
-        def call():
-            with self.target.turn():
-                self.memory.upload(copied)
-                graph()
-        self._add(call, operations)
+        self._add(DeviceTurn(self.target, self.memory, copied, launches), operations)
         for op in operations:
             stale[id(op.output.buffer)] = op.output.buffer
 
@@ -263,8 +257,9 @@ def product(a, b, out):
     """a @ b by cuBLAS: of matrices or of stacks of them; None where it can't read them."""
     from npdl.backend import xp
 
-    plan = xp.matmul.plan(a, b, out)
-    return None if plan is None else functools.partial(xp.matmul, a, b, out)
+    if xp.matmul.plan(a, b, out) is not None:
+        return functools.partial(xp.matmul, a, b, out)
+    return xp.matmul.stacked(a, b, out) if out.ndim > 2 else None
 
 
 def compiled(kernels):
@@ -281,13 +276,20 @@ def compiled(kernels):
     return functions
 
 
-class Graph:
-    """Launches that are repeated by one call: the first time one by one, then as a CUDA graph."""
+class DeviceTurn:
+    """A copy of what the host has written, and launches: the first time they are made one by one,
+    then as a CUDA graph."""
 
-    def __init__(self, target, launches):
-        self.target, self.launches, self.warm, self.graph = target, launches, False, None
+    def __init__(self, target, memory, copied, launches):
+        self.target, self.memory, self.copied, self.launches = target, memory, copied, launches
+        self.warm, self.graph = False, None
 
     def __call__(self):
+        with self.target.turn():
+            self.memory.upload(self.copied)
+            self._launch()
+
+    def _launch(self):
         if self.graph is None and self.warm and self.target.captures:
             self._capture()
         if self.graph is not None:
@@ -332,9 +334,6 @@ class CudaTarget:
 
     def lower(self, groups, results):
         return CudaLowered(groups, results, self)
-
-    def graph(self, launches):
-        return Graph(self, launches)
 
     def turn(self):
         """Use the target's stream, between what other streams do before and after."""

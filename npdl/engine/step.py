@@ -13,10 +13,10 @@ import sys
 
 import numpy as np
 
-from npdl.backend import is_host
+from npdl.backend import is_host, to_device, to_host
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
-from npdl.engine.cuda_recording import DeviceRecorder, on_host
+from npdl.engine.cuda_recording import DeviceRecorder, moved
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray, Unsupported
@@ -100,11 +100,11 @@ class RecordedStep:
 
     def __call__(self, *arguments):
         if self.why_not is not None:
-            return self.function(*self.objects, *arguments)
+            return self.plain(arguments)
         if is_host() == (self.target.name == "cuda"):
             return self._give_up("the backend has changed since the step was made", arguments)
         if not is_host():
-            arguments = on_host(arguments)
+            arguments = moved(arguments, to_host)
         key = key_of(arguments)
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -127,7 +127,9 @@ class RecordedStep:
             raise
         except Exception as error:
             recorder.roll_back()
-            answer = self.function(*self.objects, *arguments)       # it may raise an error itself
+            if isinstance(error, InputError) and not is_host():
+                raise               # the host has looked at the values; the GPU would not
+            answer = self.plain(arguments)      # it may raise an error itself
             self.why_not = f"the step runs plainly: {type(error).__name__}: {error}{where(error)}"
             self.note(self.why_not)
             return answer
@@ -138,10 +140,16 @@ class RecordedStep:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
 
+    def plain(self, arguments):
+        """Run the function as it is."""
+        if not is_host():
+            arguments = moved(arguments, to_device)
+        return self.function(*self.objects, *arguments)
+
     def _give_up(self, why, arguments):
         self.why_not = f"the step runs plainly: {why}"
         self.note(self.why_not)
-        return self.function(*self.objects, *arguments)
+        return self.plain(arguments)
 
 
 class Recording:
@@ -170,7 +178,7 @@ class Recording:
         try:
             self.answer = self.replay(arguments)
         except Diverged:                # a guard on a value that the target rounds differently
-            self.program, self.answer = None, step.function(*step.objects, *arguments)
+            self.program, self.answer = None, step.plain(arguments)
 
     def _wrapped(self, value):
         """The arguments, their arrays, floats and generators being recorded."""

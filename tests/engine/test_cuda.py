@@ -1,5 +1,5 @@
-"""On a GPU, or an emulated one (tests/tools/cupy_on_cpu): a recorded step computes what the plain one
-computes on NumPy, and a CUDA graph gives the bits of its launches one by one."""
+"""On a GPU, or an emulated one (tests/tools/cupy_on_cpu): a recorded step computes what the plain
+one computes on NumPy, and a CUDA graph gives the bits of its launches one by one."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import npdl
 from npdl import backend, optim
 from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
+from npdl.engine.cuda_recording import moved
 from npdl.losses import SequenceLoss
 from npdl_study.check.samples import every_sample, layer_classes
 from npdl_study.trees import leaves, tupled, upstream
@@ -36,8 +37,8 @@ def gpu():
 def host_arrays(layers, answers):
     """Every output and gradient, and the parameters that a forward changes."""
     for layer, (outputs, dx) in zip(layers, answers, strict=True):
-        yield from (to_host(array) for _, array in leaves(outputs, "y"))
-        yield from (to_host(array) for _, array in leaves(tupled(dx), "dx"))
+        yield from (array for _, array in leaves(moved(outputs, to_host), "y"))
+        yield from (array for _, array in leaves(tupled(moved(dx, to_host)), "dx"))
         yield from (to_host(p.grad if p.trainable else p.data)
                     for _, p in layer.params(frozen=True))
 
@@ -92,9 +93,14 @@ def trained(make_optimizer, model, steps=6, between=lambda step: None, **options
     step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5, **options)
     losses = []
     for ids, targets, counted, lr, rng in batches(steps):
-        losses.append(to_host(step(ids, targets, counted, lr=lr, rng=rng)))
+        losses.append(to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng))))
         between(step)
     return losses, state_of(model, optimizer), step
+
+
+def drawing(model, rng):
+    """The options of a forward with dropout."""
+    return {"rng": rng} if isinstance(model, npdl.GPT) else {}
 
 
 def state_of(model, optimizer):
@@ -124,17 +130,128 @@ def test_training_equals_plain_training(name, dtype):
 
 @pytest.mark.parametrize("make", [dropout_gpt, lambda: npdl.LSTMLM(11, 8, 12, 2, rng=1)],
                          ids=["gpt", "lstm"])
-def test_a_graph_gives_the_bits_of_single_launches(gpu, make, monkeypatch):
+def test_a_graph_gives_the_bits_of_single_launches(gpu, make):
     def run(captures):
         model = make().to_backend()
-        if not hasattr(model, "blocks"):                    # it has no dropout
-            model.forward = lambda *given, rng=None, own=model.forward: own(*given)
         optimizer = OPTIMIZERS["AdamW"](model)
         step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
         step.recorded.target.captures = captures
-        losses = [to_host(step(ids, targets, counted, lr=lr, rng=rng))
+        losses = [to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng)))
                   for ids, targets, counted, lr, rng in batches(6)]
         return losses, state_of(model, optimizer)
     (wanted, state), (losses, found) = run(False), run(True)
     assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
     assert [x.tobytes() for x in found] == [x.tobytes() for x in state]
+
+
+@emulated
+def test_a_step_is_one_copy_and_one_graph(gpu):
+    _, _, step = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend())
+    ids, targets, counted, lr, rng = next(batches(1))
+    with cupy_on_cpu.record() as events:
+        step(ids, targets, counted, lr=lr, rng=rng)
+    asked = [event.kind for event in events if event.kind in ("copy", "graph", "launch", "product")]
+    assert asked == ["copy", "graph", "launch"]             # the last one copies the loss
+
+
+def test_memory_of_others_is_left_alone(gpu):
+    """Between the steps other arrays come and go; the graphs neither write nor read them."""
+    others = []
+
+    def take(step):
+        for size in (7, 100, 1000, 5000, 20000):
+            xp.full(size, np.nan)
+            others.append(xp.ones(size))
+    wanted, state, _ = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend(), 8)
+    losses, found, _ = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend(), 8, take)
+    assert [x.tobytes() for x in (*losses, *found)] == [x.tobytes() for x in (*wanted, *state)]
+    assert all((to_host(x) == 1).all() for x in others)
+
+
+def test_an_interrupted_capture_leaves_the_step_usable(gpu):
+    """Ctrl-C during the second step, which is captured: nothing has changed, and it is repeated."""
+    wanted, state, _ = trained(OPTIMIZERS["AdamW"], gpt("float64").to_backend(), 3)
+    model = gpt("float64").to_backend()
+    optimizer = OPTIMIZERS["AdamW"](model)
+    step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
+    losses = []
+    for i, (ids, targets, counted, lr, _) in enumerate(batches(3)):
+        if i == 1:
+            (turn,) = [call for call in step.recorded.recordings[0].program.calls
+                       if hasattr(call, "launches")]
+
+            def interrupt():
+                raise KeyboardInterrupt
+            turn.launches.insert(5, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                step(ids, targets, counted, lr=lr)
+            del turn.launches[5]
+        losses.append(to_host(step(ids, targets, counted, lr=lr)))
+    assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
+    assert [x.tobytes() for x in state_of(model, optimizer)] == [x.tobytes() for x in state]
+
+
+def test_changed_settings_and_wrong_ids_are_seen():
+    """Betas are a list whose entry changes; an id out of range raises the textbook's error."""
+    def run():
+        model = gpt("float64")
+        model = model if backend.is_host() else model.to_backend()
+        optimizer = optim.AdamW(model, betas=[0.8, 0.95], eps=1e-3)
+        step = compile_step(model, SequenceLoss(), optimizer)
+        for i, (ids, targets, counted, lr, _) in enumerate(batches(6, (3, 6))):
+            optimizer.betas[0] = 0.8 if i < 3 else 0.5
+            if i == 4:
+                with pytest.raises(npdl.errors.InputError, match="15"):
+                    step(ids + 5, targets, counted, lr=lr)
+            step(ids, targets, counted, lr=lr)
+        return state_of(model, optimizer)
+    wanted = run()
+    with backend.using("cupy"):
+        assert_close(run(), wanted, 1e-11)
+
+
+def test_the_model_can_be_used_between_steps_and_a_run_be_resumed(gpu):
+    """The state is in the model's own arrays: what other streams read is what the step wrote."""
+    model = dropout_gpt().to_backend()
+    optimizer = OPTIMIZERS["AdamW"](model)
+    step, all_batches = compile_step(model, SequenceLoss(), optimizer), list(batches(7))
+    for i, (ids, targets, counted, lr, _) in enumerate(all_batches):
+        if i == 4:
+            saved = model.state_dict(), optimizer.state_dict()
+        step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+        other = dropout_gpt().to_backend()
+        other.load_state_dict(model.state_dict())
+        np.testing.assert_array_equal(*[to_host(m.forward(ids)[0]) for m in (model, other)])
+    other = dropout_gpt().to_backend()
+    other_optimizer = OPTIMIZERS["AdamW"](other)
+    other.load_state_dict(saved[0])
+    other_optimizer.load_state_dict(saved[1])
+    step = compile_step(other, SequenceLoss(), other_optimizer)
+    for i, (ids, targets, counted, lr, _) in list(enumerate(all_batches))[4:]:
+        step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+    for a, b in zip(state_of(other, other_optimizer), state_of(model, optimizer), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def own_step(model, x):
+    """NumPy's cumsum has no kernel, and whether the sum is positive decides what is computed."""
+    y = np.cumsum(x @ model.W.data, 1)
+    model.W.data += 0.1 * (x.T @ y)
+    if model.W.data.sum() > 0:
+        model.W.data *= 0.5
+    return y.sum()
+
+
+def test_what_has_no_kernel_runs_on_the_host():
+    rng = np.random.default_rng(2)
+    inputs = [rng.standard_normal((4, 3)) for _ in range(5)]
+    plain, recorded = (npdl.Linear(3, 3, rng=1) for _ in "ab")
+    plain.W.data -= 0.2 + plain.W.data.mean()
+    recorded.W.data[...] = plain.W.data
+    wanted = [own_step(plain, x) for x in inputs]
+    with backend.using("cupy"):
+        recorded = recorded.to_backend()
+        step = RecordedStep(own_step, (recorded,))
+        found = [to_host(step(x)) for x in inputs]
+        assert step.why_not is None
+    assert_close([*found, to_host(recorded.W.data)], [*wanted, plain.W.data], 1e-12)
