@@ -174,7 +174,7 @@ class CudaLowered:
         kernels = {id(group): group_kernels(group, f"g{i}") for i, group in enumerate(device)}
         arena = DeviceArena(device, results)
         self.nbytes, self.memory = arena.nbytes, DeviceMemory(arena, self.shared)
-        with target.stream:
+        with target.turn():
             self.memory.upload(self.shared)
         functions = compiled([k for found in kernels.values() for k in found])
         fresh = {id(b): b for b in inputs}              # what the host has written, not yet copied

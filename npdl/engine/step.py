@@ -54,7 +54,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     lr        the learning rate of this step, or None for the optimizer's
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
-    target    "c", "numpy", or "auto": C where a compiler is found
+    target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
     threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
               a generator given as rng has one child for each
     share_prefixes  compute what sequences of a batch share once (npdl.engine.prefix): of a GPT or
@@ -67,6 +67,8 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
             raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
         return PrefixStep(make, model, loss, optimizer, max_norm)
     if threads != 1:
+        if not is_host():
+            raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
         sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
 
         def step(inputs, *targets, lr=None, **options):
@@ -88,7 +90,7 @@ class RecordedStep:
 
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
-    target    "auto", "c" or "numpy"
+    target    "auto", "c" or "numpy"; on a GPU "auto", which is CUDA
     note      a function that is given the lines that are said; they go to standard error
     why_not   None, or the line that says why the step runs plainly
     """

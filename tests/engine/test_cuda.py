@@ -12,15 +12,8 @@ from npdl.engine.cuda_recording import moved
 from npdl.losses import SequenceLoss
 from npdl_study.check.samples import every_sample, layer_classes
 from npdl_study.trees import leaves, tupled, upstream
-from tests.engine.test_equality import (
-    OPTIMIZERS,
-    TOLERANCE,
-    assert_close,
-    cast,
-    forward_and_backward,
-    gpt,
-    redrawn,
-)
+from tests.engine import test_equality
+from tests.engine.test_equality import OPTIMIZERS, TOLERANCE, assert_close, cast, gpt, redrawn
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
 
@@ -66,12 +59,12 @@ def test_every_layer_equals_its_plain_step(name, dtype):
             for layer in plain:
                 layer.zero_grad()
             batches.append((given, options, douts))
-            answers = forward_and_backward(plain, given, options, douts)
+            answers = test_equality.forward_and_backward(plain, given, options, douts)
             wanted.append([np.copy(x) for x in host_arrays(plain, answers)])
     with backend.using("cupy"):
         lines = []
         layers = [layer.to_backend() for layer in layers]
-        step = RecordedStep(forward_and_backward, (layers,), note=lines.append)
+        step = RecordedStep(test_equality.forward_and_backward, (layers,), note=lines.append)
         for batch, expected in zip(batches, wanted, strict=True):
             for layer in layers:
                 layer.zero_grad()
