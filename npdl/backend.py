@@ -166,6 +166,11 @@ def to_host(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
+def is_device_array(x):
+    """True for an array in a GPU's memory."""
+    return hasattr(x, "__cuda_array_interface__")
+
+
 def to_device(array):
     """The same numbers as an array of the chosen backend."""
     return array if replaces_functions(array) else xp.asarray(array)

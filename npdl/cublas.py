@@ -75,6 +75,16 @@ class Handle:
                  *([i(count)] if count > 1 else []))
 
 
+    def products(self, dtype, sizes, transposed, leading, addresses, count):
+        """out = a b for `count` matrices, whose addresses are arrays on the GPU."""
+        letter, number = KINDS[dtype]
+        each = [argument for x, step in zip(addresses, leading, strict=True)
+                for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(step))]
+        self.ask(f"cublas{letter}gemmBatched", self.handle, *map(ctypes.c_int, transposed),
+                 *map(ctypes.c_int, sizes), ctypes.byref(number(1)), *each[:4],
+                 ctypes.byref(number(0)), *each[4:], ctypes.c_int(count))
+
+
 def layout(x, lead):
     """(whether transposed, leading dimension, stride from one to the next) of matrices, stacked as
     `lead`; None where cuBLAS cannot read them so."""
@@ -141,3 +151,26 @@ class Products:
             return None
         layouts = [layout(x, lead) for x in (a, b, out)]
         return None if None in layouts else (out, math.prod(lead), layouts)
+
+    def stacked(self, a, b, out):
+        """A function that computes a b into `out` by one call, for stacks of matrices that lie at
+        any distance; None where cuBLAS cannot read the matrices themselves."""
+        lead = out.shape[:-2]
+        first = [layout(x[(0,) * (x.ndim - 2)], ()) for x in (b, a, out)]
+        if a.dtype not in KINDS or not a.dtype == b.dtype == out.dtype or not out.size or (
+                not a.size or None in first or first[2][0]):
+            return None
+        addresses = []
+        for x in (b, a, out):
+            steps = (0,) * (out.ndim - x.ndim) + tuple(
+                0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True))[:-2]
+            place = sum(np.arange(n).reshape(-1, *(1,) * (len(lead) - axis - 1)) * step
+                        for axis, (n, step) in enumerate(zip(lead, steps, strict=True)))
+            addresses.append(self.cupy.asarray((x.data.ptr + place).astype(np.uint64)))
+        sizes = b.shape[-1], a.shape[-2], a.shape[-1]
+        transposed, leading = [x[0] for x in first[:2]], [x[1] for x in first]
+
+        def call():
+            self.handle().products(out.dtype, sizes, transposed, leading, addresses,
+                                   math.prod(lead))
+        return call

@@ -27,6 +27,10 @@ class Arena:
         for view in results:
             self._last[id(view.buffer)] = len(groups)
         self.offsets, self.nbytes = self._place(len(groups))
+        self.allocate()
+
+    def allocate(self):
+        """Make the block of memory."""
         memory = np.zeros(self.nbytes + ALIGNMENT, np.uint8)
         self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
         self.address = self.memory.ctypes.data

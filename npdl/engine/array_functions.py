@@ -98,6 +98,20 @@ def sum_by_index_run(size):
     return run
 
 
+def take_along_axis(recorder, x, index, axis=-1):
+    """One operation of arrays with the same axes; a guard sees to the range in replays."""
+    if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
+        return NotImplemented
+    values = [getattr(a, "value", a) for a in (x, index)]
+    result = recorder.new(np.take_along_axis(*values, axis))
+    recorder.check_range(index, x.shape[axis])
+
+    def run(x, index, out):
+        np.copyto(out, np.take_along_axis(x, index, axis))
+    return recorder.add("take_along_axis", [x, index], result, run,
+                        options={"axis": axis % x.ndim})
+
+
 FUNCTIONS = {
     np.where: where, np.concatenate: concatenate, np.stack: stack,
     np.zeros_like: filled(0), np.ones_like: filled(1), np.full_like: filled(None),
@@ -107,5 +121,5 @@ FUNCTIONS = {
     np.min: lambda recorder, x, *args, **options: x.min(*args, **options),
     np.reshape: lambda recorder, x, *args, **options: NotImplemented,
     backend.exact_erf: erf, functions.minus_one_hot: minus_one_hot,
-    functions.sum_by_index: sum_by_index,
+    functions.sum_by_index: sum_by_index, np.take_along_axis: take_along_axis,
 }

@@ -168,7 +168,8 @@ class GroupSource:
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
                 _key(x) not in loop.values and any(overlap(x.view, v) for v in loop.written)
-                for x in inputs)):
+                for x in inputs) or any(x != _key(rows.output) and overlap(x[0], rows.output.view)
+                                        for x in loop.read)):
             self._close()
         self._open(rows.width)
         return [self._read(x, rows.width) if isinstance(x, Operand) else literal(x)
@@ -184,6 +185,7 @@ class GroupSource:
         name = self._name("x")
         self._lines.append((f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, width)};", None))
         self._loop.values[key] = name
+        self._loop.read.append(key)
         return name
 
     def _scalar(self, x):
@@ -262,12 +264,14 @@ class Loop:
     """A loop along a row that is being written.
 
     before      lines in front of it; reductions, the variables that it sums into
-    values      {Operand key: C variable}; written, the Views that it has written
+    values      {Operand key: C variable}; written, the Views that it has written; read, the keys
+                of the Operands that it has read from memory
     """
 
     def __init__(self, width, start):
         self.width, self.start = width, start
-        self.before, self.reductions, self.values, self.written = [], [], {}, []
+        self.before, self.reductions, self.values = [], [], {}
+        self.written, self.read = [], []
 
 
 def flattened(rows, local):

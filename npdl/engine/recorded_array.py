@@ -72,6 +72,9 @@ class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self):
         return f"recorded {self.value!r}"
 
+    def __format__(self, spec):         # in the message of an error
+        return format(self.value, spec)
+
     def __getitem__(self, index):
         return self.recorder.getitem(self, index)
 

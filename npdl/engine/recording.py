@@ -91,6 +91,13 @@ class Recorder:
         for restore, saved in self._saved.values():
             restore(saved)
 
+    def plain(self, recorded):
+        """The array of a recorded one."""
+        return recorded.value
+
+    def keep_results(self):
+        """Let the recorded step be a real one: it has written into the state itself."""
+
     def view(self, x):
         """The View of a recorded or a plain array."""
         if type(x) is RecordedArray:
@@ -165,6 +172,7 @@ class Recorder:
             return x
         cell = np.array(x.value, None if loop is None else loop[i])
         self.numbers.append((x, cell))
+        self._external(cell, "number")
         return cell
 
     def _other_method(self, ufunc, method, inputs, options):
@@ -237,8 +245,9 @@ class Recorder:
         result = np.asarray(x.value[rebuild([i.value for i in inputs])])
         if np.may_share_memory(result, x.value) or not result.size:
             return RecordedArray(self, result, x.buffer)
-        if len(inputs) == 1 and index is inputs[0] and index.dtype.kind in "iu":
-            self.check_range(index, len(x))
+        if isinstance(index, np.ndarray) and index.dtype.kind in "iu":
+            if inputs:
+                self.check_range(index, len(x))
             return self.add("take", [x, index], self.new(result), run_take)
 
         def run(x, *arrays, out):

@@ -37,7 +37,7 @@ class Program:
 
     def _state_before_guards(self):
         """The state that is written before the last guard: it is restored if a guard fails."""
-        ops = [op for group in self.groups for op in group.operations]
+        ops = [op for made in self.lowered.made_of for op in made]
         last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
         buffers = {id(op.output.buffer): op.output.buffer for op in ops[:last]
                    if op.output is not None and not op.output.buffer.is_temporary}

@@ -17,6 +17,7 @@ import types
 
 import numpy as np
 
+from npdl.backend import is_device_array
 from npdl.core import rebuilt
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
@@ -51,8 +52,9 @@ class Mirror:
         return self._copies[id(value)]
 
     def _made(self, value):
-        if isinstance(value, np.ndarray):
-            if type(value) is not np.ndarray or value.dtype.kind not in "fiub":
+        if isinstance(value, np.ndarray) or is_device_array(value):
+            known = type(value) is np.ndarray or is_device_array(value)
+            if not known or value.dtype.kind not in "fiub":
                 raise Unsupported(f"a {type(value).__name__} of {value.dtype} is part of the state")
             return self.recorder.wrap(value, "state")
         if is_generator(value):
@@ -135,6 +137,10 @@ class Mirror:
             old[...] = new
         return can_replay
 
+    def keeps_structure(self):
+        """Whether the step has assigned numbers alone, which a replay assigns too."""
+        return all(isinstance(value, Number) for _, _, value in self._assignments)
+
     def commit(self):
         """Assign to the originals what `settle` collected."""
         for container, key, value in self._assignments:
@@ -166,7 +172,7 @@ class Mirror:
     def original(self, value):
         """A value without recorded arrays: originals in the place of copies."""
         if type(value) is RecordedArray:
-            return value.value
+            return self.recorder.plain(value)
         if isinstance(value, Number):
             return value.value
         if isinstance(value, RecordedGenerator):

@@ -13,9 +13,10 @@ import sys
 
 import numpy as np
 
-from npdl.backend import is_host
+from npdl.backend import is_host, to_device, to_host
 from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
+from npdl.engine.cuda_recording import DeviceRecorder, moved
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray, Unsupported
@@ -53,7 +54,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     lr        the learning rate of this step, or None for the optimizer's
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
-    target    "c", "numpy", or "auto": C where a compiler is found
+    target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
     threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
               a generator given as rng has one child for each
     share_prefixes  compute what sequences of a batch share once (npdl.engine.prefix): of a GPT or
@@ -66,6 +67,8 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
             raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
         return PrefixStep(make, model, loss, optimizer, max_norm)
     if threads != 1:
+        if not is_host():
+            raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
         sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
 
         def step(inputs, *targets, lr=None, **options):
@@ -87,7 +90,7 @@ class RecordedStep:
 
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
-    target    "auto", "c" or "numpy"
+    target    "auto", "c" or "numpy"; on a GPU "auto", which is CUDA
     note      a function that is given the lines that are said; they go to standard error
     why_not   None, or the line that says why the step runs plainly
     """
@@ -99,10 +102,11 @@ class RecordedStep:
 
     def __call__(self, *arguments):
         if self.why_not is not None:
-            return self.function(*self.objects, *arguments)
+            return self.plain(arguments)
+        if is_host() == (self.target.name == "cuda"):
+            return self._give_up("the backend has changed since the step was made", arguments)
         if not is_host():
-            return self._give_up("the engine works with NumPy's arrays, not with a GPU's",
-                                 arguments)
+            arguments = moved(arguments, to_host)
         key = key_of(arguments)
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -116,7 +120,7 @@ class RecordedStep:
         """Run the step and record it, or plainly where that fails."""
         if self._diverged > MOST_RECORDINGS:
             return self._give_up("a value that changes decides what is computed", arguments)
-        recorder = Recorder()
+        recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
         try:
             recording = Recording(self, key, recorder, arguments)
@@ -125,7 +129,9 @@ class RecordedStep:
             raise
         except Exception as error:
             recorder.roll_back()
-            answer = self.function(*self.objects, *arguments)       # it may raise an error itself
+            if isinstance(error, InputError) and not is_host():
+                raise               # the host has looked at the values; the GPU would not
+            answer = self.plain(arguments)      # it may raise an error itself
             self.why_not = f"the step runs plainly: {type(error).__name__}: {error}{where(error)}"
             self.note(self.why_not)
             return answer
@@ -136,10 +142,16 @@ class RecordedStep:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
 
+    def plain(self, arguments):
+        """Run the function as it is."""
+        if not is_host():
+            arguments = moved(arguments, to_device)
+        return self.function(*self.objects, *arguments)
+
     def _give_up(self, why, arguments):
         self.why_not = f"the step runs plainly: {why}"
         self.note(self.why_not)
-        return self.function(*self.objects, *arguments)
+        return self.plain(arguments)
 
 
 class Recording:
@@ -160,7 +172,15 @@ class Recording:
         if can_replay:
             results = [recorder.view(x) if isinstance(x, np.ndarray) else x for x in self._leaves]
             self.program = Program(recorder, results, step.target)
-        self.mirror.commit()
+        if self.program is None or not self.mirror.keeps_structure():
+            self.mirror.commit()
+            recorder.keep_results()
+            return
+        recorder.roll_back()            # the first step has the same bits as a later one
+        try:
+            self.answer = self.replay(arguments)
+        except Diverged:                # a guard on a value that the target rounds differently
+            self.program, self.answer = None, step.plain(arguments)
 
     def _wrapped(self, value):
         """The arguments, their arrays, floats and generators being recorded."""

@@ -1,9 +1,11 @@
 """Choose what a recording is lowered to: "numpy", "c", or "auto", which is C where that works."""
 
+from npdl.backend import is_host
 from npdl.engine.c_build import CompilerError
 from npdl.engine.c_target import CTarget
+from npdl.engine.cuda_target import CudaTarget
 from npdl.engine.numpy_target import NumPyTarget
-from npdl.errors import require_choice
+from npdl.errors import InputError, require_choice
 
 TARGETS = ("auto", "c", "numpy")
 
@@ -28,6 +30,10 @@ class AutoTarget:
 
 
 def make_target(name, note):
-    """The target called `name`."""
+    """The target called `name`; on a GPU, CUDA."""
     require_choice("target", name, TARGETS)
+    if not is_host():
+        if name != "auto":
+            raise InputError(f"target {name!r} does not compute on a GPU; give 'auto'")
+        return CudaTarget(note)
     return {"auto": lambda: AutoTarget(note), "c": CTarget, "numpy": NumPyTarget}[name]()

@@ -1,0 +1,356 @@
+"""Write operations as CUDA kernels: one for a group, one for a reduction, a look-up or a product.
+
+The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
+
+    entries   maps of contiguous arrays: a thread for each entry
+    threads   short rows: a thread for each row
+    blocks    long rows: a block of threads for each row, which share a sum by `block_sum`
+
+Nothing is added atomically, so a kernel gives the same bits each time.
+"""
+
+import math
+
+import numpy as np
+
+from npdl.engine.c_source import TYPES, GroupSource
+from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
+
+SHORT = 32              # the longest row that one thread computes
+SHARED = 40960          # bytes of a block's own memory that rows may take
+THREADS = 256           # of a block
+MANY = 128              # rows from which on each has a smaller block
+MOST_BLOCKS = 2048      # of a launch; each then does several rows or entries
+
+HEAD = """
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
+typedef int int32_t; typedef long long int64_t;
+#define INT64_C(x) x##LL
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fc00000)
+#endif
+#define exp_f expf
+#define exp_d exp
+#define log_f logf
+#define log_d log
+#define tanh_f tanhf
+#define tanh_d tanh
+#define erf_f erff
+#define erf_d erf
+"""
+BLOCK_FUNCTION = """
+__device__ {T} block_{name}({T} x) {{
+  __shared__ {T} warps_{name}_{T}[32];
+  for (int lanes = 16; lanes; lanes /= 2) {{
+    {T} y = __shfl_xor_sync(0xffffffffu, x, lanes); x = {combine};
+  }}
+  if (threadIdx.x % 32 == 0) warps_{name}_{T}[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = warps_{name}_{T}[0];
+  for (unsigned i = 1; i < blockDim.x / 32; i++) {{
+    {T} y = warps_{name}_{T}[i]; x = {combine};
+  }}
+  __syncthreads();
+  return x;
+}}"""
+COMBINE = {"+": ("sum", "x + y"), "max": ("max", "x > y ? x : y"), "min": ("min", "x < y ? x : y")}
+BLOCK_HEAD = "".join(BLOCK_FUNCTION.format(T=T, name=name, combine=combine)
+                     for T in ("float", "double") for name, combine in COMBINE.values())
+REDUCTIONS = {          # the first value, and the next one from x and y
+    "add.reduce": ("0", "x + y"), "multiply.reduce": ("1", "x * y"),
+    "maximum.reduce": (None, "x != x || x > y ? x : y"),
+    "minimum.reduce": (None, "x != x || x < y ? x : y"),
+    "logical_or.reduce": ("0", "x || y"), "logical_and.reduce": ("1", "x && y")}
+
+
+class Kernel:
+    """A kernel, and how it is launched.
+
+    text   the source; `together` says whether threads of a block wait for each other
+    views  the Views whose addresses it takes
+    grid, block     how many blocks, and threads of each
+    """
+
+    together = False
+
+    def define(self, name, lines):
+        """Set the source: `lines` with pointers a0, a1, .. to the entries of the views."""
+        arguments = ", ".join(f"{TYPES[x.dtype.name]} *a{i}" for i, x in enumerate(self.views))
+        self.text = "\n".join([f'extern "C" __global__ void {name}({arguments}) {{', *lines, "}\n"])
+        self.name = name
+
+    def spread(self, count, threads=THREADS):
+        """Launch about one thread for each of `count` things."""
+        self.grid, self.block = (min(MOST_BLOCKS, max(1, -(-count // threads))),), (threads,)
+
+
+class GroupKernel(GroupSource, Kernel):
+    """One group of maps and of sums along rows."""
+
+    def __init__(self, name, group, flat=True):
+        self.form, self.loops = None if flat else "rows", 0
+        super().__init__(name, group)
+
+    def _choose_axes(self):
+        super()._choose_axes()
+        self.count, width = self.rows[0].count, max(rows.width for rows in self.rows)
+        same = all(rows.form == "map" and rows.width == width for rows in self.rows)
+        if self.form is None and self.count == 1 and (same or width == 1):
+            self.form = "entries"
+            self.spread(width, THREADS if width > 1 else 1)
+        elif width <= SHORT:
+            self.form = "threads"
+            self.spread(self.count, 128)
+        else:
+            self.form, self.together = "blocks", True
+            self.grid = (min(self.count, 65535),)
+            most = THREADS if self.count > MANY else 1024
+            self.block = (min(most, -(-width // 32) * 32),)
+
+    def _close(self):
+        if self._loop is None:
+            return
+        loop, self._loop = self._loop, None
+        start, step = {"entries": (GLOBAL, ALL), "threads": ("0", "1"),
+                       "blocks": ("threadIdx.x", "blockDim.x")}[self.form]
+        head = [*loop.before, f"for (size_t j = {start}; j < {loop.width}; j += {step}) {{"]
+        self._lines[loop.start:loop.start] = [(line, None) for line in head]
+        self._lines.append(("}", None))
+        self.loops += 1
+        if self.form == "blocks":
+            for operator, name in (each.split(":") for each in loop.reductions):
+                self._lines.append((f"{name} = block_{COMBINE[operator][0]}({name});", None))
+            self._lines.append(("__syncthreads();", None))
+
+    def _write(self, x, value, width):
+        super()._write(x, value, width)
+        if self.form == "blocks" and self._loop is None:    # all threads have the same value
+            line, tag = self._lines.pop()
+            self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
+                                tag))
+
+    def _scratch_row(self, key, kind, width):
+        name = f"b{len(self._scratch_rows)}"
+        return self._scratch_rows.setdefault(key, (name, kind, width))[0]
+
+    def _function(self, name):
+        lines = [line for line, tag in self._lines if tag is None or tag in self._used]
+        start, step = ("blockIdx.x", "gridDim.x") if self.form == "blocks" else (GLOBAL, ALL)
+        scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
+        self.scratch = sum(8 * width for _, _, width in scratch)
+        shared = "__shared__ " if self.form == "blocks" else ""
+        self._before += [f"{shared}{kind} {name}[{width}];" for name, kind, width in scratch]
+        table = ", ".join(f"(char *)a{i}" for i in range(len(self.pointers)))
+        rows = "if (true) {" if self.form == "entries" else (
+            f"for (size_t r = {start}; r < {self.count}; r += {step}) {{")
+        self.views = self.pointers
+        self.define(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
+                           *unravel("r", self.sizes, "i"), *self._moving, *lines, "}"])
+        return self.text
+
+
+GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (size_t)blockDim.x"
+
+
+def unravel(flat, sizes, letter):
+    """Lines that split the number `flat` of an entry into an index along each of some axes."""
+    lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
+    for axis in range(len(sizes) - 1, 0, -1):
+        n = sizes[axis]
+        lines.append(f"size_t {letter}{axis} = {letter} % {n}; {letter} /= {n};")
+    return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
+
+
+def place(strides, itemsize, letter):
+    """The offset of the entry with indices i0, i1, .. in entries."""
+    return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // itemsize}"
+                              for axis, s in enumerate(strides) if s)])
+
+
+class ReduceKernel(Kernel):
+    """A reduction over any axes. The sum of floats is accumulated in double.
+
+    Threads with the same threadIdx.x share one result: each reduces a part, and the first one
+    reduces the parts, in their order.
+    """
+
+    together = True
+
+    def __init__(self, name, op):
+        (x,), out = op.inputs, op.output
+        self.views = [x, out]
+        axis = op.options["axis"]
+        axes = range(x.ndim) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
+        kept = [i for i in range(x.ndim) if i not in axes]
+        steps = out.strides if out.ndim == len(kept) else [out.strides[i] for i in kept]
+        outer, (x_outer, out_outer) = merged_axes(
+            tuple(x.shape[i] for i in kept), [tuple(x.strides[i] for i in kept), tuple(steps)])
+        inner, (x_inner,) = merged_axes(tuple(x.shape[i] for i in axes),
+                                        [tuple(x.strides[i] for i in axes)])
+        results, count = math.prod(outer), math.prod(inner)
+        wide = "double" if x.dtype.kind == "f" else "int64_t"
+        first, combine = REDUCTIONS[op.kind]
+        if first is None:
+            sign = "-" if op.kind == "maximum.reduce" else ""
+            first = f"{sign}INFINITY" if wide == "double" else f"{sign}INT64_C({2**63 - 1})"
+        width = next(n for n in (1, 8, 32) if n == 32 or results <= n)
+        self.grid, self.block = (-(-results // width),), (width, THREADS // width)
+        value = f"a0[{place(x_outer, x.dtype.itemsize, 'o')} + " \
+                f"{place(x_inner, x.dtype.itemsize, 'k')}]"
+        if op.kind.startswith("logical"):
+            value = f"({value} != 0)"
+        self.define(name, [
+            f"__shared__ {wide} parts[{THREADS}];",
+            f"size_t result = blockIdx.x * {width} + threadIdx.x; {wide} x = {first}, y;",
+            *unravel("result", outer, "o"),
+            f"if (result < {results}) for (size_t each = threadIdx.y; each < {count}; "
+            f"each += {THREADS // width}) {{",
+            *unravel("each", inner, "k"), f"y = {value}; x = {combine};", "}",
+            f"parts[threadIdx.y * {width} + threadIdx.x] = x;", "__syncthreads();",
+            f"if (threadIdx.y > 0 || result >= {results}) return;",
+            f"for (int i = 1; i < {THREADS // width}; i++) {{",
+            f"y = parts[i * {width} + threadIdx.x]; x = {combine}; }}",
+            f"a1[{place(out_outer, out.dtype.itemsize, 'o')}] = x;"])
+
+    @staticmethod
+    def fits(op):
+        return op.kind in REDUCTIONS and known(op) and op.inputs[0].size > 0 and not (
+            op.options.keys() - {"axis", "keepdims", "dtype"})
+
+
+class TakeKernel(Kernel):
+    """x[index]: rows of a table; or np.take_along_axis."""
+
+    def __init__(self, name, op):
+        x, index, out = self.views = [*op.inputs, op.output]
+        self.spread(out.size)
+        if op.kind == "take":
+            axis, places = 0, place(index.strides, index.dtype.itemsize, "i")
+            rest = [0] * index.ndim + list(x.strides[1:])
+        else:
+            axis, places = op.options["axis"], place(
+                broadcast_strides(index, out.ndim), index.dtype.itemsize, "i")
+            rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
+        size, step = x.shape[axis], x.strides[axis] // x.dtype.itemsize
+        self.define(name, [
+            f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
+            *unravel("e", out.shape, "i"), f"int64_t row = a1[{places}];",
+            f"if (row < 0) row += {size};",
+            f"a2[{place(out.strides, out.dtype.itemsize, 'i')}] = "
+            f"a0[row * {step} + {place(rest, x.dtype.itemsize, 'i')}];", "}"])
+
+    @staticmethod
+    def fits(op):
+        return op.kind in ("take", "take_along_axis") and known(op) and (
+            op.inputs[0].dtype == op.output.dtype)
+
+
+class SumByIndexKernel(Kernel):
+    """functions.sum_by_index: a block for each row of the result, a thread for each column. It adds
+    in double, in the order of the batch."""
+
+    def __init__(self, name, op):
+        rows, index, out = self.views = [*op.inputs, op.output]
+        size, width = out.shape
+        self.grid, self.block = (min(size, 65535),), (min(THREADS, -(-width // 32) * 32),)
+        sizes, (row_steps, index_steps) = merged_axes(index.shape, [rows.strides[:-1],
+                                                                    index.strides])
+        self.define(name, [
+            f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
+            f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
+            f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel("n", sizes, "i"),
+            f"if (a1[{place(index_steps, index.dtype.itemsize, 'i')}] == v)",
+            f"sum += a0[{place(row_steps, rows.dtype.itemsize, 'i')} + "
+            f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
+            f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
+            f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
+
+    @staticmethod
+    def fits(op):
+        return op.kind == "sum_by_index" and known(op) and op.output.dtype.kind == "f" and (
+            op.inputs[0].ndim == op.inputs[1].ndim + 1)
+
+
+class ProductKernel(Kernel):
+    """a @ b where cuBLAS cannot read the operands: a thread for each entry of the result."""
+
+    def __init__(self, name, op):
+        self.views = a, b, out = as_matrices(op)
+        self.spread(out.size)
+        a_steps, b_steps = (list(broadcast_strides(x, out.ndim)) for x in (a, b))
+        a_k, b_k, a_steps[-1], b_steps[-2] = a_steps[-1], b_steps[-2], 0, 0
+        size, total = out.dtype.itemsize, TYPES[out.dtype.name]
+        self.define(name, [
+            f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
+            *unravel("e", out.shape, "i"), f"{total} sum = 0;",
+            f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
+            f"sum += ({total})a0[{place(a_steps, a.dtype.itemsize, 'i')} + k * "
+            f"{a_k // a.dtype.itemsize}] * a1[{place(b_steps, b.dtype.itemsize, 'i')} + k * "
+            f"{b_k // b.dtype.itemsize}];",
+            f"a2[{place(out.strides, size, 'i')}] = sum;", "}"])
+
+    @staticmethod
+    def fits(op):
+        return op.kind == "matmul" and known(op)
+
+
+def as_matrices(op):
+    """The Views of a product, a vector being a matrix of one row or column."""
+    (a, b), out = op.inputs, op.output
+    if a.ndim == 1:
+        out = with_axis(out, out.ndim - (b.ndim > 1))
+        a = with_axis(a, 0)
+    if b.ndim == 1:
+        b, out = with_axis(b, 1), with_axis(out, out.ndim)
+    return a, b, out
+
+
+def with_axis(view, place):
+    """A View with one more axis, of length 1."""
+    shape, strides = list(view.shape), list(view.strides)
+    shape.insert(place, 1)
+    strides.insert(place, 0)
+    return view._replace(shape=tuple(shape), strides=tuple(strides))
+
+
+def known(op):
+    """Whether kernels have the dtypes of an operation, its entries being aligned."""
+    return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
+        x.offset, *x.strides)) for x in (*op.reads, op.output))
+
+
+SINGLE = (TakeKernel, SumByIndexKernel, ProductKernel, ReduceKernel)    # of one operation
+
+
+def has_kernel(op):
+    """Whether an operation can be a kernel or a part of one."""
+    if op.output is None or op.effect:
+        return False
+    return op.output.size == 0 or as_rows(op) is not None or any(
+        kernel.fits(op) for kernel in SINGLE)
+
+
+def group_kernels(group, name):
+    """The kernels of a group: of its maps and sums along rows; then its sums over the rows."""
+    if not group.rows:
+        return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
+    inside = [rows for rows in group.rows if rows.form in ("map", "row")]
+    apart = [rows for rows in group.rows if rows.form in ("column", "total")]
+    for rows in apart:
+        group.local -= {id(x.view.buffer) for x in rows.operands}
+    kernels = []
+    if inside:
+        group.rows = inside
+        kernel = GroupKernel(f"{name}_0", group)
+        if kernel.form == "entries" and kernel.loops > 1:   # the loops need a barrier in between
+            kernel = GroupKernel(f"{name}_0", group, flat=False)
+        if kernel.form == "blocks" and kernel.scratch > SHARED:
+            group.local = set()
+            kernel = GroupKernel(f"{name}_0", group, kernel.form != "entries")
+        kernels.append(kernel)
+    return kernels + [ReduceKernel(f"{name}_{i}", rows.op) for i, rows in enumerate(apart, 1)]
+
+
+def single_kernel(op, name):
+    return next(kernel for kernel in SINGLE if kernel.fits(op))(name, op)

@@ -1,0 +1,250 @@
+"""On a GPU, or an emulated one (tests/tools/cupy_on_cpu): a recorded step computes what the plain
+one computes on NumPy, and a CUDA graph gives the bits of its launches one by one."""
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl import backend, optim
+from npdl.backend import to_host, xp
+from npdl.engine import RecordedStep, compile_step, training_step
+from npdl.engine.cuda_recording import moved
+from npdl.losses import SequenceLoss
+from npdl_study.check.samples import every_sample, layer_classes
+from npdl_study.trees import leaves, tupled, upstream
+from tests.engine import test_equality
+from tests.engine.test_equality import OPTIMIZERS, TOLERANCE, assert_close, cast, gpt, redrawn
+from tests.tools import cupy_on_cpu
+from tests.tools.device import needs_cupy
+
+pytestmark = needs_cupy
+emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
+
+
+@pytest.fixture
+def gpu():
+    with backend.using("cupy"):
+        yield
+
+
+def host_arrays(layers, answers):
+    """Every output and gradient, and the parameters that a forward changes."""
+    for layer, (outputs, dx) in zip(layers, answers, strict=True):
+        yield from (array for _, array in leaves(moved(outputs, to_host), "y"))
+        yield from (array for _, array in leaves(tupled(moved(dx, to_host)), "dx"))
+        yield from (to_host(p.grad if p.trainable else p.data)
+                    for _, p in layer.params(frozen=True))
+
+
+@pytest.mark.parametrize(("name", "dtype"), [
+    (name, list(TOLERANCE)[i % 2]) for i, name in enumerate(sorted(layer_classes()))])
+def test_every_layer_equals_its_plain_step(name, dtype):
+    try:
+        samples = every_sample(layer_classes()[name])
+    except npdl.errors.InputError:
+        pytest.skip("a base class")
+    rng = np.random.default_rng(len(name))
+    layers, inputs, options = zip(*(build(rng) for build in samples.values()), strict=True)
+    plain = [layer.astype(dtype) for layer in layers]
+    for layer in plain:
+        for _, param in layer.params():
+            param.data[...] = 0.5 * rng.standard_normal(param.shape)
+    batches, wanted = [], []
+    with np.errstate(all="ignore"):
+        layers = [layer.astype(dtype) for layer in plain]
+        for i in range(3):
+            given = cast(inputs if i == 0 else redrawn(inputs, rng), dtype)
+            douts = [cast(upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
+                     for layer, x, o in zip(plain, given, options, strict=True)]
+            for layer in plain:
+                layer.zero_grad()
+            batches.append((given, options, douts))
+            answers = test_equality.forward_and_backward(plain, given, options, douts)
+            wanted.append([np.copy(x) for x in host_arrays(plain, answers)])
+    with backend.using("cupy"):
+        lines = []
+        layers = [layer.to_backend() for layer in layers]
+        step = RecordedStep(test_equality.forward_and_backward, (layers,), note=lines.append)
+        for batch, expected in zip(batches, wanted, strict=True):
+            for layer in layers:
+                layer.zero_grad()
+            assert_close(host_arrays(layers, step(*batch)), expected, TOLERANCE[dtype])
+        assert not lines and len(step.recordings) == 1
+
+
+def batches(steps, shape=(4, 6)):
+    """(ids, targets, counted, lr, rng) of some steps, one of another shape."""
+    rng = np.random.default_rng(3)
+    for i in range(steps):
+        ids, targets = rng.integers(0, 11, (2, 3 if i == 3 else shape[0], shape[1]))
+        yield ids, targets, rng.random(ids.shape) < 0.7, 0.01 * (i + 1), np.random.default_rng(i)
+
+
+def trained(make_optimizer, model, steps=6, between=lambda step: None, **options):
+    """(losses, parameters and moments, step) of a recorded training on the chosen backend."""
+    optimizer = make_optimizer(model)
+    step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5, **options)
+    losses = []
+    for ids, targets, counted, lr, rng in batches(steps):
+        losses.append(to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng))))
+        between(step)
+    return losses, state_of(model, optimizer), step
+
+
+def drawing(model, rng):
+    """The options of a forward with dropout."""
+    return {"rng": rng} if isinstance(model, npdl.GPT) else {}
+
+
+def state_of(model, optimizer):
+    moments = [array for value in optimizer.state_dict().values() if isinstance(value, dict)
+               for array in value.values()]
+    return [to_host(p.data) for _, p in model.params()] + moments
+
+
+def dropout_gpt(dtype="float64"):
+    return gpt(dtype, norm="pre", positions="learned", tied=True, dropout=0.2, padding_id=1)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_training_equals_plain_training(name, dtype):
+    model, loss = dropout_gpt(dtype), SequenceLoss()
+    optimizer = OPTIMIZERS[name](model)
+    wanted = [training_step(model, loss, optimizer, (ids,), (targets, counted), {"rng": rng}, lr,
+                            0.5) for ids, targets, counted, lr, rng in batches(6)]
+    state = state_of(model, optimizer)
+    with backend.using("cupy"):
+        losses, found, step = trained(OPTIMIZERS[name], dropout_gpt(dtype).to_backend())
+    assert_close(losses, wanted, TOLERANCE[dtype])
+    assert_close(found, state, 10 * TOLERANCE[dtype])
+    assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
+
+
+@pytest.mark.parametrize("make", [dropout_gpt, lambda: npdl.LSTMLM(11, 8, 12, 2, rng=1)],
+                         ids=["gpt", "lstm"])
+def test_a_graph_gives_the_bits_of_single_launches(gpu, make):
+    def run(captures):
+        model = make().to_backend()
+        optimizer = OPTIMIZERS["AdamW"](model)
+        step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
+        step.recorded.target.captures = captures
+        losses = [to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng)))
+                  for ids, targets, counted, lr, rng in batches(6)]
+        return losses, state_of(model, optimizer)
+    (wanted, state), (losses, found) = run(False), run(True)
+    assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
+    assert [x.tobytes() for x in found] == [x.tobytes() for x in state]
+
+
+@emulated
+def test_a_step_is_one_copy_and_one_graph(gpu):
+    _, _, step = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend())
+    ids, targets, counted, lr, rng = next(batches(1))
+    with cupy_on_cpu.record() as events:
+        step(ids, targets, counted, lr=lr, rng=rng)
+    asked = [event.kind for event in events if event.kind in ("copy", "graph", "launch", "product")]
+    assert asked == ["copy", "graph", "launch"]             # the last one copies the loss
+
+
+def test_memory_of_others_is_left_alone(gpu):
+    """Between the steps other arrays come and go; the graphs neither write nor read them."""
+    others = []
+
+    def take(step):
+        for size in (7, 100, 1000, 5000, 20000):
+            xp.full(size, np.nan)
+            others.append(xp.ones(size))
+    wanted, state, _ = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend(), 8)
+    losses, found, _ = trained(OPTIMIZERS["AdamW"], dropout_gpt().to_backend(), 8, take)
+    assert [x.tobytes() for x in (*losses, *found)] == [x.tobytes() for x in (*wanted, *state)]
+    assert all((to_host(x) == 1).all() for x in others)
+
+
+def test_an_interrupted_capture_leaves_the_step_usable(gpu):
+    """Ctrl-C during the second step, which is captured: nothing has changed, and it is repeated."""
+    wanted, state, _ = trained(OPTIMIZERS["AdamW"], gpt("float64").to_backend(), 3)
+    model = gpt("float64").to_backend()
+    optimizer = OPTIMIZERS["AdamW"](model)
+    step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
+    losses = []
+    for i, (ids, targets, counted, lr, _) in enumerate(batches(3)):
+        if i == 1:
+            (turn,) = [call for call in step.recorded.recordings[0].program.calls
+                       if hasattr(call, "launches")]
+
+            def interrupt():
+                raise KeyboardInterrupt
+            turn.launches.insert(5, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                step(ids, targets, counted, lr=lr)
+            del turn.launches[5]
+        losses.append(to_host(step(ids, targets, counted, lr=lr)))
+    assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
+    assert [x.tobytes() for x in state_of(model, optimizer)] == [x.tobytes() for x in state]
+
+
+def test_changed_settings_and_wrong_ids_are_seen():
+    """Betas are a list whose entry changes; an id out of range raises the textbook's error."""
+    def run():
+        model = gpt("float64")
+        model = model if backend.is_host() else model.to_backend()
+        optimizer = optim.AdamW(model, betas=[0.8, 0.95], eps=1e-3)
+        step = compile_step(model, SequenceLoss(), optimizer)
+        for i, (ids, targets, counted, lr, _) in enumerate(batches(6, (3, 6))):
+            optimizer.betas[0] = 0.8 if i < 3 else 0.5
+            if i == 4:
+                with pytest.raises(npdl.errors.InputError, match="15"):
+                    step(ids + 5, targets, counted, lr=lr)
+            step(ids, targets, counted, lr=lr)
+        return state_of(model, optimizer)
+    wanted = run()
+    with backend.using("cupy"):
+        assert_close(run(), wanted, 1e-11)
+
+
+def test_the_model_can_be_used_between_steps_and_a_run_be_resumed(gpu):
+    """The state is in the model's own arrays: what other streams read is what the step wrote."""
+    model = dropout_gpt().to_backend()
+    optimizer = OPTIMIZERS["AdamW"](model)
+    step, all_batches = compile_step(model, SequenceLoss(), optimizer), list(batches(7))
+    for i, (ids, targets, counted, lr, _) in enumerate(all_batches):
+        if i == 4:
+            saved = model.state_dict(), optimizer.state_dict()
+        step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+        other = dropout_gpt().to_backend()
+        other.load_state_dict(model.state_dict())
+        np.testing.assert_array_equal(*[to_host(m.forward(ids)[0]) for m in (model, other)])
+    other = dropout_gpt().to_backend()
+    other_optimizer = OPTIMIZERS["AdamW"](other)
+    other.load_state_dict(saved[0])
+    other_optimizer.load_state_dict(saved[1])
+    step = compile_step(other, SequenceLoss(), other_optimizer)
+    for i, (ids, targets, counted, lr, _) in list(enumerate(all_batches))[4:]:
+        step(ids, targets, counted, lr=lr, rng=np.random.default_rng(i))
+    for a, b in zip(state_of(other, other_optimizer), state_of(model, optimizer), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def own_step(model, x):
+    """NumPy's cumsum has no kernel, and whether the sum is positive decides what is computed."""
+    y = np.cumsum(x @ model.W.data, 1)
+    model.W.data += 0.1 * (x.T @ y)
+    if model.W.data.sum() > 0:
+        model.W.data *= 0.5
+    return y.sum()
+
+
+def test_what_has_no_kernel_runs_on_the_host():
+    rng = np.random.default_rng(2)
+    inputs = [rng.standard_normal((4, 3)) for _ in range(5)]
+    plain, recorded = (npdl.Linear(3, 3, rng=1) for _ in "ab")
+    plain.W.data -= 0.2 + plain.W.data.mean()
+    recorded.W.data[...] = plain.W.data
+    wanted = [own_step(plain, x) for x in inputs]
+    with backend.using("cupy"):
+        recorded = recorded.to_backend()
+        step = RecordedStep(own_step, (recorded,))
+        found = [to_host(step(x)) for x in inputs]
+        assert step.why_not is None
+    assert_close([*found, to_host(recorded.W.data)], [*wanted, plain.W.data], 1e-12)
