@@ -37,7 +37,8 @@ def host_arrays(layers, answers):
 
 
 @pytest.mark.parametrize(("name", "dtype"), [
-    (name, list(TOLERANCE)[i % 2]) for i, name in enumerate(sorted(layer_classes()))])
+    pytest.param(name, list(TOLERANCE)[i % 2], marks=[] if name in QUICK else pytest.mark.slow)
+    for i, name in enumerate(sorted(layer_classes()))])
 def test_every_layer_equals_its_plain_step(name, dtype):
     try:
         samples = every_sample(layer_classes()[name])
