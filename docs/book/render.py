@@ -50,8 +50,10 @@ class Page:
         lines = []
         for line in found.split("\n"):
             name = line[3:].strip() if line.startswith("## ") else ""
-            if name == FORWARD:
+            if name == FORWARD and self.graph_section != DIAGRAM:
                 lines.append(frame.picture(self.chapter))
+            if name == DIAGRAM:
+                line += "\n" + frame.picture(self.chapter)
             if name == self.graph_section and (found := frame.graph(self.chapter)):
                 lines += [line, frame.figure(*found)]
                 continue

@@ -53,7 +53,7 @@ def thermometers(kept, caption):
                 if -60 <= slope * x + offset <= 230]
         draw.line([at(*end) for end in ends], "" if n == len(kept["steps"]) - 1 else "thin")
         x, y = at(*ends[-1])
-        draw.text(x, y - 10, f"{kept['steps'][n]}", "small", "end")
+        draw.text(x - 26 * (n == 3), y - 10, f"{kept['steps'][n]}", "small", "end")
     for pair in zip(kept["celsius"], kept["fahrenheit"], strict=True):
         draw.box(*at(*pair), "", 9, 9, "hot")
     draw.text(40, 8, "°F", "small", "end")
