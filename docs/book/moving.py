@@ -79,7 +79,7 @@ def place(x, y):
 def draw_gate(found, caption):
     draw = Hooked(WIDTH, 214, caption)
     for n, (name, words) in enumerate((("f", "forget gate f"), ("i", "input gate i"),
-                                       ("o", "output gate o"), ("c", "memory c"),
+                                       ("o", "output gate o"), ("c", "cell state c"),
                                        ("h", "output h"), ("back", "∂h/∂c_prev"))):
         y = 20 + 34 * n
         draw.text(152, y, words, "small", "end")

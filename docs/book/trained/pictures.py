@@ -104,7 +104,7 @@ def switch(kept, caption):
 def brackets(kept, caption):
     rows = {"forget f": np.mean(kept["f"], 1), "input i": np.mean(kept["i"], 1),
             "output o": np.mean(kept["o"], 1),
-            **{f"memory c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
+            **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
                for k in range(4)},
             **{f"next: {b}": values for b, values in kept["p"].items() if b != "}"}}
     return _strip(caption, kept["text"], rows, left=76)
