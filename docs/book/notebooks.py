@@ -160,6 +160,7 @@ class _Script:
 
     def prose(self, part):
         text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
+        text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"*(On the page of this chapter: \1.)*", text)
         for piece in re.split(r"^(?=## (?:Forward|What goes wrong here)$)", text, flags=re.M):
             if piece.startswith("## Forward"):
                 yield from _picture(self.chapter)
