@@ -1,7 +1,25 @@
-"""The book: every backward derived, and checked as it stands. `python -m docs.book` builds it.
+"""The book: the backward of every layer, derived and checked. `python -m docs.book` builds it.
 
-A chapter is chapters/NN-name.md in MyST. Its text is written by hand; what can come out of the
-source comes out of it, by fences:
+A chapter is chapters/NN-name.md in MyST. It has this form:
+
+    the box                   `> **You will be able to** ...`, `> **You need** ...`, `> **Time** ..`
+    the question              one paragraph
+    What it does              a trained model, an example by hand, sliders, a question
+    Diagram and shapes        the graph of a recorded run (inserted here), a table of all shapes
+    Forward                   equations and source
+    Backward by hand          one sample, with a number on every edge
+    The derivation            each rule in words where it is used, intermediate lines written
+    Summary                   a table of forward and backward formulas, three sentences
+    Backward, line by line    source;  The proof: gradient checks;  What goes wrong here: mistakes
+    Exercises                 ### Easy, ### Medium, ### Hard, each with a folded solution;
+                              the questions of the course in a fold "From the course"
+    Write it yourself         a homework and the notebook (inserted here)
+    Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
+
+chapter.py checks the order of the sections, the three lines of the box, and that each grade has a
+folded solution. A chapter without a box may have the older form (chapter.BEFORE).
+
+The text is written by hand. Fences insert what is computed from the source:
 
     ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`
     ```{check} lstm-3         directly after it: code that compares it with the layer's own numbers

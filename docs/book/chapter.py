@@ -1,8 +1,8 @@
 """A chapter as it is written: its text and its fenced directives, checked for its form.
 
-A chapter is docs/book/chapters/NN-name.md: a title, the question, then the SECTIONS. Directives are
-fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. Bad form is a BookError,
-which names the file and the line.
+A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS. A
+chapter without a box has the sections of BEFORE. Directives are fences, ```{equation} name-3;
+{from}`name-3` cites an equation in the text. A wrong form raises a BookError with file and line.
 """
 
 import functools
@@ -11,8 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "chapters"
-SECTIONS = ("What it does", "Forward", "The derivation", "Backward, line by line",
-            "The proof", "What goes wrong here", "Questions of the course", "Write it yourself")
+SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
+            "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
+            "Write it yourself", "Elsewhere")
+BEFORE = ("What it does", "Forward", "The derivation", "Backward, line by line", "The proof",
+          "What goes wrong here", "Questions of the course", "Write it yourself")
+BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
+GRADES = ("### Easy", "### Medium", "### Hard")
 DIRECTIVES = ("index", "model", "moving", "sum", "ask", "equation", "check", "said", "source",
               "proof", "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
@@ -91,13 +96,37 @@ def complete(chapter):
              for i, line in enumerate(part.body.split("\n")) if line.startswith("## ")]
     if not chapter.title:
         chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
-    for i, name in enumerate(SECTIONS):
+    has_box = _has_box(chapter)
+    sections = SECTIONS if has_box else BEFORE
+    for i, name in enumerate(sections):
         if i >= len(heads) or heads[i][1] != name:
             chapter.fail(heads[min(i, len(heads) - 1)][0] if heads else 1,
                          f"section {i + 1} must be '## {name}'; the sections are: "
-                         f"{', '.join(SECTIONS)}")
-    if len(heads) > len(SECTIONS):
-        chapter.fail(heads[len(SECTIONS)][0], "no section comes after the last; use ### inside one")
+                         f"{', '.join(sections)}")
+    if len(heads) > len(sections):
+        chapter.fail(heads[len(sections)][0], "no section comes after the last; use ### inside one")
+    if has_box:
+        _check_exercises(chapter, heads[SECTIONS.index("Exercises")][0])
+
+
+def _has_box(chapter):
+    """Return True if the chapter begins with a box; raise BookError if the box is incomplete."""
+    lines = "\n".join(part.body for part in chapter.directives("")).split("\n")
+    found = [line for line in lines if line.startswith(BOX)]
+    if found and [begin for line in found for begin in BOX if line.startswith(begin)] != list(BOX):
+        chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
+    return bool(found)
+
+
+def _check_exercises(chapter, line):
+    """Raise BookError unless there are exercises of each grade, with folded solutions."""
+    text = "\n".join(part.body for part in chapter.directives(""))
+    rest = text.partition("## Exercises\n")[2].partition("\n## ")[0]
+    for grade in GRADES:
+        exercises = rest.partition(f"{grade}\n")[2].partition("\n### ")[0]
+        if "<details><summary>Solution" not in exercises:
+            chapter.fail(line, f"'{grade}' must have an exercise with a solution in "
+                               "<details><summary>Solution</summary>")
 
 
 def _split(chapter, text):

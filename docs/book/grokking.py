@@ -86,9 +86,9 @@ def _frame(found, i):
     made = style.figure(7, 4.2, "")
     made.suptitle(f"A GPT learns to add modulo {p}: step {steps[last]:,}", fontsize=16)
     axes = made.subplot_mosaic([["loss", "plane"], ["accuracy", "plane"]], width_ratios=(1.1, 1))
-    for name, title in (("loss", "loss"), ("accuracy", "right answers")):
-        for part, colour, dash, words in (("train", style.BLUE, "-", "learned from"),
-                                          ("validation", style.VERMILION, "--", "never seen")):
+    for name, title in (("loss", "loss"), ("accuracy", "accuracy")):
+        for part, colour, dash, words in (("train", style.BLUE, "-", "training set"),
+                                          ("validation", style.VERMILION, "--", "held-out set")):
             axes[name].plot(steps[:last + 1], found[f"{part}_{name}"][:last + 1], dash,
                             color=colour, linewidth=2, label=words)
         axes[name].set(xscale="log", xlim=(1, steps[-1]))

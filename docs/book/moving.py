@@ -79,8 +79,8 @@ def place(x, y):
 def draw_gate(found, caption):
     draw = Hooked(WIDTH, 214, caption)
     for n, (name, words) in enumerate((("f", "forget gate f"), ("i", "input gate i"),
-                                       ("o", "output gate o"), ("c", "memory c"),
-                                       ("h", "shown h"), ("back", "slope of h in the old c"))):
+                                       ("o", "output gate o"), ("c", "cell state c"),
+                                       ("h", "output h"), ("back", "∂h/∂c_prev"))):
         y = 20 + 34 * n
         draw.text(152, y, words, "small", "end")
         draw.bar(name, found[name], 190, y, 50)
@@ -96,7 +96,7 @@ def draw_shares(found, caption):
         draw.text(122, y, f"key {k + 1}, value {value:.0f}", "small", "end")
         draw.bar(f"A{k}", found[f"A{k}"], 134, y, 160)
         draw.value(f"A{k}", found[f"A{k}"], 302, y)
-    draw.text(122, 194, "the answer y", "small", "end")
+    draw.text(122, 194, "output y", "small", "end")
     draw.value("y", found["y"], 134, 194)
     return draw
 
@@ -125,8 +125,8 @@ MOVED = {
               ("output gate, before its sigmoid", "show", -6, 6, 0.1, 0)],
              {"held": HELD, "offered": OFFERED}),
     "shares": (shares, draw_shares,
-               [("temperature, which divides the scores", "temperature", 0.1, 5, 0.1, 1),
-                ("keys hidden by the mask, from the last on", "hidden", 0, 4, 1, 0)],
+               [("temperature (scores are divided by it)", "temperature", 0.1, 5, 0.1, 1),
+                ("number of masked keys", "hidden", 0, 4, 1, 0)],
                {"scores": (QUERY @ KEYS.T / np.sqrt(QUERY.shape[-1]))[0].tolist(),
                 "values": VALUES[:, 0].tolist()}),
     "valley": (valley, draw_valley,

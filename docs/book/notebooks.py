@@ -16,7 +16,7 @@ from pathlib import Path
 
 import npdl
 from docs.book import address, checks, frame, graphs, moving, opening, sources
-from docs.book.chapter import CITED, SECTIONS, BookError, labels
+from docs.book.chapter import CITED, BookError, labels
 from docs.book.mistakes import edited, read_mistakes
 from docs.book.pictures import PICTURES
 from docs.book.proofs import proof_table
@@ -160,10 +160,11 @@ class _Script:
 
     def prose(self, part):
         text = CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), part.body)
-        for piece in re.split(rf"^(?=## (?:{SECTIONS[1]}|{SECTIONS[5]})$)", text, flags=re.M):
-            if piece.startswith(f"## {SECTIONS[1]}"):
+        text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"*(On the page of this chapter: \1.)*", text)
+        for piece in re.split(r"^(?=## (?:Forward|What goes wrong here)$)", text, flags=re.M):
+            if piece.startswith("## Forward"):
                 yield from _picture(self.chapter)
-            elif piece.startswith(f"## {SECTIONS[5]}"):
+            elif piece.startswith("## What goes wrong here"):
                 for name in frame.step_names(self.chapter)[:1]:
                     yield _code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
                                 "npdl.step(layer, *inputs, **options)")

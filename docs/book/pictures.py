@@ -24,6 +24,71 @@ def normalised():
     return draw.svg(), caption
 
 
+def cell():
+    """The LSTM's cell, one gate at a time."""
+    caption = ("The LSTM cell in three steps. 1: the forget gate f multiplies the old cell state. "
+               "2: the input gate i multiplies the candidate g, and the product is added. "
+               "3: the output gate o multiplies tanh of the new cell state.")
+    draw = Drawing(350, 390, caption)
+    draw.text(70, 14, "1. forget", "small")
+    _factor(draw, (70, 100), "cₜ₋₁", "f")
+    draw.text(250, 14, "2. add", "small")
+    _factor(draw, (250, 100), "g", "i")
+    draw.dot(160, 180, "+")
+    draw.arrow((70, 112), (70, 180), (148, 180))
+    draw.arrow((250, 112), (250, 180), (172, 180))
+    draw.box(160, 230, "cₜ", 60)
+    draw.arrow((160, 192), (160, 215))
+    draw.text(250, 264, "3. output", "small")
+    draw.box(160, 285, "tanh", 60)
+    draw.arrow((160, 245), (160, 270))
+    _factor(draw, (160, 330), "", "o")
+    draw.arrow((160, 300), (160, 318))
+    draw.arrow((160, 342), (160, 360))
+    draw.text(160, 374, "hₜ")
+    return draw.svg(), caption
+
+
+def _factor(draw, at, value, gate):
+    """A product of a value, from above, and of a gate, from the right."""
+    x, y = at
+    draw.dot(x, y, "×")
+    if value:
+        draw.box(x, y - 55, value, 60)
+        draw.arrow((x, y - 40), (x, y - 12))
+    draw.box(x + 62, y, gate, 40, 30, "hot")
+    draw.arrow((x + 42, y), (x + 12, y))
+
+
+def attention():
+    """The shapes of attention: queries times keys, softmax, times values."""
+    caption = ("Attention with R = 3 queries and S = 5 keys. Each row of the scores and of the "
+               "weights A belongs to a query, each column to a key. The values are averaged with "
+               "the weights of a row.")
+    draw, size = Drawing(350, 330, caption), 18
+
+    def block(left, top, rows, columns, words, below):
+        for r in range(rows):
+            for c in range(columns):
+                draw.cell(left + size * c, top + size * r, 0.25, size)
+        draw.text(left + size * columns / 2, top - 12, words)
+        draw.text(left + size * columns / 2, top + size * rows + 10, below, "small")
+
+    block(20, 40, 3, 2, "q", "R × d")
+    draw.text(75, 66, "·")
+    block(90, 48, 2, 5, "kᵀ", "d × S")
+    draw.text(205, 66, "· a =")
+    block(240, 40, 3, 5, "scores", "R × S")
+    draw.arrow((285, 116), (285, 160), (75, 160), (75, 198))
+    draw.text(180, 150, "softmax of each row", "small")
+    block(30, 220, 3, 5, "A", "R × S")
+    draw.text(142, 246, "·")
+    block(160, 202, 5, 3, "v", "S × e")
+    draw.text(236, 246, "=")
+    block(260, 220, 3, 3, "y", "R × e")
+    return draw.svg(), caption
+
+
 def mask():
     """causal_mask(6)."""
     caption = ("causal_mask(6): the row of a query, the column of a key. What is filled may be "
@@ -95,5 +160,6 @@ def turns():
 
 
 PICTURES = {"02-activations": curves.slopes, "03-softmax-cross-entropy": curves.pulls,
-            "04-embedding": curves.positions, "09-layernorm": normalised, "11-heads": mask,
+            "04-embedding": curves.positions, "06-lstm": cell, "09-layernorm": normalised,
+            "10-attention": attention, "11-heads": mask,
             "13-gpt": flow, "14-adamw-clipping": curves.first_steps, "18-llama": turns}

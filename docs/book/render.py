@@ -6,7 +6,7 @@ from html import escape
 from docutils.utils.math import MathError
 
 from docs.book import address, checks, frame, moving, opening, sources
-from docs.book.chapter import CITED, SECTIONS, labels
+from docs.book.chapter import CITED, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
@@ -14,7 +14,8 @@ from docs.book.proofs import LEGEND, proof_table
 from docs.book.solved import asked, named, papers
 from npdl.errors import InputError
 
-FORWARD, BACKWARD, WRONG, YOURSELF = (SECTIONS[i] for i in (1, 3, 5, 7))
+DIAGRAM, FORWARD, BACKWARD = "Diagram and shapes", "Forward", "Backward, line by line"
+WRONG, YOURSELF = "What goes wrong here", "Write it yourself"
 WIDE = 60               # a longer formula repeats its line of code, and is wider than a phone
 HEADER = """---
 myst:
@@ -31,6 +32,8 @@ class Page:
         self.space, self.told = {}, set()               # papers of which the page has said a name
         self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
+        has_diagram = any(f"## {DIAGRAM}\n" in part.body for part in chapter.directives(""))
+        self.graph_section = DIAGRAM if has_diagram else BACKWARD
 
     def text(self):
         """The page in MyST."""
@@ -47,9 +50,11 @@ class Page:
         lines = []
         for line in found.split("\n"):
             name = line[3:].strip() if line.startswith("## ") else ""
-            if name == FORWARD:
+            if name == FORWARD and self.graph_section != DIAGRAM:
                 lines.append(frame.picture(self.chapter))
-            if name == BACKWARD and (found := frame.graph(self.chapter)):
+            if name == DIAGRAM:
+                line += "\n" + frame.picture(self.chapter)
+            if name == self.graph_section and (found := frame.graph(self.chapter)):
                 lines += [line, frame.figure(*found)]
                 continue
             if name == WRONG:
@@ -102,23 +107,27 @@ class Page:
         except MathError as error:
             self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
         number = part.given.rpartition("-")[2]
+        check = next(one for one in self.chapter.directives("check") if one.given == part.given)
         return raw(f'<div class="equation" id="{part.given}"><div class="parts">{formula}</div>'
-                   f'<a class="number" href="#{part.given}">({number})</a></div>')
+                   f'<a class="number" href="#{part.given}">({number})</a>'
+                   f'{self.checked(check, f"Check of ({number})")}</div>')
 
     def check(self, part):
-        number = part.given.rpartition("-")[2]
-        return self.checked(part, f"({number})")
+        """Nothing: the equation before it shows its check."""
+        return ""
 
     def said(self, part):
-        return self.checked(part, "the text's formulas")
+        return raw(self.checked(part, "Check of the formulas in the text above"))
 
     def checked(self, part, what):
+        """A tick that opens the code of a check and its result."""
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         found = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
                  f"{times}, equal to the last bit" if close.count else "holds, run for this page")
         body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
-        return raw(fold(f"Check of {what}: {found}", body, "check"))
+        return fold(f'<span title="{what}" aria-label="{what}">✓</span>',
+                    f"<p>{what}: {found}</p>{body}", "check tick")
 
     def index(self, part):
         """What a student types into the search, for which this chapter is the answer."""

@@ -152,7 +152,6 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     ("y=x @ W)", "y=x @ W, rel=1e-3)", "compares nothing"),
     ("y=x @ W", "x=x * np.nan, y=x @ W", "not finite"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
-    ("y = x W", r"y = \mathbf{1}[9 > 8]\,x W", "never true, or never false"),
     ("y = x W", r"y_n = \max_{k} x_n W", "is of what has none"),
     ("y = x W", r"y_n = \sum_n x_n W", "stands outside of it"),
     ("y=x @ W)", "y=(lambda n: (x @ W)[n - 1])(0))", "there is no place -1"),

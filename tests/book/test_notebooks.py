@@ -130,7 +130,7 @@ def test_pictures_are_outputs():
     made = json.loads(notebooks.notebook(notebooks.chapter_script(CHAPTERS[5], known)))
     drawn = [output["data"]["image/svg+xml"] for cell in made["cells"]
              for output in cell.get("outputs", ())]
-    assert len(drawn) == 2              # of the trained model, and of what sliders move on the page
+    assert len(drawn) == 3          # the trained model, the sliders, the diagram of the cell
     assert all("".join(picture).startswith("<svg ") for picture in drawn)
     assert "data:image" not in json.dumps(made)
 

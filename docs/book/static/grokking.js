@@ -41,11 +41,11 @@
   function draw() {
     const frame = Number(slider.value), until = run.at[frame];
     output.textContent = run.step[until].toLocaleString("en");
-    svg.innerHTML = box("loss", "loss") + box("accuracy", "right answers") +
+    svg.innerHTML = box("loss", "loss") + box("accuracy", "accuracy") +
       ["train", "validation"].flatMap((part) =>
         [line(part, "loss", until), line(part, "accuracy", until)]).join("") +
       `<text class="small" x="275" y="245" fill="${COLOURS.train}">learned from</text>` +
-      `<text class="small" x="365" y="245" fill="${COLOURS.validation}">never seen (dashed)</text>` +
+      `<text class="small" x="365" y="245" fill="${COLOURS.validation}">held-out set (dashed)</text>` +
       circle(run.places[frame]);
   }
 

@@ -53,8 +53,7 @@ def thermometers(kept, caption):
                 if -60 <= slope * x + offset <= 230]
         draw.line([at(*end) for end in ends], "" if n == len(kept["steps"]) - 1 else "thin")
         x, y = at(*ends[-1])
-        if n < 2:
-            draw.text(x, y - 10, f"{kept['steps'][n]}", "small", "end")
+        draw.text(x - 26 * (n == 3), y - 10, f"{kept['steps'][n]}", "small", "end")
     for pair in zip(kept["celsius"], kept["fahrenheit"], strict=True):
         draw.box(*at(*pair), "", 9, 9, "hot")
     draw.text(40, 8, "°F", "small", "end")
@@ -105,7 +104,7 @@ def switch(kept, caption):
 def brackets(kept, caption):
     rows = {"forget f": np.mean(kept["f"], 1), "input i": np.mean(kept["i"], 1),
             "output o": np.mean(kept["o"], 1),
-            **{f"memory c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
+            **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
                for k in range(4)},
             **{f"next: {b}": values for b, values in kept["p"].items() if b != "}"}}
     return _strip(caption, kept["text"], rows, left=76)
@@ -154,7 +153,7 @@ def one_vector(kept, caption):
     return _lines(caption, kept["lengths"], {"attention": (kept["attention"], ""),
                                              "one vector": (kept["one_vector"], "back")},
                   {n: f"{n}" for n in (2, 4, 6, 8, 10, 12)},
-                  {0: "0", 0.5: "50 %", 1: "100 %"}, below="letters to say again; up: those right")
+                  {0: "0", 0.5: "50 %", 1: "100 %"}, below="sequence length (letters) / accuracy")
 
 
 def dates(kept, caption):
@@ -257,13 +256,14 @@ def late(kept, caption):
                                           kept["validation_accuracy"], strict=True)
              if None not in (a, b)]
     step, seen, new = zip(*found, strict=True)
-    return _lines(caption, np.log10(step), {"trained on": (seen, ""), "never seen": (new, "back")},
+    return _lines(caption, np.log10(step),
+                  {"training set": (seen, ""), "held-out set": (new, "back")},
                   {power: f"{10**power:,}" for power in range(5)},
-                  {0: "0", 0.5: "50 %", 1: "100 %"}, below="step; up: those right")
+                  {0: "0", 0.5: "50 %", 1: "100 %"}, below="training step / accuracy")
 
 
 def further(kept, caption):
     return _lines(caption, kept["places"], {"turned": (kept["turned"], ""),
                                             "added": (kept["added"], "back")},
                   {12: "12", 24: "24", 36: "36"}, {0: "0", 0.5: "50 %", 1: "100 %"},
-                  below="place in the line; up: those right")
+                  below="position / accuracy")
