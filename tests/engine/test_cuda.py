@@ -18,6 +18,7 @@ from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy
+QUICK = ("Embedding", "LSTMCell", "LayerNorm", "Linear", "MultiHeadAttention", "SequenceLoss")
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
 
 
