@@ -52,7 +52,7 @@ def unwritable(path, error):
 
 
 def is_file(path, or_nothing=False):
-    """Whether an ordinary file is there (or nothing). Whoever opens a named pipe waits for ever,
+    """Whether an ordinary file is there (or nothing). Opening a named pipe waits for ever,
     so this is asked before. OSError when it cannot be seen."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)

@@ -8,7 +8,7 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
 # What is collected keeps its bytecode, even where Python was told to keep none: each of hundreds of
-# processes that tests start would compile npdl anew.
+# processes that tests start would compile npdl again.
 keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 import hypothesis
@@ -72,7 +72,7 @@ def curves(monkeypatch):
     monkeypatch.setattr(folder, "plot_curves", plot_curves)
 
 
-missing_torch = []      # what was skipped for want of PyTorch, where it is required
+missing_torch = []      # what was skipped without PyTorch, where it is required
 
 
 def _note_missing_torch(report):

@@ -3,7 +3,7 @@
     python -m docs.book                         # the whole site, into build/book
     python -m docs.book --only 6 --out draft    # one chapter, quickly
     python -m docs.book --check                 # only run the checks of every equation
-    python -m docs.book --train [MODEL ...]     # train the tiny models of the pages anew (minutes)
+    python -m docs.book --train [MODEL ...]     # train the tiny models of the pages again (minutes)
 """
 
 import os
@@ -30,7 +30,7 @@ def parse(argv):
     parser.add_argument("--check", action="store_true",
                         help="run the checks of all equations (or of --only) and list them")
     parser.add_argument("--train", nargs="*", metavar="MODEL",
-                        help="train the pages' tiny models (or these) anew, and keep what the "
+                        help="train the pages' tiny models (or these) again, and keep what the "
                              "pages show of them in docs/book/trained/data")
     return parser.parse_args(argv)
 

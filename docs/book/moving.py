@@ -1,6 +1,6 @@
 """Pictures that a hand on a slider moves:  ```{moving} gate, shares or valley, with a caption.
 
-The page computes them anew (static/moving.js) by the lines that npdl has; a test holds its numbers
+The page computes them again (static/moving.js) by the lines that npdl has; a test holds its numbers
 to npdl's. What stands in the page before, in print and without scripts is drawn here, by npdl.
 """
 

@@ -47,7 +47,7 @@ def main(steps=250):
         optimizer.step()
     x, wanted = waves(500, np.random.default_rng(1))
     explained = 1 - ((model.forward(x)[0] - wanted) ** 2).mean() / wanted.var()
-    print(f"last loss {loss:.4f}; of 500 new waves {explained:.1%} of the variance is foreseen")
+    print(f"last loss {loss:.4f}; of 500 new waves {explained:.1%} of the variance is predicted")
     return explained
 
 

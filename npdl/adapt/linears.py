@@ -63,7 +63,7 @@ class QuantLinear(FrozenLinear):
 
     (..., D) -> (..., E). `bits`, `rounding` and `block` are npdl.adapt.quantize's; with `double`
     the step sizes are codes of 8 bits too. QLoRA's own is rounding="nf4", block=64, double=True. W
-    is dequantized anew in every forward and backward: between them only the bits are stored.
+    is dequantized again in every forward and backward: between them only the bits are stored.
     """
 
     def __init__(self, linear, bits=4, *, rounding="floor", block=None, double=False):

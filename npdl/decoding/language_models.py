@@ -82,7 +82,7 @@ class CachedGPT(StepByStep):
     step, as a model without a cache would; with max_len // 2, seldom, but with a shorter context
     after each move. Of a prompt longer than max_len the last max_len tokens are seen. `capacity`
     says for how many tokens, the prompt's and the new ones, memory is made at first; when they
-    become more, it is made anew, twice as large.
+    become more, it is made again, twice as large.
     """
 
     def __init__(self, model, prompt, keep=None, capacity=None):

@@ -161,7 +161,7 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     if keep is not None and not slides:
         raise InputError("--keep is a GPT's; this run's model sees everything that came before")
     if keep is None and source.kind == "model":
-        keep = model.max_len // 2       # its window is long, and takes as many tokens' time anew
+        keep = model.max_len // 2       # its window is long, and takes as many tokens' time again
     tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
     options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
     if source.kind == "dates":

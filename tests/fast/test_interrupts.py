@@ -82,7 +82,7 @@ def interrupted(engine, optimizer, batches, right, count):
                 done += 1
             model.load_state_dict(state)
             optimizer.load_state_dict(moments)
-            if draw.random() < 0.6 or done == count:    # else what begins anew is cut off, too
+            if draw.random() < 0.6 or done == count:    # else what begins again is cut off, too
                 which = draw.integers(len(batches))
                 loss, gradients = right[which]
                 assert_close(engine.step(batches[which], rng), loss, "loss")

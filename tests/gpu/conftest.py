@@ -1,4 +1,4 @@
-"""A card for whoever asks for one."""
+"""A GPU for the tests that ask for one."""
 
 import pytest
 

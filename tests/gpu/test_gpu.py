@@ -158,7 +158,7 @@ def test_what_a_step_of_the_documents_models_asks_of_the_card(gpu, tmp_path, mod
     trainer = Trainer(Config(**more))
     trainer.task.prepare()
     with trainer.engine:
-        trainer.update()                # its constants are kept for whoever comes next
+        trainer.update()                # its constants are kept for the next step
     with cupy_on_cpu.empty_kernels(), trainer.engine:
         trainer.update()
     with cupy_on_cpu.empty_kernels(), trainer.engine, cupy_on_cpu.record() as events:

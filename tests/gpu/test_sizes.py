@@ -180,7 +180,7 @@ def step_of(model):
     its Arena, and the allocations from CuPy's pools."""
     trainer = Trainer(Config(model=model, engine="eager"))
     with trainer.engine:
-        trainer.update()                # its constants are kept for whoever comes next
+        trainer.update()                # its constants are kept for the next step
         with cupy_on_cpu.empty_kernels(), Counted() as count:
             trainer.update()
     arena = trainer.engine.workers.workers[0].arena

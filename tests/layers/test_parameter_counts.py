@@ -51,7 +51,7 @@ print({}.count_params(), open("/proc/self/status").read().split("VmHWM:")[1].spl
 ], ids=["GPT-2", "SmolLM2-135M", "Llama-3.2-1B", "Qwen2-0.5B"])
 def test_real_models_have_as_many_as_they_say(make, count):
     """Their matrices are never written, and so take no memory; in a process of its own, where no
-    engine has asked for memory that is kept, and written anew."""
+    engine has asked for memory that is kept, and written again."""
     told = subprocess.run([sys.executable, "-c", ALONE.format(make)], stdout=subprocess.PIPE,
                           text=True, check=True).stdout.split()
     assert int(told[0]) == count and int(told[1]) < 200_000     # KiB

@@ -356,7 +356,7 @@ def test_no_folder_at_all(tmp_path, capsys):
     refused(tmp_path / "nowhere.gguf", "there is no such folder or file", capsys)
     write_folder(tmp_path / "a", LLAMA)
     (tmp_path / "a" / WEIGHTS).unlink()
-    os.mkfifo(tmp_path / "a" / WEIGHTS)                     # whoever opens it waits for ever
+    os.mkfifo(tmp_path / "a" / WEIGHTS)                     # opening it waits for ever
     refused(tmp_path / "a", WEIGHTS, capsys)
 
 

@@ -26,7 +26,7 @@ def test_the_session_is_what_pdb_says(tmp_path):
     line = int(typed[0].split(":")[1])
     source = (ROOT / "npdl/layers/recurrent.py").read_text().splitlines()
     assert source[line - 1].strip().startswith("do = dh * tanh_c"), "the document names its line"
-    for _ in range(2):                          # a run without a checkpoint begins anew
+    for _ in range(2):                          # a run without a checkpoint begins again
         said, trouble = run([sys.executable, *command, str(tmp_path / "debug")],
                             "\n".join(typed) + "\n")
         answers = said.split("(Pdb) ")[1:]

@@ -1,4 +1,4 @@
-"""Small random models as people have them on disk: folders and GGUF files, written anew."""
+"""Small random models as people have them on disk: folders and GGUF files."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def arrays_of(folder):
 
 
 def rewrite(folder, change):
-    """Write a folder's arrays anew after change({name: array})."""
+    """Write a folder's arrays again after change({name: array})."""
     arrays = arrays_of(folder)
     arrays = change(arrays) or arrays
     safetensors.write(folder / "model.safetensors", arrays, {"format": "pt"})

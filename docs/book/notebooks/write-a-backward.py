@@ -40,7 +40,7 @@ class Mine(Gate):
 blame(Mine(3), x)
 
 # %% [markdown]
-# One way to begin, with two mistakes in it. Run it, read, mend, run again.
+# One way to begin, with two mistakes in it. Run it, read, fix, run again.
 
 
 # %%

@@ -1,6 +1,6 @@
 """Tiny trained models, one or two a chapter: what each layer is for, shown.
 
-    python -m docs.book --train         # trains all of them anew, and keeps what the pages need
+    python -m docs.book --train         # trains all of them again, and keeps what the pages need
 
 `MODELS` are the functions that train them, by name; pictures.py has one of each name. What a
 training leaves is a JSON of a few kilobytes in data/; its numbers are rounded, and a test trains

@@ -69,7 +69,7 @@ def case(cls, what, args, *inputs, forward=None, entries=None, **options):
 
 
 def same_mask(layer, *inputs, **options):
-    """forward with a dropout stream that starts anew at every call."""
+    """forward with a dropout stream that starts again at every call."""
     return layer.forward(*inputs, rng=stream(5, 1), **options)
 
 

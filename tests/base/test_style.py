@@ -1,0 +1,59 @@
+"""docs/style.md, as far as a program can read it: words to avoid, and how a docstring begins."""
+
+import ast
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = re.compile(r"\b(mend|mends|mended|anew|whoever|foreseen|lest|for want of)\b", re.I)
+BEGINNINGS = ("What ", "Whether ", "Of ", "The ", "That ", "How ", "Where ")
+# How many of each are left, by folder. Lower a number when you remove some.
+WORDS_LEFT = {"docs": 0, "exercises": 0, "experiments": 0, "npdl": 0, "npdl_study": 0,
+              "npdl_train": 0, "tests": 0, ".": 0}
+BEGINNINGS_LEFT = {"docs": 0, "exercises": 0, "experiments": 0, "npdl": 0, "npdl_study": 0,
+                   "npdl_train": 0}
+
+
+def files(*endings):
+    """Return the tracked files with these endings."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git repository")
+    return [name for name in listed.stdout.split("\n") if name.endswith(endings)]
+
+
+def folder(name):
+    return name.split("/")[0] if "/" in name else "."
+
+
+def assert_only_fewer(found, left):
+    """Fail if a folder has more places than are left, or fewer, which lowers its number."""
+    counts = Counter(place.split("/")[0] if "/" in place else "." for place in found)
+    more = {name for name in counts if counts[name] > left.get(name, 0)}
+    assert not more, "\n".join(place for place in found if folder(place) in more)
+    assert dict(counts) == {name: n for name, n in left.items() if n}, "lower the numbers above"
+
+
+def test_no_more_words_to_avoid():
+    found = []
+    for name in files(".py", ".md"):
+        if name in ("docs/style.md", "tests/base/test_style.py"):
+            continue
+        for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").split("\n"), 1):
+            found += [f"{name}:{number}: {match[0]}" for match in WORDS.finditer(line)]
+    assert_only_fewer(found, WORDS_LEFT)
+
+
+def test_no_more_docstrings_without_a_verb():
+    found = []
+    for name in files(".py"):
+        if not name.startswith("tests/"):
+            for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef) and (ast.get_docstring(node) or "").startswith(
+                        BEGINNINGS):
+                    found.append(f"{name}:{node.lineno}: {ast.get_docstring(node)[:60]}")
+    assert_only_fewer(found, BEGINNINGS_LEFT)
