@@ -44,7 +44,7 @@ class Recorder:
 
     def __init__(self):
         self.operations, self.numbers, self.generators = [], [], []
-        self._buffers, self._saved, self._known, self._nodes = {}, {}, {}, []
+        self._buffers, self._saved, self._known = {}, {}, {}
 
     def __enter__(self):
         if active_recorder() is not None:
@@ -300,7 +300,7 @@ class Recorder:
         def run(value, out):
             if not holds(value):
                 raise Diverged("a guard does not hold")
-        options = {"holds": holds, "expected": expected, "convert": convert}
+        options = {"holds": holds, "convert": convert}
         given = x if isinstance(x, Number) else self.view(x)
         self.operations.append(Operation("guard", [given], None, run, source=source_line(),
                                          options=options, effect=True))
@@ -312,8 +312,16 @@ def concrete(x):
     return x.value if type(x) in (RecordedArray, Number) else x
 
 
+def map_nest(function, nest):
+    """Return nested tuples, lists and dicts with function(item) in the place of each item."""
+    if isinstance(nest, (tuple, list, dict)):
+        items = nest.values() if isinstance(nest, dict) else nest
+        return rebuilt(nest, [map_nest(function, item) for item in items])
+    return function(nest)
+
+
 def split(nest):
-    """(the recorded arrays in a nested structure, a function that puts arrays in their places)."""
+    """Return the recorded arrays in nested structures, and a function that replaces them."""
     found = []
 
     def collect(value):
@@ -321,21 +329,12 @@ def split(nest):
             found.append(value)
         elif isinstance(value, Number):
             raise Unsupported("a number that changes was given to a function of arrays")
-        elif isinstance(value, (tuple, list, dict)):
-            for item in value.values() if isinstance(value, dict) else value:
-                collect(item)
-        elif isinstance(value, slice):
-            collect((value.start, value.stop, value.step))
 
-    def put(value, arrays):
-        if type(value) is RecordedArray:
-            return next(arrays)
-        if isinstance(value, (tuple, list, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return rebuilt(value, [put(item, arrays) for item in items])
-        return value
-    collect(nest)
-    return found, lambda arrays: put(nest, iter(arrays))
+    def rebuild(arrays):
+        arrays = iter(arrays)
+        return map_nest(lambda x: next(arrays) if type(x) is RecordedArray else x, nest)
+    map_nest(collect, nest)
+    return found, rebuild
 
 
 def run_copy(x, out):

@@ -68,9 +68,9 @@ def small_step(target="auto", lines=None):
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path, monkeypatch, quick_compiler):
+    """The folder of compiled steps, which does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(c_build, "FLAGS", ["-O1" if f == "-O3" else f for f in c_build.FLAGS])
     return tmp_path / "npdl" / "steps"
 
 
