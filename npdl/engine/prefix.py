@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(ids, targets, counted):
-    """(Rows, entries, targets, counted): the last three (B, C), for the counted positions alone.
+    """Return (Rows, entries, targets, counted); the last three (B, C), of counted positions.
 
     entries[b, c] is the place in `needed` of the row that predicts targets[b, c].
     """
@@ -191,7 +191,7 @@ class PrefixLSTM(Layer):
                              rows=rows)
 
     def layer(self, cell, x, rows):
-        """y (N, H), and the cache of each length's step."""
+        """Return y (N, H), and the cache of each length's step."""
         ys, steps, state = [], [], None
         for t, (start, stop) in enumerate(rows.spans):
             if t:
@@ -211,7 +211,7 @@ class PrefixLSTM(Layer):
         return self.embedding.backward(dw, cache.embedding)
 
     def layer_backward(self, cell, dy, steps, rows):
-        """dx (N, D). The gradients of a state are summed over the rows that start from it."""
+        """Return dx (N, D). The gradients of a state are summed over the rows that use it."""
         dxs, dstate = [], None
         for t in reversed(range(len(steps))):
             start, stop = rows.spans[t]

@@ -88,17 +88,18 @@ class RecordedStep:
         if not is_host():
             arguments = moved(arguments, to_host)
         key = key_of(arguments)
+        diverged = False
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
                 try:
                     return recording.replay(arguments)
                 except Diverged:
-                    self._diverged += 1
-        return self._record(key, arguments)
+                    diverged = True
+        return self._record(key, arguments, diverged)
 
-    def _record(self, key, arguments):
-        """Run the step and record it, or plainly where that fails."""
-        if self._diverged > MOST_RECORDINGS:
+    def _record(self, key, arguments, diverged):
+        """Run the step and record it, or plainly if that fails."""
+        if diverged and self._diverged > MOST_RECORDINGS:
             return self._give_up("a value that changes decides what is computed", arguments)
         recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
@@ -119,6 +120,7 @@ class RecordedStep:
             self.why_not = "the step runs plainly: it draws from NumPy's global generator"
             self.note(self.why_not)
         elif recording.program is not None:
+            self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
 
@@ -180,7 +182,7 @@ class Recording:
         return recorded
 
     def replay(self, arguments):
-        """Replay the step; returns what the function returns."""
+        """Replay the step and return what the function returns."""
         arrays, numbers = [], []
         for own, new in zip(self._inputs, leaves(is_input, arguments), strict=True):
             if isinstance(own, np.ndarray):
@@ -198,7 +200,7 @@ class Recording:
 
 
 def key_of(arguments):
-    """What arguments have to share to be replayed by one recording."""
+    """Return the key that arguments of one recording share."""
     if isinstance(arguments, np.ndarray):
         return arguments.shape, arguments.dtype.str
     if isinstance(arguments, (tuple, list)):
@@ -232,7 +234,7 @@ def unwrapped(x):
 
 
 def where(error):
-    """The place in the recorded code where an error was raised."""
+    """Return the place in the recorded code where an error was raised."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
