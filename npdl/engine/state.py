@@ -110,7 +110,7 @@ class Mirror:
         """Collect what the step assigned to the copies.
 
         An array in the place of another is recorded as a copy into it. Returns True if the
-        recording can be replayed: not, where a number changed that was taken for a setting.
+        recording can be replayed, False if a number changed that was taken for a setting.
         """
         can_replay, moves = True, []
         assign = self._assignments.append

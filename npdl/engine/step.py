@@ -71,7 +71,7 @@ class RecordedStep:
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
     target    "auto", "c" or "numpy"; on a GPU "auto", which is CUDA
-    note      a function that is given the lines that are said; they go to standard error
+    note      a function that is called with each message; None prints it on standard error
     why_not   None, or the line that says why the step runs plainly
     """
 

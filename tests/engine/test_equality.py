@@ -66,11 +66,11 @@ def assert_close(found, wanted, tolerance):
 
 
 def layer_cases():
-    """Each layer on both targets in both dtypes; one of these, in turn, by default."""
-    cases = [(dtype, target) for dtype in TOLERANCE for target in ("numpy", "c")]
+    """Each layer on both targets in both dtypes; by default, one of the first three in turn."""
+    cases = [("float64", "numpy"), ("float32", "c"), ("float32", "numpy"), ("float64", "c")]
     for i, name in enumerate(sorted(layer_classes())):
         for k, (dtype, target) in enumerate(cases):
-            marks = [needs_compiler] * (target == "c") + [pytest.mark.slow] * (i % len(cases) != k)
+            marks = [needs_compiler] * (target == "c") + [pytest.mark.slow] * (i % 3 != k)
             yield pytest.param(name, dtype, target, marks=marks)
 
 

@@ -7,7 +7,7 @@ of any strides, writes into parts of arrays, and products, on shapes that group 
 import numpy as np
 import pytest
 
-from npdl.engine import RecordedStep
+from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
@@ -82,9 +82,13 @@ def program(seed, state, x, y):
 
 
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, "blocks"])
 @pytest.mark.parametrize("seed", range(12))
-def test_a_random_program_equals_numpys(seed, target):
+def test_a_random_program_equals_numpys(seed, target, monkeypatch):
+    """With "blocks", the NumPy target splits even these small arrays into blocks of rows."""
+    if target == "blocks":
+        target = "numpy"
+        monkeypatch.setattr(numpy_target, "BLOCK", 5)
     rng = np.random.default_rng(seed)
     shape = tuple(rng.choice([1, 2, 3, 4, 6], 3))
     dtype = [np.float64, np.float32][seed % 2]
@@ -100,3 +104,14 @@ def test_a_random_program_equals_numpys(seed, target):
                 np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
             np.testing.assert_allclose(step.objects[0][0], plain, rtol=tolerance, atol=tolerance)
     assert step.why_not is None and len(step.recordings) == 1
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_over_many_rows_is_as_exact_as_in_float64(target):
+    step = RecordedStep(lambda x: x.sum(0), (), target)
+    for seed in range(3):
+        x = 1000 + np.random.default_rng(seed).standard_normal((5000, 3), np.float32)
+        wanted = x.sum(0, dtype=np.float64).astype(np.float32)
+        found = step(x)                         # the first call is NumPy's own sum in float32
+        np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
