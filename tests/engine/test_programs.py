@@ -7,6 +7,7 @@ of any strides, writes into parts of arrays, and products, on shapes that group 
 import numpy as np
 import pytest
 
+from npdl import functions
 from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS
 
@@ -115,3 +116,19 @@ def test_a_sum_over_many_rows_is_as_exact_as_in_float64(target):
         wanted = x.sum(0, dtype=np.float64).astype(np.float32)
         found = step(x)                         # the first call is NumPy's own sum in float32
         np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_replayed_sum_by_index_checks_its_indices(target):
+    step = RecordedStep(lambda rows, index: functions.sum_by_index(rows, index, 4), (), target)
+    rows = np.arange(6.0).reshape(3, 2)
+    for index in ([0, 1, 3], [2, 2, 0], [0, 4, 3], [3, 1, 3]):
+        if max(index) == 4:
+            with pytest.raises(IndexError):
+                step(rows, np.array(index))
+            continue
+        wanted = np.zeros((4, 2))
+        np.add.at(wanted, index, rows)
+        np.testing.assert_array_equal(step(rows, np.array(index)), wanted)
+    assert len(step.recordings) == 1
