@@ -10,6 +10,7 @@ explains it with an example. The library's other modules never import this packa
 
 from npdl.engine.c_build import CompilerError
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.step import RecordedStep, compile_step, training_step
+from npdl.engine.step import RecordedStep, compile_step
+from npdl.engine.training import training_step
 
 __all__ = ["CompilerError", "RecordedStep", "Unsupported", "compile_step", "training_step"]

@@ -36,7 +36,7 @@ class Arena:
         self.address = self.memory.ctypes.data
 
     def _place(self, steps):
-        """Best fit: each buffer takes the smallest gap that holds it."""
+        """Place each buffer in the smallest gap that holds it (best fit)."""
         begins, ends = [[] for _ in range(steps + 1)], [[] for _ in range(steps + 1)]
         for key in self._first:
             begins[self._first[key]].append(key)
@@ -63,14 +63,14 @@ class Arena:
         return offsets, top
 
     def array(self, view):
-        """The NumPy array of a view."""
+        """Return the NumPy array of a view."""
         if view.buffer.is_temporary:
             return view.array_at(self.address + self.offsets[id(view.buffer)], self.memory)
         return view.array_at(view.buffer.address, view.buffer.array)
 
 
 def views_of(operations):
-    """Every View that some operations read or write."""
+    """Yield every View that some operations read or write."""
     for op in operations:
         yield from op.reads
         if op.output is not None:
@@ -82,7 +82,7 @@ def rounded(size):
 
 
 def merged(gaps):
-    """(start, length) of free memory, neighbours joined."""
+    """Join neighbours among (start, length) of free memory."""
     joined = []
     for start, length in sorted(gaps):
         if joined and sum(joined[-1]) == start:

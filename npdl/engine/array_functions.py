@@ -11,7 +11,7 @@ IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np
 
 
 def where(recorder, condition, *choices):
-    """np.where of three arguments is elementwise."""
+    """Record np.where of three arguments, which is elementwise."""
     if len(choices) != 2:
         return NotImplemented
     values = [getattr(x, "value", x) for x in (condition, *choices)]
@@ -27,7 +27,7 @@ def run_where(condition, x, y, out):
 
 
 def concatenate(recorder, parts, axis=0, out=None, **options):
-    """Copies into the parts of a new array."""
+    """Record np.concatenate as copies into the parts of a new array."""
     if out is not None or axis is None or options:
         return NotImplemented
     values = [getattr(x, "value", x) for x in parts]
@@ -43,7 +43,7 @@ def concatenate(recorder, parts, axis=0, out=None, **options):
 
 
 def stack(recorder, parts, axis=0, out=None, **options):
-    """Copies into the entries of a new axis."""
+    """Record np.stack as copies into the entries of a new axis."""
     if out is not None or options:
         return NotImplemented
     parts = list(parts)
@@ -56,7 +56,7 @@ def stack(recorder, parts, axis=0, out=None, **options):
 
 
 def filled(value):
-    """np.zeros_like and its kin: a copy of one number."""
+    """Make a recorder of np.zeros_like, np.ones_like or np.full_like: a copy of one number."""
     def make(recorder, like, *args, **options):
         if options.get("subok") or options.get("shape") is not None:
             return NotImplemented
@@ -67,7 +67,7 @@ def filled(value):
 
 
 def erf(recorder, x):
-    """The error function is elementwise."""
+    """Record the error function, which is elementwise."""
     result = recorder.new(backend.exact_erf(x.value))
 
     def run(x, out):
@@ -76,14 +76,14 @@ def erf(recorder, x):
 
 
 def minus_one_hot(recorder, p, index):
-    """p - one_hot(index), elementwise; the same bits as subtracting 1 at each index."""
+    """Record p - one_hot(index) elementwise, with the bits of a subtraction at each index."""
     recorder.check_range(index, p.shape[-1])
     at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
     return p - (at[..., None] == np.arange(p.shape[-1]))
 
 
 def sum_by_index(recorder, rows, index, size):
-    """One operation, if all indices are in range; a guard sees to that in replays."""
+    """Record one operation if all indices are in range, which a guard checks in replays."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
     values = [getattr(x, "value", x) for x in (rows, index)]
@@ -119,7 +119,6 @@ FUNCTIONS = {
     np.mean: lambda recorder, x, *args, **options: x.mean(*args, **options),
     np.max: lambda recorder, x, *args, **options: x.max(*args, **options),
     np.min: lambda recorder, x, *args, **options: x.min(*args, **options),
-    np.reshape: lambda recorder, x, *args, **options: NotImplemented,
     backend.exact_erf: erf, functions.minus_one_hot: minus_one_hot,
     functions.sum_by_index: sum_by_index, np.take_along_axis: take_along_axis,
 }

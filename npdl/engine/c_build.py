@@ -27,7 +27,7 @@ class CompilerError(NpdlError):
 
 
 def load(source, compiler=None):
-    """The library of a C source; compiled if it is not in the cache.
+    """Return the library of a C source; compile it if it is not in the cache.
 
     compiler   its name or path; None for $CC, or the first of cc, gcc and clang
     Raises CompilerError, with one line.
@@ -46,7 +46,7 @@ def load(source, compiler=None):
 
 
 def find_compiler(name=None):
-    """The path of a C compiler."""
+    """Return the path of a C compiler."""
     if name is None and os.environ.get("CC"):
         name = os.environ["CC"]
     for candidate in [name] if name else ["cc", "gcc", "clang"]:
@@ -57,7 +57,7 @@ def find_compiler(name=None):
 
 @functools.cache
 def compiler_version(path):
-    """What a compiler says of itself."""
+    """Return the text that a compiler prints for --version."""
     try:
         found = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
@@ -67,7 +67,7 @@ def compiler_version(path):
 
 @functools.cache
 def processor_name():
-    """The processor's model and instructions: a cache may be shared by several machines."""
+    """Return the processor's model and instructions: several machines may share a cache."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         lines = {line for line in text.splitlines() if line.startswith(("model name", "flags"))}
@@ -77,7 +77,7 @@ def processor_name():
 
 
 def cache_folder():
-    """The user's folder for compiled steps: made if it is not there."""
+    """Return the user's folder for compiled steps; create it if it does not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(base):
         raise CompilerError("there is no home directory to keep compiled steps in; set HOME or "

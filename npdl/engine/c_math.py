@@ -96,7 +96,7 @@ static inline float erf_f(float x) {{ return (float)erf_d(x); }}
 
 
 def horner(coefficients, x, suffix=""):
-    """A polynomial as a C expression."""
+    """Return a polynomial as a C expression."""
     text = f"{coefficients[-1]!r}{suffix}"
     for c in coefficients[-2::-1]:
         text = f"{c!r}{suffix} + {x} * ({text})"
@@ -104,7 +104,7 @@ def horner(coefficients, x, suffix=""):
 
 
 def source():
-    """The C source of all functions, in both precisions."""
+    """Return the C source of all functions, in both precisions."""
     log_f = ("f + (f * f * (f * (" + horner(LOG_FLOAT, "f", "f") + ") - 0.5f) + k * "
              + FLOAT["ln2_lo"] + ") + k * " + FLOAT["ln2_hi"])
     s = "(f / (2 + f))"

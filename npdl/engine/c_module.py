@@ -24,7 +24,7 @@ class SumByIndexSource:
         (op,) = group.operations
         rows, index = op.inputs
         size, width = op.output.shape
-        kind, self.pointers, self.scratch = TYPES[rows.dtype.name], [rows, index, op.output], 0
+        kind, self.pointers = TYPES[rows.dtype.name], [rows, index, op.output]
         self.scratch = 8 * size * width
         step = 1 if index.is_contiguous else index.strides[0] // 8
         self.text = f"""void {name}(char **P) {{
@@ -42,7 +42,7 @@ for (size_t j = 0; j < {size * width}; j++) out[j] = ({kind})total[j];
 
     @staticmethod
     def fits(group):
-        """Whether a group is one such operation on contiguous arrays."""
+        """Return True if a group is one such operation on contiguous arrays."""
         op = group.operations[0]
         return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
             op.output.dtype.name in ("float32", "float64")) and op.inputs[1].ndim <= 2 and all(
@@ -91,7 +91,7 @@ class SmallProductsSource:
 
     @staticmethod
     def fits(group):
-        """Whether a group is one product of many matrices that are too small for BLAS."""
+        """Return True if a group is one product of many matrices that are too small for BLAS."""
         op = group.operations[0]
         views = [*op.inputs, op.output] if op.kind == "matmul" else []
         if not views or min(view.ndim for view in views) < 3 or len(
@@ -107,12 +107,12 @@ SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one ope
 
 
 def has_source(group):
-    """Whether a group can be a C function."""
+    """Return True if a group can be a C function."""
     return bool(group.rows) or any(source.fits(group) for source in SINGLE)
 
 
 def module_source(groups):
-    """(C source, [the source of each group])."""
+    """Return (C source, [the source of each group])."""
     sources = [next((source for source in SINGLE if source.fits(group)), GroupSource)(
         f"g{i}", group) for i, group in enumerate(groups)]
     return "\n".join([HEAD, c_math.source(), *(each.text for each in sources)]), sources

@@ -104,7 +104,7 @@ class GroupSource:
         self._write(rows.output, f"r{k}", 1)
 
     def _add_total(self, k, rows):
-        """A sum of everything: of each row, added to that of the rows before."""
+        """Add a sum of everything: the sum of each row is added to that of the rows before."""
         (x,) = self._read_all(rows)
         kind = TYPES[rows.output.view.dtype.name]
         self._start(rows.width, f"double s{k} = 0;", f"+:s{k}")
@@ -115,7 +115,7 @@ class GroupSource:
         self._after.append(f"*{self._pointer(rows.output, moving=False)} = ({kind})t{k};")
 
     def _add_column(self, k, rows):
-        """A sum over the rows: into a row of scratch memory, which is written at the end."""
+        """Add a sum over the rows: into a row of scratch memory, which is written at the end."""
         (x,) = self._read_all(rows)
         width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
@@ -131,7 +131,7 @@ class GroupSource:
     # Loops along a row
 
     def _open(self, width):
-        """Let a loop of this width be open; for a width of 1, none."""
+        """Open a loop of this width; for a width of 1, close the open one."""
         if width == 1:
             self._close()
         elif self._loop is None or self._loop.width != width:
@@ -164,7 +164,7 @@ class GroupSource:
     # Values
 
     def _read_all(self, rows):
-        """C expressions of the inputs' entries, in a loop in which all of them can be read."""
+        """Return C expressions of the inputs' entries, in a loop in which all can be read."""
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
                 _key(x) not in loop.values and any(overlap(x.view, v) for v in loop.written)
@@ -176,7 +176,7 @@ class GroupSource:
                 for x in rows.inputs]
 
     def _read(self, x, width):
-        """A C expression of an operand's entry."""
+        """Return a C expression of an operand's entry."""
         key = _key(x)
         if self._loop is not None and key in self._loop.values:
             return self._loop.values[key]
@@ -189,7 +189,7 @@ class GroupSource:
         return name
 
     def _scalar(self, x):
-        """A variable that holds the entry that all of a row share."""
+        """Return the variable of an entry that a whole row shares."""
         key = _key(x)
         if key not in self._scalars:
             name = self._name("y")
@@ -202,7 +202,7 @@ class GroupSource:
         return self._scalars[key]
 
     def _write(self, x, value, width):
-        """Note a value, and store it where something reads it later."""
+        """Note a value, and store it if something reads it later."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for key in [key for key in known if overlap(key[0], x.view)]:
                 del known[key]
@@ -219,7 +219,7 @@ class GroupSource:
         return f"{letter}{self._names}"
 
     def _entry(self, x, width, write=False):
-        """The memory of an operand's entry j."""
+        """Return the memory of an operand's entry j."""
         step, size = x.inner // x.view.dtype.itemsize, x.view.dtype.itemsize
         j = "" if width == 1 or step == 0 else "j" if step == 1 else f"j * {step}"
         if not self._is_local(x):
@@ -275,7 +275,7 @@ class Loop:
 
 
 def flattened(rows, local):
-    """A group of maps of contiguous arrays is one long row."""
+    """Turn a group of maps of contiguous arrays into one long row."""
     def along(x, width):
         if not isinstance(x, Operand):
             return x
@@ -305,7 +305,7 @@ def flattened(rows, local):
 
 
 def expression(op, names, dtypes):
-    """A map as a C expression of the names of its inputs, in the dtypes that NumPy computes in."""
+    """Return a map as a C expression of its inputs' names, in the dtypes of NumPy's loop."""
     loop = op.loop or (op.output.dtype,) * 2
     given = [cast(name, dtype, wanted) for name, dtype, wanted
              in zip(names, dtypes, loop[:-1], strict=True)]
@@ -318,7 +318,7 @@ def expression(op, names, dtypes):
 
 
 def cast(name, dtype, wanted):
-    """A C expression in another dtype; None stands for a literal's."""
+    """Return a C expression in another dtype; the dtype of a literal is None."""
     if dtype == wanted:
         return name
     if wanted.kind == "b":
@@ -327,7 +327,7 @@ def cast(name, dtype, wanted):
 
 
 def literal(x):
-    """A Python or NumPy number in C, in double or as an integer."""
+    """Return a Python or NumPy number in C, in double or as an integer."""
     if isinstance(x, (bool, np.bool_)):
         return str(int(x))
     if isinstance(x, (int, np.integer)):

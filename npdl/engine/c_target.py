@@ -18,11 +18,11 @@ from npdl.engine.schedule import find_local
 class CLowered(Lowered):
     """The calls of a recording, groups being C functions."""
 
-    def __init__(self, groups, results, compiler):
+    def __init__(self, groups, results):
         find_local(groups, results)
         rows = [group for group in groups if has_source(group)]
         source, self.sources = module_source(rows)
-        library = c_build.load(source, compiler)
+        library = c_build.load(source)
         self._functions = {id(group): (getattr(library, f"g{i}"), self.sources[i])
                            for i, group in enumerate(rows)}
         self._scratch = np.zeros(max([s.scratch for s in self.sources], default=0) + 64, np.uint8)
@@ -48,8 +48,5 @@ class CTarget:
 
     name = "c"
 
-    def __init__(self, compiler=None):
-        self.compiler = compiler
-
     def lower(self, groups, results):
-        return CLowered(groups, results, self.compiler)
+        return CLowered(groups, results)

@@ -30,14 +30,14 @@ def multiply_tables(operations):
 
 
 def _is_simple(op):
-    """Whether a take reads whole rows of a matrix into a contiguous array."""
+    """Return True if a take reads whole rows of a matrix into a contiguous array."""
     table, index = op.inputs
     return table.ndim == 2 and table.is_contiguous and op.output.is_whole and (
         op.output.buffer.is_temporary and index.is_contiguous and index.dtype.name == "int64")
 
 
 def _gathered(x, takes, writes, now):
-    """(table, index) of a view (M, D) of gathered rows, if they are still what they were."""
+    """Return (table, index) of a view (M, D) of gathered rows, if both are unchanged."""
     if id(x.buffer) not in takes:
         return None
     place, take = takes[id(x.buffer)]

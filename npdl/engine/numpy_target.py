@@ -34,11 +34,11 @@ class Lowered:
                 self.made_of.append(operations)
 
     def lower(self, group):
-        """[(call, its operations)] of one group."""
+        """Return [(call, its operations)] of one group."""
         return [(self.call(op), [op]) for op in group.operations]
 
     def call(self, op):
-        """One operation as a function without arguments."""
+        """Return one operation as a function without arguments."""
         inputs = [self.array(x) if isinstance(x, View) else x for x in op.inputs]
         out = None if op.output is None else self.array(op.output)
         if op.kind == "add.reduce" and sums_columns(op):
@@ -96,7 +96,7 @@ class Block:
         self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
 
     def call(self, rows, start):
-        """One operation on the rows from `start` on along the first axis."""
+        """Return a call of one operation on the rows from `start` on along the first axis."""
         inputs = [self.rows_of(x, rows, start) if isinstance(x, Operand) else x
                   for x in rows.inputs]
         out = self.rows_of(rows.output, rows, start)
@@ -120,7 +120,7 @@ class Block:
 
 
 def direct_call(op, inputs, out):
-    """A call of NumPy's own function, with no Python function between."""
+    """Return a call of NumPy's own function, with no Python function between."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
     if op.ufunc is None:
@@ -134,7 +134,7 @@ def direct_call(op, inputs, out):
 
 
 def block_size(group):
-    """How many entries of the rows' first axis make a block; None if blocks gain nothing."""
+    """Return how many entries of the first axis make a block; None if blocks gain nothing."""
     inside = [rows for rows in group.rows if rows.form in ("map", "row")]
     if len(inside) < 2 or not group.sizes:
         return None
@@ -144,14 +144,14 @@ def block_size(group):
 
 
 def sums_columns(op):
-    """Whether an operation is a sum of float32 rows (N, D), for which products are faster."""
+    """Return True for a sum of float32 rows (N, D), for which products are faster."""
     x = op.inputs[0]
     return x.ndim == 2 and x.is_contiguous and x.dtype == np.float32 and len(op.output.shape) == 1 \
         and op.options.get("axis") in (0, (0,)) and x.shape[0] >= CHUNK
 
 
 def sum_columns(x, out):
-    """The sum over the rows of x: of chunks by products with ones, then of these in float64."""
+    """Sum over the rows of x: chunks by products with ones, then their sums in float64."""
     whole = len(x) - len(x) % CHUNK
     ones = np.ones(CHUNK, np.float32)
     sums = ones @ x[:whole].reshape(-1, CHUNK, x.shape[1])

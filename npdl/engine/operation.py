@@ -33,7 +33,7 @@ class Buffer:
 
     @classmethod
     def of(cls, root, role):
-        """The buffer of an array that owns its memory."""
+        """Make the buffer of an array that owns its memory."""
         low, high = byte_bounds(root) if root.size else (address_of(root),) * 2
         return cls(role, low, high - low, None if role == "temporary" else root)
 
@@ -67,7 +67,7 @@ class View(NamedTuple):
 
     @property
     def is_contiguous(self):
-        """Whether the entries lie next to each other in C order."""
+        """Return True if the entries lie next to each other in C order."""
         expected = self.dtype.itemsize
         for n, stride in zip(self.shape[::-1], self.strides[::-1], strict=True):
             if n != 1 and stride != expected:
@@ -77,23 +77,23 @@ class View(NamedTuple):
 
     @property
     def is_whole(self):
-        """Whether this is all of its buffer, in C order."""
+        """Return True if this is all of its buffer, in C order."""
         return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
 
     @property
     def span(self):
-        """The first byte in the buffer, and the byte after the last."""
+        """Return the first byte in the buffer, and the byte after the last."""
         low, high = self.offset, self.offset + self.dtype.itemsize
         for n, stride in zip(self.shape, self.strides, strict=True):
             low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
         return (low, high) if self.size else (low, low)
 
     def reshaped(self, *shape):
-        """Another shape of a contiguous view."""
+        """Return a contiguous view in another shape."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """A NumPy array of this view, its buffer being at `address` in the memory of `owner`."""
+        """Return the NumPy array of this view; its buffer is at `address` in `owner`'s memory."""
         return np.asarray(_Memory(self, address, owner))
 
 
@@ -187,13 +187,13 @@ class Operation:
         self.source, self.effect = source, effect
 
     def replace(self, **changes):
-        """A copy with other fields."""
+        """Return a copy with other fields."""
         fields = {name: getattr(self, name) for name in self.__slots__} | changes
         return Operation(**fields)
 
     @property
     def reads(self):
-        """The Views that are read."""
+        """Return the Views that are read."""
         return [x for x in self.inputs if isinstance(x, View)]
 
     def __repr__(self):
@@ -206,14 +206,14 @@ def address_of(array):
 
 
 def root_of(array):
-    """The array that owns the memory of a view."""
+    """Return the array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def contiguous_strides(shape, itemsize):
-    """The strides of a C-contiguous array."""
+    """Return the strides of a C-contiguous array."""
     strides = []
     for n in reversed(shape):
         strides.append(itemsize)
@@ -222,7 +222,7 @@ def contiguous_strides(shape, itemsize):
 
 
 def overlap(a, b):
-    """Whether two views may share memory."""
+    """Return True if two views may share memory."""
     if a.buffer is not b.buffer:
         return False
     (a_low, a_high), (b_low, b_high) = a.span, b.span

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npdl.core import Cache, Layer
+from npdl.engine.training import prefix_step
 from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
 from npdl.layers.transformer import PreNormBlock, Same
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
-from npdl.optim import clip_by_global_norm
 
 
 class Rows(NamedTuple):
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(ids, targets, counted):
-    """(Rows, entries, targets, counted): the last three (B, C), for the counted positions alone.
+    """Return (Rows, entries, targets, counted); the last three (B, C), of counted positions.
 
     entries[b, c] is the place in `needed` of the row that predicts targets[b, c].
     """
@@ -191,7 +191,7 @@ class PrefixLSTM(Layer):
                              rows=rows)
 
     def layer(self, cell, x, rows):
-        """y (N, H), and the cache of each length's step."""
+        """Return y (N, H), and the cache of each length's step."""
         ys, steps, state = [], [], None
         for t, (start, stop) in enumerate(rows.spans):
             if t:
@@ -211,7 +211,7 @@ class PrefixLSTM(Layer):
         return self.embedding.backward(dw, cache.embedding)
 
     def layer_backward(self, cell, dy, steps, rows):
-        """dx (N, D). The gradients of a state are summed over the rows that start from it."""
+        """Return dx (N, D). The gradients of a state are summed over the rows that use it."""
         dxs, dstate = [], None
         for t in reversed(range(len(steps))):
             start, stop = rows.spans[t]
@@ -226,36 +226,24 @@ class PrefixLSTM(Layer):
         return np.concatenate(dxs[::-1])
 
 
-def prefix_step(model, loss, optimizer, rows, entries, targets, counted, lr, max_norm):
-    """A step of training on rows; `model` is a PrefixGPT or a PrefixLSTM."""
-    optimizer.zero_grad()
-    logits, cache = model.forward(rows)                         # logits (M, V)
-    value, c_loss = loss.forward(logits[entries], targets, counted)
-    dlogits = loss.backward(1.0, c_loss)                        # dlogits (B, C, V)
-    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
-    if max_norm is not None:
-        clip_by_global_norm(optimizer.params.values(), max_norm)
-    optimizer.step(lr)
-    return value
-
-
 class PrefixStep:
-    """step(ids, targets, counted, lr) on rows. `make` makes a RecordedStep."""
+    """A training step on rows. `make` makes a RecordedStep."""
 
-    def __init__(self, make, model, loss, optimizer, max_norm):
+    def __init__(self, make, model, loss, optimizer):
         if type(model) not in (GPT, GPT2, LSTMLM):
             raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
         own = PrefixGPT(model) if isinstance(model, GPT) else PrefixLSTM(model)
-        self.step, self.max_norm = make(prefix_step, (own, loss, optimizer)), max_norm
-        self.model, self.vocabulary = model, model.embedding.W.shape[0]
+        self.step, self.model = make(prefix_step, (own, loss, optimizer)), model
         self._given, self._rows = (), None
 
-    def __call__(self, ids, targets, counted, lr=None):
-        given = ids, targets, counted
+    def __call__(self, inputs, targets, options, lr, max_norm):
+        if options:
+            raise InputError(f"shared prefixes: {', '.join(options)} can't be given; "
+                             "give share_prefixes=False")
+        given = *inputs, *targets                               # ids, targets, counted
         if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
-            checked_tokens(ids, type(self.model).__name__, getattr(self.model, "max_len", None),
-                           self.vocabulary)
-            self._rows = rows_of(ids, targets, counted)
+            checked_tokens(given[0], type(self.model).__name__,
+                           getattr(self.model, "max_len", None), self.model.embedding.W.shape[0])
+            self._rows = rows_of(*given)
             self._given = tuple(np.array(each) for each in given)
-        rows, entries, targets, counted = self._rows
-        return self.step(rows, entries, targets, counted, lr, self.max_norm)
+        return self.step(*self._rows, lr, max_norm)

@@ -38,7 +38,7 @@ class Line:
 
 
 def profile(recorded, rounds=10):
-    """[Line] of a RecordedStep that has run, the most expensive first.
+    """Return [Line] of a RecordedStep that has run, the most expensive first.
 
     The smallest of `rounds` times counts. Parameters are put back afterwards.
     """
@@ -69,12 +69,12 @@ def profile(recorded, rounds=10):
 
 
 def entries(op):
-    """How many entries an operation computes or reads."""
+    """Return how many entries an operation computes or reads."""
     return max([view.size for view in op.reads] + [1 if op.output is None else op.output.size])
 
 
 def flop(op):
-    """The floating-point operations of one operation: 2 for each product of a matrix product."""
+    """Count floating-point operations: 2 for each product of a matrix product."""
     if op.output is None or op.kind in ("copy", "take", "getitem", "draw"):
         return 0
     if op.kind == "matmul":
@@ -83,7 +83,7 @@ def flop(op):
 
 
 def report(lines, shown=SHOWN):
-    """A table of the most expensive lines."""
+    """Return a table of the most expensive lines."""
     total = sum(line.seconds for line in lines)
     table = [f"{'line':<34} {'calls':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
              f"{'call':<9} source"]

@@ -88,7 +88,7 @@ class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.call(np.ndarray.transpose, (self,), {})
 
     def __pow__(self, exponent):
-        """As NumPy's own: a square for the exponent 2, a root for 0.5."""
+        """Compute a square for the exponent 2 and a root for 0.5, as NumPy does."""
         if type(exponent) in (int, float) and self.dtype.kind == "f":
             quick = {2: np.square, 0.5: np.sqrt, 1: np.positive, -1: np.reciprocal}.get(exponent)
             if quick is not None:
@@ -114,7 +114,7 @@ class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return reduce(np.logical_and, self, axis, None, out, keepdims)
 
     def mean(self, axis=None, dtype=None, out=None, keepdims=False):
-        """As NumPy's own: a sum, then a division by the count in place."""
+        """Compute a sum, then divide by the count in place, as NumPy does."""
         if self.dtype == np.float16 or out is not None:
             return self.recorder.call(np.mean, (self, axis, dtype), {"keepdims": keepdims})
         axes = range(self.ndim) if axis is None else np.atleast_1d(axis)

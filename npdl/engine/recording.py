@@ -30,7 +30,7 @@ class Diverged(Exception):
 
 
 def active_recorder():
-    """The Recorder of this thread that is recording now, or None."""
+    """Return the Recorder of this thread that is recording now, or None."""
     return getattr(_recorders, "active", None)
 
 
@@ -44,7 +44,7 @@ class Recorder:
 
     def __init__(self):
         self.operations, self.numbers, self.generators = [], [], []
-        self._buffers, self._saved, self._known, self._nodes = {}, {}, {}, []
+        self._buffers, self._saved, self._known = {}, {}, {}
 
     def __enter__(self):
         if active_recorder() is not None:
@@ -58,11 +58,11 @@ class Recorder:
     # What goes in and comes out
 
     def wrap(self, array, role):
-        """A RecordedArray of an array that exists outside of the recording."""
+        """Return a RecordedArray of an array that exists outside of the recording."""
         return RecordedArray(self, array, self._external(array, role))
 
     def number(self, function, arguments):
-        """A Number computed from others, or NotImplemented where an argument is an array."""
+        """Return a Number computed from others, or NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
@@ -72,11 +72,11 @@ class Recorder:
         return self._known[key]
 
     def wrap_number(self, value):
-        """A Number that is given to every replay."""
+        """Return a Number that is given to every replay."""
         return Number(self, value)
 
     def wrap_generator(self, generator):
-        """A RecordedGenerator; each generator has one."""
+        """Return the RecordedGenerator of a generator; each has one."""
         for known in self.generators:
             if known.generator is generator:
                 return known
@@ -99,7 +99,7 @@ class Recorder:
         """Let the recorded step be a real one: it has written into the state itself."""
 
     def view(self, x):
-        """The View of a recorded or a plain array."""
+        """Return the View of a recorded or a plain array."""
         if type(x) is RecordedArray:
             return View.of(x.value, x.buffer)
         return View.of(x, self._external(x, "constant"))
@@ -113,14 +113,14 @@ class Recorder:
     # What is recorded
 
     def add(self, kind, inputs, output, run, **fields):
-        """Record an operation that writes into `output`, a RecordedArray; returns it."""
+        """Record an operation that writes into `output`, a RecordedArray, and return it."""
         views = [self.view(x) if isinstance(x, np.ndarray) else x for x in inputs]
         self.operations.append(Operation(kind, views, self.view(output), run, source=source_line(),
                                          **fields))
         return output
 
     def new(self, value):
-        """A RecordedArray of a result."""
+        """Return a RecordedArray of a result."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"a result has the dtype {value.dtype}")
@@ -159,7 +159,7 @@ class Recorder:
         return self.add(kind, operands, result, run, ufunc=ufunc, loop=loop, options=options)
 
     def _loop(self, ufunc, inputs, result):
-        """The dtypes in which a ufunc computes."""
+        """Return the dtypes in which a ufunc computes."""
         given = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
                  else type(concrete(x)) for x in inputs]
         if ufunc.signature is not None:
@@ -167,7 +167,7 @@ class Recorder:
         return ufunc.resolve_dtypes((*given, None), casting="unsafe")
 
     def as_cell(self, x, i, loop):
-        """A Number as an array of one entry, which a replay fills."""
+        """Return a Number as an array of one entry, which a replay fills."""
         if not isinstance(x, Number):
             return x
         cell = np.array(x.value, None if loop is None else loop[i])
@@ -212,7 +212,7 @@ class Recorder:
                                 for i, found in enumerate(result)])
 
     def _result(self, function, inputs, result, run):
-        """A view of an input, a new array, or what depends on shapes alone."""
+        """Return a view of an input, a new array, or a value that depends on shapes alone."""
         if not isinstance(result, (np.ndarray, np.generic)):
             if result is None or isinstance(result, (float, complex)):
                 raise Unsupported(f"{name_of(function)} returned {type(result).__name__}")
@@ -290,7 +290,7 @@ class Recorder:
                         options={"generator": recorded})
 
     def guard(self, convert, x):
-        """The Python value of an array or a Number; replays check that it is the same."""
+        """Return the Python value of an array or a Number; replays check that it is the same."""
         expected = convert(concrete(x))
 
         def holds(value):
@@ -300,7 +300,7 @@ class Recorder:
         def run(value, out):
             if not holds(value):
                 raise Diverged("a guard does not hold")
-        options = {"holds": holds, "expected": expected, "convert": convert}
+        options = {"holds": holds, "convert": convert}
         given = x if isinstance(x, Number) else self.view(x)
         self.operations.append(Operation("guard", [given], None, run, source=source_line(),
                                          options=options, effect=True))
@@ -308,12 +308,20 @@ class Recorder:
 
 
 def concrete(x):
-    """The array or number itself."""
+    """Return the plain array or number."""
     return x.value if type(x) in (RecordedArray, Number) else x
 
 
+def map_nest(function, nest):
+    """Return nested tuples, lists and dicts with function(item) in the place of each item."""
+    if isinstance(nest, (tuple, list, dict)):
+        items = nest.values() if isinstance(nest, dict) else nest
+        return rebuilt(nest, [map_nest(function, item) for item in items])
+    return function(nest)
+
+
 def split(nest):
-    """(the recorded arrays in a nested structure, a function that puts arrays in their places)."""
+    """Return the recorded arrays in nested structures, and a function that replaces them."""
     found = []
 
     def collect(value):
@@ -321,21 +329,12 @@ def split(nest):
             found.append(value)
         elif isinstance(value, Number):
             raise Unsupported("a number that changes was given to a function of arrays")
-        elif isinstance(value, (tuple, list, dict)):
-            for item in value.values() if isinstance(value, dict) else value:
-                collect(item)
-        elif isinstance(value, slice):
-            collect((value.start, value.stop, value.step))
 
-    def put(value, arrays):
-        if type(value) is RecordedArray:
-            return next(arrays)
-        if isinstance(value, (tuple, list, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return rebuilt(value, [put(item, arrays) for item in items])
-        return value
-    collect(nest)
-    return found, lambda arrays: put(nest, iter(arrays))
+    def rebuild(arrays):
+        arrays = iter(arrays)
+        return map_nest(lambda x: next(arrays) if type(x) is RecordedArray else x, nest)
+    map_nest(collect, nest)
+    return found, rebuild
 
 
 def run_copy(x, out):
@@ -352,7 +351,7 @@ def _has_array(index):
 
 
 def _as_view(index):
-    """An index that selects one entry as a view of no axes."""
+    """Return an index that selects even one entry as a view."""
     return index if index is Ellipsis else (*index, ...) if isinstance(index, tuple) else (
         index, ...)
 
@@ -362,7 +361,7 @@ def name_of(function):
 
 
 def source_line():
-    """(file, line) of the code that is being recorded: not the engine's, not NumPy's."""
+    """Return (file, line) of the code that is being recorded: not the engine's or NumPy's."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (
             not frame.f_code.co_filename.endswith("prefix.py")):

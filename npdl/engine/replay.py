@@ -36,7 +36,7 @@ class Program:
         self._backups = self._state_before_guards()
 
     def _state_before_guards(self):
-        """The state that is written before the last guard: it is restored if a guard fails."""
+        """Return the state that is written before the last guard: a failed guard restores it."""
         ops = [op for made in self.lowered.made_of for op in made]
         last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
         buffers = {id(op.output.buffer): op.output.buffer for op in ops[:last]
@@ -80,7 +80,7 @@ class Program:
 
 
 def value_of(x, values):
-    """The value of a Number in this step, from those it is computed of."""
+    """Return the value of a Number in this step, computed from its arguments."""
     if not isinstance(x, Number):
         return x
     if x.function is None:

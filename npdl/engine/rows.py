@@ -55,7 +55,7 @@ class RowOperation(NamedTuple):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
     def refined(self, sizes):
-        """The same with the rows' axes split into `sizes`."""
+        """Return the same with the rows' axes split into `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -66,7 +66,7 @@ class RowOperation(NamedTuple):
 
 
 def as_rows(op, count=None):
-    """The RowOperation of an operation with `count` rows, or None if it has none.
+    """Return the RowOperation of an operation with `count` rows, or None if it has none.
 
     Without a count, a row goes along the last axis.
     """
@@ -98,7 +98,7 @@ def as_rows(op, count=None):
 
 
 def _is_known(op):
-    """Whether generated code has this operation in these dtypes."""
+    """Return True if generated code has this operation in these dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
     if any(dtype.name not in DTYPES for dtype in dtypes):
         return False
@@ -141,7 +141,7 @@ def _axes(op):
 
 
 def _cut(form, shape, reduced, count):
-    """How many axes go over the rows; None if that can't be `count` rows."""
+    """Return how many axes go over the rows; None if that can't be `count` rows."""
     if form == "map" or form == "row" and reduced == len(shape):
         cuts = range(len(shape), -1, -1)
         preferred = max(0, len(shape) - 1) if form == "map" else 0
@@ -154,13 +154,13 @@ def _cut(form, shape, reduced, count):
 
 
 def broadcast_strides(view, ndim):
-    """The strides of a view that is broadcast to `ndim` axes."""
+    """Return the strides of a view that is broadcast to `ndim` axes."""
     own = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
     return (0,) * (ndim - len(own)) + own
 
 
 def collapsed(sizes, strides):
-    """The stride of several axes as one, or None."""
+    """Return the stride of several axes as one, or None."""
     if not sizes:
         return 0
     for n, outer, inner in zip(sizes[1:], strides, strides[1:], strict=False):
@@ -170,7 +170,7 @@ def collapsed(sizes, strides):
 
 
 def refine(a, b):
-    """The coarsest sizes that split both `a` and `b`, of one product; None if there are none."""
+    """Return the coarsest sizes that split both `a` and `b`, or None."""
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
     if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
@@ -179,7 +179,7 @@ def refine(a, b):
 
 
 def split_strides(strides, sizes, wanted):
-    """The strides over `sizes`, over the finer axes `wanted`."""
+    """Return the strides over `sizes` as strides over the finer axes `wanted`."""
     found, axes = [], list(zip(sizes, strides, strict=True))
     left, stride = 1, 0
     for n in reversed(wanted):
@@ -191,7 +191,7 @@ def split_strides(strides, sizes, wanted):
 
 
 def merged_axes(sizes, strides):
-    """(sizes, [strides]) with neighbouring axes joined where all of `strides` allow it."""
+    """Return (sizes, [strides]), neighbouring axes joined if all of `strides` allow it."""
     if not sizes:
         return (), [() for _ in strides]
     sizes, strides = list(sizes), [list(s) for s in strides]

@@ -35,12 +35,12 @@ class Group:
             self.written.setdefault(id(op.output.buffer), []).append(op.output)
 
     def touches(self, op):
-        """Whether an operation uses a buffer that the group uses."""
+        """Return True if an operation uses a buffer that the group uses."""
         return any(id(view.buffer) in self.read or id(view.buffer) in self.written
                    for view in (*op.reads, op.output))
 
     def conflicts(self, op):
-        """Whether the order of the group and of an operation after it matters."""
+        """Return True if the order of the group and of an operation after it matters."""
         for view in op.reads:
             if any(overlap(view, other) for other in self.written.get(id(view.buffer), ())):
                 return True
@@ -75,7 +75,7 @@ class Group:
 
 
 def schedule(operations):
-    """The groups of a recording, in the order of their execution."""
+    """Return the groups of a recording, in the order of their execution."""
     groups = []
     for op in operations:
         if not _join(groups, op):
@@ -98,7 +98,7 @@ def _join(groups, op):
 
 
 def can_share(before, after):
-    """Whether two operations can run row by row, one after the other in each row."""
+    """Return True if two operations can run row by row, one after the other in each row."""
     pairs = [(before.output, x) for x in after.operands]
     pairs += [(x, after.output) for x in before.operands[:-1]]
     for a, b in pairs:
@@ -110,7 +110,7 @@ def can_share(before, after):
 
 
 def are_aligned(a, a_width, b, b_width, sizes):
-    """Whether row i of one operand overlaps with row i of the other alone."""
+    """Return True if row i of one operand overlaps only with row i of the other."""
     lead = [(n, s) for n, s in zip(sizes, a.lead, strict=True) if n != 1]
     if a.lead != b.lead or any(s <= 0 for _, s in lead) or a.inner < 0 or b.inner < 0:
         return False
@@ -147,7 +147,7 @@ def find_local(groups, results):
 
 
 def row_pitch(operand, sizes):
-    """The distance of two rows in memory if the rows follow each other, else None."""
+    """Return the distance of two rows in memory if the rows follow each other, else None."""
     pitch = None
     expected = None
     for n, stride in zip(reversed(sizes), reversed(operand.lead), strict=True):

@@ -47,7 +47,7 @@ def guards_first(operations):
 
 
 def _conflicts(op, read, written):
-    """Whether an operation may not move before others, which read and write these Views."""
+    """Return True if an operation may not move before others that read and write these Views."""
     def meets(view, views):
         return any(overlap(view, other) for other in views.get(id(view.buffer), ()))
     if op.effect and op.kind != "guard" or any(meets(view, written) for view in op.reads):
@@ -86,7 +86,7 @@ def _renamed(x, same):
 
 
 def _value_key(op, versions):
-    """What two operations that compute the same have in common; None if it can't be known."""
+    """Return a key that operations which compute the same share; None if it is unknown."""
     if op.ufunc is None and op.kind not in PURE and op.kind != "guard" or (
             op.effect and op.kind != "guard"):
         return None
@@ -145,7 +145,7 @@ def accumulate_first(operations):
 
 
 def flatten_product(op):
-    """x (B, S, D) @ W (D, E) is one product of (B * S, D), not B of them."""
+    """Turn x (B, S, D) @ W (D, E) into one product of (B * S, D), in the place of B."""
     if op.kind != "matmul":
         return op
     a, b = op.inputs
@@ -156,7 +156,7 @@ def flatten_product(op):
 
 
 def count_writers(operations):
-    """{id of a buffer: how many operations write into it}."""
+    """Return {id of a buffer: how many operations write into it}."""
     counts = {}
     for op in operations:
         if op.output is not None:
@@ -165,7 +165,7 @@ def count_writers(operations):
 
 
 def count_readers(operations):
-    """{id of a buffer: how often it is read}."""
+    """Return {id of a buffer: how often it is read}."""
     counts = {}
     for op in operations:
         for view in op.reads:

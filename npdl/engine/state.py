@@ -43,7 +43,7 @@ class Mirror:
         self._assignments = []
 
     def of(self, value):
-        """The copy of a value; of an object that was met before, the same copy."""
+        """Return the copy of a value; for an object that was met before, the same copy."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
             return value
         if id(value) not in self._copies:
@@ -98,7 +98,7 @@ class Mirror:
         return self.of(value)
 
     def is_current(self):
-        """Whether the originals hold the same arrays and settings as when they were copied."""
+        """Return True if the originals hold the arrays and settings that were copied."""
         try:
             return all(container[key] is value or is_same(container[key], value)
                        for container, key, value in self.slots) and all(
@@ -110,7 +110,7 @@ class Mirror:
         """Collect what the step assigned to the copies.
 
         An array in the place of another is recorded as a copy into it. Returns True if the
-        recording can be replayed: not, where a number changed that was taken for a setting.
+        recording can be replayed, False if a number changed that was taken for a setting.
         """
         can_replay, moves = True, []
         assign = self._assignments.append
@@ -170,7 +170,7 @@ class Mirror:
         return made is new or is_same(made, new)
 
     def original(self, value):
-        """A value without recorded arrays: originals in the place of copies."""
+        """Return a value without recorded arrays: originals in the place of copies."""
         if type(value) is RecordedArray:
             return self.recorder.plain(value)
         if isinstance(value, Number):
@@ -189,12 +189,12 @@ class Mirror:
 
 
 def is_generator(value):
-    """Whether a value draws random numbers, as NumPy's generators do."""
+    """Return True if a value draws random numbers, as NumPy's generators do."""
     return callable(getattr(value, "random", None)) and not isinstance(
         value, (types.ModuleType, type))
 
 
 def is_same(a, b):
-    """Whether two settings are equal."""
+    """Return True if two settings are equal."""
     kinds = (bool, int, float, str, np.generic)
     return type(a) is type(b) and isinstance(a, kinds) and (a == b or a != a and b != b)

@@ -14,35 +14,20 @@ import sys
 import numpy as np
 
 from npdl.backend import is_host, to_device, to_host
-from npdl.core import rebuilt
 from npdl.engine.c_build import CompilerError
 from npdl.engine.cuda_recording import DeviceRecorder, moved
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray, Unsupported
-from npdl.engine.recording import Diverged, Recorder, concrete
+from npdl.engine.recording import Diverged, Recorder, concrete, map_nest
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
+from npdl.engine.training import training_step
 from npdl.errors import InputError
-from npdl.optim import clip_by_global_norm
 
 MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
-
-
-def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
-    """One step of training, as the README writes it; returns the loss."""
-    optimizer.zero_grad()
-    outputs, cache = model.forward(*inputs, **options)
-    y = outputs[0] if isinstance(outputs, tuple) else outputs
-    value, c_loss = loss.forward(y, *targets)
-    dy = loss.backward(1.0, c_loss)
-    model.backward(dy[0] if isinstance(dy, tuple) else dy, cache)
-    if max_norm is not None:
-        clip_by_global_norm(optimizer.params.values(), max_norm)
-    optimizer.step(lr)
-    return value
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
@@ -62,21 +47,16 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     """
     def make(function, objects):
         return RecordedStep(function, objects, target)
+    if share_prefixes and threads != 1:
+        raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
     if share_prefixes:
-        if threads != 1:
-            raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
-        return PrefixStep(make, model, loss, optimizer, max_norm)
-    if threads != 1:
+        recorded = PrefixStep(make, model, loss, optimizer)
+    elif threads != 1:
         if not is_host():
             raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
-        sharded = ShardedStep(make, model, loss, optimizer, threads, max_norm, clip_by_global_norm)
-
-        def step(inputs, *targets, lr=None, **options):
-            inputs = inputs if isinstance(inputs, tuple) else (inputs,)
-            return sharded(inputs, targets, options, lr)
-        step.sharded = sharded
-        return step
-    recorded = make(training_step, (model, loss, optimizer))
+        recorded = ShardedStep(make, model, loss, optimizer, threads)
+    else:
+        recorded = make(training_step, (model, loss, optimizer))
 
     def step(inputs, *targets, lr=None, **options):
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
@@ -91,7 +71,7 @@ class RecordedStep:
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
     target    "auto", "c" or "numpy"; on a GPU "auto", which is CUDA
-    note      a function that is given the lines that are said; they go to standard error
+    note      a function that is called with each message; None prints it on standard error
     why_not   None, or the line that says why the step runs plainly
     """
 
@@ -108,17 +88,18 @@ class RecordedStep:
         if not is_host():
             arguments = moved(arguments, to_host)
         key = key_of(arguments)
+        diverged = False
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
                 try:
                     return recording.replay(arguments)
                 except Diverged:
-                    self._diverged += 1
-        return self._record(key, arguments)
+                    diverged = True
+        return self._record(key, arguments, diverged)
 
-    def _record(self, key, arguments):
-        """Run the step and record it, or plainly where that fails."""
-        if self._diverged > MOST_RECORDINGS:
+    def _record(self, key, arguments, diverged):
+        """Run the step and record it, or plainly if that fails."""
+        if diverged and self._diverged > MOST_RECORDINGS:
             return self._give_up("a value that changes decides what is computed", arguments)
         recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
@@ -139,6 +120,7 @@ class RecordedStep:
             self.why_not = "the step runs plainly: it draws from NumPy's global generator"
             self.note(self.why_not)
         elif recording.program is not None:
+            self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
 
@@ -163,14 +145,14 @@ class Recording:
             self.mirror = Mirror(recorder, step.varying)
             objects = self.mirror.of(step.objects)
             self._inputs = []
-            given = self._wrapped(arguments)
+            given = map_nest(self._wrapped, arguments)
             answer = step.function(*objects, *given)
-            self.answer = unwrapped(answer)
+            self.answer = map_nest(unwrapped, answer)
             can_replay = self.mirror.settle()
-            self._leaves = list(leaves_of(answer))
         self._answer = answer
         if can_replay:
-            results = [recorder.view(x) if isinstance(x, np.ndarray) else x for x in self._leaves]
+            results = [recorder.view(x) if isinstance(x, np.ndarray) else x
+                       for x in leaves(is_recorded, answer)]
             self.program = Program(recorder, results, step.target)
         if self.program is None or not self.mirror.keeps_structure():
             self.mirror.commit()
@@ -183,90 +165,76 @@ class Recording:
             self.program, self.answer = None, step.plain(arguments)
 
     def _wrapped(self, value):
-        """The arguments, their arrays, floats and generators being recorded."""
+        """Return an argument, recorded if it is an array, a float or a generator."""
         if isinstance(value, np.ndarray):
-            array = np.array(value)
-            self._inputs.append(lambda new: (array, new))
-            return self.recorder.wrap(array, "input")
-        if type(value) is float:
-            number = self.recorder.wrap_number(value)
-            self._inputs.append(lambda new: (number, new))
-            return number
-        if is_generator(value):
-            recorded = self.recorder.wrap_generator(value)
-            self._inputs.append(lambda new: (recorded, new))
-            return recorded
-        if isinstance(value, (tuple, list, dict)):
-            items = value.values() if isinstance(value, dict) else value
-            return rebuilt(value, [self._wrapped(item) for item in items])
-        if not isinstance(value, (bool, int, str, np.generic, type(None))):
+            own = np.array(value)
+            recorded = self.recorder.wrap(own, "input")
+        elif type(value) is float:
+            own = recorded = self.recorder.wrap_number(value)
+        elif is_generator(value):
+            own = recorded = self.recorder.wrap_generator(value)
+        elif isinstance(value, (bool, int, str, np.generic, type(None))):
+            return value
+        else:
             raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
                               "numbers, generators, and tuples or dicts of them")
-        return value
+        self._inputs.append(own)
+        return recorded
 
     def replay(self, arguments):
-        """Replay the step; returns what the function returns."""
-        given = [make(new) for make, new in zip(self._inputs, inputs_of(arguments), strict=True)]
-        for recorded, generator in given:
-            if hasattr(recorded, "generator"):
-                recorded.generator = generator
-        arrays = [pair for pair in given if isinstance(pair[0], np.ndarray)]
-        numbers = [pair for pair in given if isinstance(pair[0], Number)]
+        """Replay the step and return what the function returns."""
+        arrays, numbers = [], []
+        for own, new in zip(self._inputs, leaves(is_input, arguments), strict=True):
+            if isinstance(own, np.ndarray):
+                arrays.append((own, new))
+            elif isinstance(own, Number):
+                numbers.append((own, new))
+            else:
+                own.generator = new
         numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
         results, values = self.program.run(arrays, numbers)
         for container, key, number in self.mirror.updates:
             container[key] = value_of(number, values)
-        return with_values(self._answer, iter(results))
+        results = iter(results)
+        return map_nest(lambda x: next(results) if is_recorded(x) else x, self._answer)
 
 
 def key_of(arguments):
-    """What arguments have to share to be replayed by one recording."""
+    """Return the key that arguments of one recording share."""
     if isinstance(arguments, np.ndarray):
         return arguments.shape, arguments.dtype.str
     if isinstance(arguments, (tuple, list)):
         return tuple(key_of(item) for item in arguments)
     if isinstance(arguments, dict):
         return tuple((name, key_of(item)) for name, item in arguments.items())
-    if type(arguments) is float or is_generator(arguments):
+    if is_input(arguments):
         return type(arguments)
     return type(arguments), arguments
 
 
-def inputs_of(arguments):
-    """The arrays, floats and generators of some arguments, in order."""
-    if isinstance(arguments, np.ndarray) or type(arguments) is float or is_generator(arguments):
-        yield arguments
-    elif isinstance(arguments, (tuple, list, dict)):
-        for item in arguments.values() if isinstance(arguments, dict) else arguments:
-            yield from inputs_of(item)
+def leaves(condition, nest):
+    """Return the items of nested structures for which a condition holds, in order."""
+    found = []
+    map_nest(lambda x: found.append(x) if condition(x) else None, nest)
+    return found
 
 
-def leaves_of(answer):
-    """The recorded arrays and Numbers of an answer."""
-    if type(answer) in (RecordedArray, Number):
-        yield answer
-    elif isinstance(answer, (tuple, list)):
-        for item in answer:
-            yield from leaves_of(item)
+def is_input(value):
+    """Return True if an argument of the step is new in every replay."""
+    return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
 
 
-def with_values(answer, values):
-    """An answer with new values."""
-    if type(answer) in (RecordedArray, Number):
-        return next(values)
-    if isinstance(answer, (tuple, list)):
-        return rebuilt(answer, [with_values(item, values) for item in answer])
-    return answer
+def is_recorded(value):
+    return type(value) in (RecordedArray, Number)
 
 
-def unwrapped(answer):
-    """What a recorded step returns, as plain arrays that later steps leave alone."""
-    return with_values(answer, (x.value.copy()[()] if isinstance(x, np.ndarray) else concrete(x)
-                            for x in leaves_of(answer)))
+def unwrapped(x):
+    """Return a result of the recorded step as a plain value that later steps do not change."""
+    return x.value.copy()[()] if type(x) is RecordedArray else concrete(x)
 
 
 def where(error):
-    """The place in the recorded code where an error was raised."""
+    """Return the place in the recorded code where an error was raised."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

@@ -30,7 +30,7 @@ class AutoTarget:
 
 
 def make_target(name, note):
-    """The target called `name`; on a GPU, CUDA."""
+    """Return the target called `name`; on a GPU, CUDA."""
     require_choice("target", name, TARGETS)
     if not is_host():
         if name != "auto":

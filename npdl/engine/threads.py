@@ -13,41 +13,21 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
+from npdl.engine.recording import map_nest
+from npdl.engine.training import shard_step, update_step
 from npdl.errors import InputError, require_positive
-
-
-def shard_step(model, loss, inputs, targets, options, weight):
-    """The gradients of one shard, in its own copy of the model; returns its part of the loss."""
-    model.zero_grad()
-    outputs, cache = model.forward(*inputs, **options)
-    y = outputs[0] if isinstance(outputs, tuple) else outputs
-    value, c_loss = loss.forward(y, *targets)
-    dy = loss.backward(weight, c_loss)
-    model.backward(dy[0] if isinstance(dy, tuple) else dy, cache)
-    return value * weight
-
-
-def update_step(models, optimizer, lr, max_norm, clip):
-    """Sum the gradients of the shards into the first model's, clip them, and update it."""
-    for shadow in models[1:]:
-        for (_, param), (_, own) in zip(models[0].params(), shadow.params(), strict=True):
-            param.grad += own.grad
-    if max_norm is not None:
-        clip(optimizer.params.values(), max_norm)
-    optimizer.step(lr)
 
 
 class ShardedStep:
     """A training step in threads. `make` makes a RecordedStep of a function and its objects."""
 
-    def __init__(self, make, model, loss, optimizer, threads, max_norm, clip):
+    def __init__(self, make, model, loss, optimizer, threads):
         require_positive(threads=threads)
         if getattr(loss, "average", "") == "token" or getattr(loss, "ignored", None) is not None:
             raise InputError(f"threads = {threads}: the targets that this loss averages over "
                              "differ from shard to shard; give threads=1, or average='sample'")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
-        self.threads, self.max_norm, self.clip = threads, max_norm, clip
-        self._process, self._running, self._checked = None, [], False
+        self.threads, self._process, self._running, self._checked = threads, None, [], False
 
     def _prepare(self):
         """Make the threads and the copies of the model: in a forked process, again."""
@@ -63,7 +43,7 @@ class ShardedStep:
         self.update = self._make(update_step, (self.models, self.optimizer))
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="npdl-shard")
 
-    def __call__(self, inputs, targets, options, lr):
+    def __call__(self, inputs, targets, options, lr, max_norm):
         self._prepare()
         B = len(inputs[0])
         ends = [B * i // self.threads for i in range(self.threads + 1)]
@@ -74,15 +54,14 @@ class ShardedStep:
         self._running = []
         for i, step in enumerate(self.shards):
             part = slice(ends[i], ends[i + 1])
-            own = {name: cut(value, part, B) for name, value in options.items()}
-            own |= {} if rngs is None else {"rng": rngs[i]}
+            own = cut(options, part, B) | ({} if rngs is None else {"rng": rngs[i]})
             self._running.append(self._pool.submit(
                 step, cut(inputs, part, B), cut(targets, part, B), own,
                 (part.stop - part.start) / B))
         wait(self._running)
         losses = [future.result() for future in self._running]
         self._check_state()
-        self.update(lr, self.max_norm, self.clip)
+        self.update(lr, max_norm)
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
@@ -100,8 +79,7 @@ class ShardedStep:
 
 
 def cut(nest, part, B):
-    """The sequences of one shard, of arrays whose first axis is the batch's."""
-    if isinstance(nest, tuple):
-        return tuple(cut(item, part, B) for item in nest)
-    is_batch = isinstance(nest, np.ndarray) and nest.ndim and len(nest) == B
-    return nest[part] if is_batch else nest
+    """Return the sequences of one shard, of arrays whose first axis is the batch's."""
+    def cut_array(x):
+        return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
+    return map_nest(cut_array, nest)

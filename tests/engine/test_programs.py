@@ -7,7 +7,8 @@ of any strides, writes into parts of arrays, and products, on shapes that group 
 import numpy as np
 import pytest
 
-from npdl.engine import RecordedStep, c_build
+from npdl import functions
+from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
@@ -81,10 +82,14 @@ def program(seed, state, x, y):
     return tuple(v for v in values[3:])
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", [*TARGETS, "blocks"])
 @pytest.mark.parametrize("seed", range(12))
 def test_a_random_program_equals_numpys(seed, target, monkeypatch):
-    monkeypatch.setattr(c_build, "FLAGS", ["-O1" if f == "-O3" else f for f in c_build.FLAGS])
+    """With "blocks", the NumPy target splits even these small arrays into blocks of rows."""
+    if target == "blocks":
+        target = "numpy"
+        monkeypatch.setattr(numpy_target, "BLOCK", 5)
     rng = np.random.default_rng(seed)
     shape = tuple(rng.choice([1, 2, 3, 4, 6], 3))
     dtype = [np.float64, np.float32][seed % 2]
@@ -100,3 +105,30 @@ def test_a_random_program_equals_numpys(seed, target, monkeypatch):
                 np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
             np.testing.assert_allclose(step.objects[0][0], plain, rtol=tolerance, atol=tolerance)
     assert step.why_not is None and len(step.recordings) == 1
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_sum_over_many_rows_is_as_exact_as_in_float64(target):
+    step = RecordedStep(lambda x: x.sum(0), (), target)
+    for seed in range(3):
+        x = 1000 + np.random.default_rng(seed).standard_normal((5000, 3), np.float32)
+        wanted = x.sum(0, dtype=np.float64).astype(np.float32)
+        found = step(x)                         # the first call is NumPy's own sum in float32
+        np.testing.assert_allclose(found, wanted, rtol=1e-6 if seed else 1e-3)
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_replayed_sum_by_index_checks_its_indices(target):
+    step = RecordedStep(lambda rows, index: functions.sum_by_index(rows, index, 4), (), target)
+    rows = np.arange(6.0).reshape(3, 2)
+    for index in ([0, 1, 3], [2, 2, 0], [0, 4, 3], [3, 1, 3]):
+        if max(index) == 4:
+            with pytest.raises(IndexError):
+                step(rows, np.array(index))
+            continue
+        wanted = np.zeros((4, 2))
+        np.add.at(wanted, index, rows)
+        np.testing.assert_array_equal(step(rows, np.array(index)), wanted)
+    assert len(step.recordings) == 1

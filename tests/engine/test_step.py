@@ -1,6 +1,7 @@
 """What a recorded step promises besides its numbers: guards, settings, randomness, interrupts,
 repeatability, and one line where it runs plainly."""
 
+import re
 import signal
 import threading
 import time
@@ -71,7 +72,7 @@ def test_bad_input_raises_the_plain_steps_error_and_changes_nothing(bad):
     assert len(step.recorded.recordings) == 1
 
 
-def test_a_branch_that_takes_the_other_way_is_recorded_too():
+def test_two_branches_are_two_recordings_however_often_they_alternate():
     class Signed(Layer):
         def __init__(self):
             self.W = Param(np.ones((4, 4)))
@@ -86,11 +87,11 @@ def test_a_branch_that_takes_the_other_way_is_recorded_too():
 
     models, plain, step = two_sides(Signed, loss=SquaredError())
     rng = np.random.default_rng(0)
-    for shift in (1, 1, -1, -1, 1, -1, 1):
-        x, y = rng.standard_normal((2, 6, 4)) + shift
+    for i, shift in enumerate([1, 1, -1, -1] + [1, -1] * 10):
+        x, y = rng.standard_normal((2, 6 if i < 23 else 5, 4)) + shift
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
     assert_same(models)
-    assert step.recorded.why_not is None and len(step.recorded.recordings) == 2
+    assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
 
 
 def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
@@ -126,6 +127,7 @@ def test_running_statistics_move_once_per_step():
     assert_same(models, 0)
 
 
+@pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", ["numpy", "auto"])
 def test_a_repeated_run_is_bitwise_identical(target):
     def run():
@@ -153,20 +155,21 @@ class Squares(Layer):
         return dy @ self.W.data.T
 
 
-@pytest.mark.parametrize("unusual", [
-    lambda y: np.asarray(y) * 2.0,
-    lambda y: np.arange(100.0)[(y * 0).astype(int)] + y,
-    lambda y: y * np.random.default_rng(0).random() * np.array([float(v) for v in y[0]]),
-    lambda y: np.frombuffer(y.tobytes()).reshape(y.shape) * 1.0,
-    lambda y: y + np.random.rand(*y.shape) * 0])
-def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, capsys):
+@pytest.mark.parametrize(("unusual", "why"), [
+    (lambda y: np.asarray(y) * 2.0, r"Unsupported: np.asarray, .* \(.*test_step.py:\d+\)"),
+    (lambda y: np.arange(100.0)[(y * 0).astype(int)] + y, r"Unsupported: .*test_step.py:\d+\)"),
+    (lambda y: y * np.array([float(v) for v in y[0]]), "a value that changes decides .*"),
+    (lambda y: np.frombuffer(y.tobytes()).reshape(y.shape) * 1.0,
+     r"AttributeError: .*tobytes.* \(.*test_step.py:\d+\)"),
+    (lambda y: y + np.random.rand(*y.shape) * 0, "it draws from NumPy's global generator")])
+def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, why, capsys):
     models, plain, step = two_sides(lambda: Squares(unusual), loss=SquaredError())
     for seed in range(12):
         x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
     assert_same(models)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("npdl.engine: the step runs plainly: ")
+    assert re.fullmatch(f"npdl.engine: the step runs plainly: {why}", line)
 
 
 def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
@@ -247,6 +250,7 @@ def test_some_of_a_users_operations(target):
 
 # Interrupts, memory and threads
 
+@pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
     """Ctrl-C at random moments of recordings and replays, caught by the caller."""
@@ -256,7 +260,7 @@ def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
         np.random.default_rng(0), 0
     step(*batch(0), COUNTED)
     main = threading.main_thread().ident
-    for i in range(60):
+    for i in range(32):
         shape = (3, 5) if i % 4 else (2, 3 + i // 16)       # some are recorded
         given = (*batch(i, shape), np.ones(shape, bool))
         timer = threading.Timer(rng.uniform(0, 0.06 if shape != (3, 5) else 0.006),
@@ -275,7 +279,7 @@ def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
         np.testing.assert_allclose(found, wanted, rtol=1e-5)
         for (name, a), (_, b) in zip(twin.params(), model.params(), strict=True):
             np.testing.assert_allclose(b.grad, a.grad, atol=1e-5, err_msg=name)
-    assert interrupted > 10 and step.recorded.why_not is None
+    assert interrupted > 5 and step.recorded.why_not is None
 
 
 def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():

@@ -1,0 +1,55 @@
+"""The training steps that `compile_step` records: of a batch, of a shard of it, of its prefixes."""
+
+from npdl.functions import sum_by_index
+from npdl.optim import clip_by_global_norm
+
+
+def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
+    """Train for one step, as the README writes it; return the loss."""
+    optimizer.zero_grad()
+    value = add_gradients(model, loss, inputs, targets, options, 1.0)
+    update(optimizer, lr, max_norm)
+    return value
+
+
+def shard_step(model, loss, inputs, targets, options, weight):
+    """Compute the gradients of one shard in its own copy of the model; return its part of the loss.
+    """
+    model.zero_grad()
+    return add_gradients(model, loss, inputs, targets, options, weight) * weight
+
+
+def update_step(models, optimizer, lr, max_norm):
+    """Sum the gradients of the shards into the first model's, clip them, and update it."""
+    for shadow in models[1:]:
+        for (_, param), (_, own) in zip(models[0].params(), shadow.params(), strict=True):
+            param.grad += own.grad
+    update(optimizer, lr, max_norm)
+
+
+def prefix_step(model, loss, optimizer, rows, entries, targets, counted, lr, max_norm):
+    """Train for one step on rows; `model` is a PrefixGPT or a PrefixLSTM."""
+    optimizer.zero_grad()
+    logits, cache = model.forward(rows)                         # logits (M, V)
+    value, c_loss = loss.forward(logits[entries], targets, counted)
+    dlogits = loss.backward(1.0, c_loss)                        # dlogits (B, C, V)
+    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
+    update(optimizer, lr, max_norm)
+    return value
+
+
+def add_gradients(model, loss, inputs, targets, options, weight):
+    """Add the gradients of `weight` times the loss to the model's; return the loss."""
+    outputs, cache = model.forward(*inputs, **options)
+    y = outputs[0] if isinstance(outputs, tuple) else outputs
+    value, c_loss = loss.forward(y, *targets)
+    dy = loss.backward(weight, c_loss)
+    model.backward(dy[0] if isinstance(dy, tuple) else dy, cache)
+    return value
+
+
+def update(optimizer, lr, max_norm):
+    """Clip the gradients, unless `max_norm` is None, and update the parameters."""
+    if max_norm is not None:
+        clip_by_global_norm(optimizer.params.values(), max_norm)
+    optimizer.step(lr)

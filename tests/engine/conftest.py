@@ -1,0 +1,19 @@
+"""Compiled steps are kept in a temporary directory, and most tests compile without optimization."""
+
+import pytest
+
+from npdl.engine import c_build
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_home(tmp_path_factory):
+    """Keep what the tests compile out of the user's cache directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def quick_compiler(monkeypatch):
+    """Compile the same code without optimization: a third of the time."""
+    monkeypatch.setattr(c_build, "FLAGS", ["-O0" if f == "-O3" else f for f in c_build.FLAGS])
