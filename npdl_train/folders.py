@@ -20,7 +20,7 @@ def new_folder(path, replace=False):
 
     After an error, a kill or lost power nothing new is there, and the same call can be made again.
     With `replace`, a folder that is there stays until the new one is whole; between the two
-    renames neither is, and a process that is killed there must make it again. Raises InputError unless
+    renames neither is: if the process is killed there, make it again. Raises InputError unless
     `path` is new or an empty folder or may be replaced, CheckpointError when the system refuses.
     """
     path = Path(os.path.realpath(path))
