@@ -66,7 +66,7 @@ def program(seed, state, x, y):
 
     def multiply():
         a = pick(3)
-        return a @ a.swapaxes(1, 2) * 0.1
+        return a @ [a.swapaxes(1, 2), a[0].T][rng.integers(2)] * 0.1
 
     def join():
         a = pick(3)

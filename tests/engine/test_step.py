@@ -230,6 +230,7 @@ def test_some_of_a_users_operations(target):
     def unusual(y):
         y = np.einsum("ij,kj->ik", y, y)[:, :3] + np.linalg.norm(y, axis=-1, keepdims=True)
         y = np.clip(y, -2, 2) + np.sort(y, -1) + y.std(0) + np.cumsum(y, 1) + np.float32(0.5)
+        y = np.concatenate([y, -y])[1:5] + np.stack([y, 2 * y])[1]
         y += np.where(y > 0, y, 0.1 * y)
         y[1:, 0] *= 2
         y[[0, 1]] += y[[1, 0]]
