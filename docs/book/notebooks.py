@@ -189,8 +189,9 @@ class _Script:
         found = opening.summed(self.chapter, part)
         tex = ", ".join(found.lines)
         yield _words("\n".join(f"$$\n{line}\n$$" for line in found.lines))
-        yield _code(f'holds = Equation(r"""{tex}""", globals())\nclose = holds.close\n\n'
-                    f'{found.code}\nprint(holds)')
+        yield _code(f'before = dict(globals())\nholds = Equation(r"""{tex}""", globals())\n'
+                    f'close = holds.close\n\n{found.code}\nprint(holds)\n'
+                    'globals().update(before)        # the chapter goes on with its own arrays')
 
     def ask(self, part):
         words, expression, answer = opening.question(self.chapter, part)

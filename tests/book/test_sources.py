@@ -21,6 +21,7 @@ def tree(code):
     function = ast.parse(textwrap.dedent(code)).body[0]
     if ast.get_docstring(function):
         function.body = function.body[1:]
+    function.decorator_list = []                # inspect.unwrap looks behind a decorator
     return ast.dump(function)
 
 
