@@ -136,8 +136,8 @@ import npdl
 from npdl import *
 from npdl_study.check import samples
 from npdl_study.check.subjects import randomise
-from docs.book.equations.holds import Equation
-from docs.book.equations.measured import inside, numeric, slope
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.measured import inside, numeric, slope
 
 rng = np.random.default_rng({checks.seed(chapter.name)})
 
@@ -191,7 +191,9 @@ class _Script:
         yield _words("\n".join(f"$$\n{line}\n$$" for line in found.lines))
         yield _code(f'before = dict(globals())\nholds = Equation(r"""{tex}""", globals())\n'
                     f'close = holds.close\n\n{found.code}\nprint(holds)\n'
-                    'globals().update(before)        # the chapter goes on with its own arrays')
+                    'for name in globals().keys() - before.keys() - {"before", "name"}:\n'
+                    '    del globals()[name]    # its arrays are not the chapter\'s\n'
+                    'globals().update(before)')
 
     def ask(self, part):
         words, expression, answer = opening.question(self.chapter, part)

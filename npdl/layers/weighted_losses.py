@@ -33,8 +33,8 @@ class WeightedCrossEntropy(CrossEntropy):
         nll = -terms.sum(-1)                                            # nll (...)
         weight = counted.astype(logits.dtype)
         if self.reduction == "mean":
-            w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)
-            total = wide_sum(weight * w_y)                              # w_y (...)
+            w_y = xp.take_along_axis(w, targets.reshape(-1), 0).reshape(targets.shape)  # w_y (...)
+            total = wide_sum(weight * w_y)
             weight = (weight / xp.where(total == 0, 1, total)).astype(logits.dtype)
         loss = nll * weight
         if self.reduction != "none":

@@ -1,6 +1,7 @@
 """Which package may import which, and what the library does with NumPy alone."""
 
 import ast
+import importlib.util
 import json
 import os
 import subprocess
@@ -66,7 +67,8 @@ for name in sys.argv[1:]:
 def test_each_module_can_be_imported_first():
     files = [path.relative_to(ROOT).with_suffix("").parts
              for package in PACKAGES for path in (ROOT / package).rglob("*.py")
-             if path.name != "__main__.py"]
+             if path.name != "__main__.py" and "templates" not in path.parts
+             and (path.name != "cuda_target.py" or importlib.util.find_spec("cupy"))]
     names = sorted(".".join(parts).removesuffix(".__init__") for parts in files)
     done = subprocess.run([sys.executable, "-c", EACH_FIRST, *names], cwd=ROOT,
                           capture_output=True, text=True)

@@ -16,6 +16,7 @@ from npdl.data.text import Characters
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy, sample
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
+from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import POSITIONS, Embedding
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
@@ -82,7 +83,8 @@ NEEDED = {                                      # arguments that have no default
     **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5, "d": 4,
     "num_kv_heads": 1, "sizes": [4, 4, 2], "class_weights": [1.0, 2.0],
     "linear": Linear(4, 4), "base": Linear(4, 4), "ahead": RNN(4, 4), "back": RNN(4, 4),
-    "embedding": Embedding(4, 4), "message": Linear(4, 4), "update": Linear(4, 4),
+    "layers": [Bidirectional(RNN(4, 4), RNN(4, 4))], "embedding": Embedding(4, 4),
+    "message": Linear(4, 4), "update": Linear(4, 4),
 }
 MODELS = {"AutoencoderLoss": Autoencoder(4, 4, 4), "BiRNNLoss": BiRNN(4)}
 FITS = {                                        # options that have to go with the others

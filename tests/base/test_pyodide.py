@@ -62,7 +62,7 @@ layer, inputs, options = sample(LSTMCell)
 walk = step(layer, *inputs, **options)
 walk.show(file=open(sys.argv[2] + "/walk.txt", "w", encoding="utf-8"))
 walk.to_html(sys.argv[2] + "/walk.html")
-print(walk.said(), "<iframe" in walk._repr_html_())
+print(walk.outcome(), "<iframe" in walk._repr_html_())
 """
 BLAME = """
 import numpy as np

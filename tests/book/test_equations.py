@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from docs.book.equations.holds import Equation
-from docs.book.equations.tex import NotRead, read, tokens
+from npdl_study.equations.holds import Equation
+from npdl_study.equations.tex import NotRead, read, tokens
 
 rng = np.random.default_rng(3)
 x, W, b = (rng.standard_normal(shape) for shape in [(5, 3), (3, 4), 4])

@@ -17,7 +17,7 @@ from npdl_train.runs.metrics import read_records
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "experiments"
+NPDL = ("-m", "npdl")
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 WEIGHTS = 4 * 134_515_008       # bytes, in float32
 TRAINED = """Hark! what light doth break upon yon window? 'Tis the east, and thou art the sun.
@@ -57,13 +57,13 @@ def run(*arguments, **how):
 def finetune(model, text, out, *options):
     given = ["--steps", "4", "--batch", "1", "--window", "32", "--eval-every", "4",
              "--eval-batches", "2", "--where", "W_Q,W_V", "--out", out]
-    return run(SCRIPTS / "finetune.py", model, "--text", text, *given, *options)
+    return run(*NPDL, "finetune", model, "--text", text, *given, *options)
 
 
 def test_it_knows_the_capital_of_france(model):
     for prompt, more in (("The capital of France is", ()),
                          ("What is the capital of France?", ("--chat",))):
-        done = run(SCRIPTS / "generate.py", model, prompt, "--tokens", "12", *more)
+        done = run(*NPDL, "generate", model, prompt, "--tokens", "12", *more)
         assert "Paris" in done.stdout and "a second" in done.stderr
 
 
@@ -125,7 +125,7 @@ def test_lora_lowers_a_held_out_loss_and_qlora_takes_less_memory(model, text, tm
 
 def test_interrupted_and_resumed_it_is_the_same_bit_for_bit(model, text, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    command = [sys.executable, SCRIPTS / "finetune.py", model, "--text", text, "--steps", "16",
+    command = [sys.executable, *NPDL, "finetune", model, "--text", text, "--steps", "16",
                "--batch", "1", "--window", "32", "--eval-batches", "2", "--where", "W_Q,W_V"]
     process = subprocess.Popen([*command, "--out", parts], cwd=ROOT, env=ENVIRONMENT, text=True,
                                stderr=subprocess.PIPE)
@@ -135,7 +135,7 @@ def test_interrupted_and_resumed_it_is_the_same_bit_for_bit(model, text, tmp_pat
     process.send_signal(signal.SIGINT)
     errors = process.communicate()[1]
     assert process.returncode == 130 and "Traceback" not in errors and "saved" in errors
-    run(SCRIPTS / "finetune.py", "--resume", "--quiet", "--out", parts)
+    run(*NPDL, "finetune", "--resume", "--quiet", "--out", parts)
     run(*command[1:], "--quiet", "--out", whole)
     one, other = (checkpoint.load(folder / "checkpoint.npz")[0] for folder in (whole, parts))
     assert one.keys() == other.keys() and os.path.exists(parts / "summary.json")

@@ -7,7 +7,7 @@ own or the entry x of W (values.py).
 import re
 from dataclasses import dataclass
 
-from docs.book.equations.tree import (
+from npdl_study.equations.tree import (
     Apply,
     Big,
     Call,
