@@ -251,6 +251,7 @@ def test_some_of_a_users_operations(target):
 
 # Interrupts, memory and threads
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):

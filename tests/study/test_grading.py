@@ -89,6 +89,7 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework
     assert not target.exists()
 
 
+@pytest.mark.slow
 def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_path, homework):
     grades = grade(
         tmp_path, homework, seconds=8.0,
@@ -128,6 +129,7 @@ return dx
 """.strip()
 
 
+@pytest.mark.slow
 def test_finite_differences_are_too_inaccurate_but_complex_steps_are_not_noticed(tmp_path,
                                                                                homework):
     central = DIFFERENCES.format(h="1e-5", kind=".copy()", loop="""
