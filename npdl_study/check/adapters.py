@@ -159,8 +159,8 @@ class Adapter(Layer):
     def _takes_first_alone(self, inputs, options, outputs):
         """Return True if backward takes the gradient of the first output, not those of all.
 
-        Raises Unfit if it raises with either, unless that is the same exception: then the form of
-        the gradients isn't its cause.
+        If it raises the same exception with either, the form isn't the cause, and all outputs are
+        checked; if it raises two different ones, this raises Unfit.
         """
         errors = []
         for given in (outputs, outputs[0]):
@@ -175,7 +175,9 @@ class Adapter(Layer):
             if fits(found, inputs):
                 return given is not outputs
             errors.append(None)
-        if None not in errors and repr(errors[0]) != repr(errors[1]):
+        if None not in errors:
+            if repr(errors[0]) == repr(errors[1]):
+                return False
             raise Unfit("unchecked", f"forward returns {len(outputs)} outputs, and it is not known "
                         f"whether {self.called.__qualname__} takes a tuple of their gradients or "
                         f"the first gradient: with the tuple it raises {errors[0]!r}, with the "
