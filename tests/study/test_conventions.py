@@ -295,13 +295,19 @@ def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, not
     assert len(gradcheck(cls(2), *inputs).wrong) == 1
 
 
-def test_an_exception_with_every_way_to_hand_over_gradients_is_a_question():
+def test_exceptions_with_every_way_to_hand_over_gradients_are_a_question_unless_the_same():
     class Odd(StateAndMemory):
+        def backward(self, dh):
+            return dh.undefined
+
+    class Unfinished(StateAndMemory):
         def backward(self, dh):
             return self.undefined * dh
 
     with pytest.raises(Unfit, match="it is not known whether .* takes a tuple of their gradients"):
         gradcheck(Odd(), X)
+    checked = gradcheck(Unfinished(), X)
+    assert not checked.ok() and "backward raised AttributeError" in str(checked)
 
 
 @pytest.mark.parametrize(("result", "text"), [
