@@ -51,7 +51,7 @@ def main(argv=None):
     parser = OneLineParser(prog="python -m exercises", description=DESCRIPTION,
                            formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
-                        help="numbers, such as 000.2.4; 000 means all questions of a document")
+                        help="numbers, such as 000.2.4, with all their parts; 000 is a document")
     parser.add_argument("--list", action="store_true", help="list all questions")
     parser.add_argument("--figures", metavar="DIR", type=folder,
                         help="draw the pictures of the questions into this folder")

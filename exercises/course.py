@@ -1,16 +1,7 @@
 """The framework of the exercises: questions, checks, claims, verdicts, and their text.
 
-A question is a function that works it out; its docstring says what is asked:
-
-    @question("002.6a", "The mean of a dot product")
-    def mean(work):
-        '''Derive the mean E[q·k] of the dot product of two random vectors.'''
-        work.say(f"d = 2, μ = {vec(mu)}.")
-        work.step("q and k are independent, so means multiply.",
-                  "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{mu[0]}² + {mu[1]}² = {mu @ mu}")
-        work.answer(f"E[q·k] = μ·μ, here {mu @ mu}.")
-        work.check("200,000 drawn products agree.", off < 4)
-        work.claim("", "E[q.k] = mu.mu", "mu^T mu", f"{mu @ mu}", judge(off < 4), "seed 0: 5.01")
+A question is a function that works it out; its docstring says what is asked. exercises/README.md
+has an example and says what the verdicts mean.
 """
 
 import importlib
@@ -30,9 +21,10 @@ QUESTIONS = []                          # as the modules of d000 .. d004 add the
 
 
 def judge(holds, if_true="confirmed", if_false=None):
-    """Return the verdict of a comparison: is the document's statement true, or `if_true` shown?
+    """Return the verdict `if_true` if the comparison holds, else `if_false`.
 
-    `if_false` is "wrong" by default for "confirmed"; for other words our computation failed.
+    By default `if_false` is "wrong" if `if_true` is "confirmed". For another `if_true` it is
+    FAILED: the comparison was to show that verdict, so our computation is at fault.
     """
     return if_true if holds else if_false or ("wrong" if if_true == "confirmed" else FAILED)
 
@@ -128,10 +120,10 @@ class Question:
         return path
 
 
-def question(number, title, picture=None, size=(8, 5)):
+def question(number, title, picture=None, size=None):
     """Return a decorator that adds a function as a question.
 
-    `picture` is a function that draws on a Matplotlib figure of the given size, in inches.
+    `picture` is a function that draws on a Matplotlib figure of this size, in inches.
     """
     def add(work):
         QUESTIONS.append(Question(number, title, work, picture, size))
@@ -140,7 +132,7 @@ def question(number, title, picture=None, size=(8, 5)):
 
 
 def find(number=""):
-    """Return the question with this number, or all its parts, or all questions, in order."""
+    """Return the question with this number and all its parts, or all questions, in order."""
     for path in sorted(Path(__file__).parent.glob("d[0-9]*/[a-z]*.py")):
         importlib.import_module(f"exercises.{path.parent.name}.{path.stem}")
     found = [q for q in QUESTIONS

@@ -148,12 +148,7 @@ class CrossEntropy(Layer):
 
     def checked(self, logits, targets):
         """The targets (...), 0 where they are ignored, and (...) True where they are not."""
-        targets = as_array(targets)
-        check_kinds("loss", logits=(logits, "f"), targets=(targets, "iu"))
-        V = logits.shape[-1] if logits.ndim else 0
-        if targets.shape != logits.shape[:-1] or V == 0:
-            raise InputError(f"loss: logits {logits.shape} and targets {targets.shape} do not fit; "
-                             "they must be (..., V) and (...)")
+        targets, V = fitting_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
 
@@ -172,12 +167,7 @@ class StableMaxLoss(Layer):
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets = as_array(targets)
-        check_kinds("stablemax", logits=(logits, "f"), targets=(targets, "iu"))
-        V = logits.shape[-1] if logits.ndim else 0
-        if targets.shape != logits.shape[:-1] or V == 0:
-            raise InputError(f"stablemax: logits {logits.shape} and targets {targets.shape} do not "
-                             "fit; they must be (..., V) and (...)")
+        targets, V = fitting_targets("stablemax", logits, targets)
         targets = checked_ids(targets, V, "targets")
         below = logits < 0
         s = xp.where(below, 1 / (1 - xp.where(below, logits, 0)), logits + 1)   # s (..., V)
@@ -271,6 +261,17 @@ def kl_divergence(p, q):
     log_p, log_q = xp.log(xp.where(possible, p, 1)), xp.log(xp.where(q > 0, q, 1))
     terms = p * (log_p - log_q)
     return xp.where((possible & (q <= 0)).any(-1), math.inf, terms.sum(-1))
+
+
+def fitting_targets(loss, logits, targets):
+    """Return integer targets (...) as an array, and V of logits (..., V); InputError for others."""
+    targets = as_array(targets)
+    check_kinds(loss, logits=(logits, "f"), targets=(targets, "iu"))
+    V = logits.shape[-1] if logits.ndim else 0
+    if targets.shape != logits.shape[:-1] or V == 0:
+        raise InputError(f"{loss}: logits {logits.shape} and targets {targets.shape} do not fit; "
+                         "they must be (..., V) and (...)")
+    return targets, V
 
 
 def reduced(loss, reduction):

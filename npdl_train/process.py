@@ -53,11 +53,6 @@ def _is_nobody(pid):
     return False
 
 
-def import_paths():
-    """Return the PYTHONPATH with which a new process imports the same modules as this one."""
-    return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-
-
 def peak_memory():
     """Return the peak memory of this process in bytes, or None if the system doesn't tell.
 

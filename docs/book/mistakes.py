@@ -156,8 +156,8 @@ def edited_code(function, statement, now):
 def blamed(cls, function, code):
     """Return what blame says of the layer with another code in the function.
 
-    The limit of time is off, so that the answer doesn't depend on how busy the machine is; the
-    limit of work is as usual.
+    The limit of time is 10 minutes, so that the limit of work, which is as usual, ends the search:
+    the answer then doesn't depend on how fast or busy the machine is.
     """
     layer, inputs, options = sample(cls)
     with patched(function, code), contextlib.chdir(ROOT), warnings.catch_warnings():

@@ -8,6 +8,7 @@ L = Σ_t L_t,  L_t = |z_t - y_t|². For h_t^(f) and W^(f) code and claims have f
 import numpy as np
 
 from exercises.course import arrays, judge, question
+from exercises.d001.bptt_shapes import derivative
 from npdl.models.birnn import BiRNN, BiRNNLoss
 
 SIDE = {"f": "⁽ᶠ⁾", "b": "⁽ᵇ⁾"}
@@ -32,21 +33,14 @@ def forward(W=WEIGHTS, moved=None, by=0):
     return f, b, y, ((Z - y) ** 2).sum()
 
 
-def slopes(function, x, step=1e-5):
-    """Return all partial derivatives by differences, of the value's shape and then x's shape."""
-    moves = step * np.eye(x.size).reshape(-1, *x.shape)
-    found = [(np.asarray(function(x + move)) - function(x - move)) / (2 * step) for move in moves]
-    return np.stack(found, -1).reshape(*found[0].shape, *x.shape)
-
-
 def state_slopes(side, t, value=3):
     """Return the derivative of L (value 3) or y (value 2) in f_t or b_t, by differences."""
-    return slopes(lambda by: forward(moved=(side, t), by=by)[value], np.zeros(D))
+    return derivative(lambda by: forward(moved=(side, t), by=by)[value], np.zeros(D))
 
 
 def weight_slopes(name):
     """Return the derivative of L in a matrix, by differences."""
-    return slopes(lambda matrix: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name])
+    return derivative(lambda matrix: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name])
 
 
 def jacobian(side, after):
@@ -183,16 +177,17 @@ def local_claims(work, t=2):
 
     z = np.linspace(-5, 5, 101)
     confirm("The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
-            np.allclose(np.diag(slopes(np.tanh, z)), 1 - np.tanh(z) ** 2, 0, 1e-8))
+            np.allclose(np.diag(derivative(np.tanh, z)), 1 - np.tanh(z) ** 2, 0, 1e-8))
     confirm("The gradient of L_t in y_t is 2 (y_t - z_t).", "2 (y_t - z_t)",
-            np.allclose(2 * e, slopes(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]), 0, 1e-8))
+            np.allclose(2 * e, derivative(lambda v: ((Z[t - 1] - v) ** 2).sum(), y[t - 1]), 0,
+                        1e-8))
     for side in "fb":
         moved = state_slopes(side, t, value=2)[t - 1]                   # d y_t / d f_t
         confirm(f"dy_t / d{side}_t = V_{side}.", f"V_{side}",
                 np.allclose(WEIGHTS["V_" + side], moved, 0, 1e-8))
         confirm(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
                 f"2 V_{side}^T (y_t - z_t)", np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
-    truth = slopes(lambda h: ((Z[t - 1] - V_f @ h - WEIGHTS["V_b"] @ b[t]) ** 2).sum(), f[t])
+    truth = derivative(lambda h: ((Z[t - 1] - V_f @ h - WEIGHTS["V_b"] @ b[t]) ** 2).sum(), f[t])
     row, column = 2 * e @ V_f, V_f @ (2 * e)
     work.claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
                "2 (y_t - z_t) times V, then V^T in front in the result",
@@ -209,7 +204,7 @@ def jacobian_claims(work):
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
-        slope = slopes(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
+        slope = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
         entries = [[(1 - after[i] ** 2) * U[i, j] for j in range(D)] for i in range(D)]
         other = off(U @ np.diag(1 - after**2), slope)
         work.claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
@@ -266,7 +261,7 @@ def shape_claim(work, name, side, other):
     f, b, _, _ = forward()
     after, factor = (b[2], X[1]) if name == "W_b" else (f[2], f[1])
     rest = WEIGHTS["U_b"] @ b[3] if name == "W_b" else WEIGHTS["W_f"] @ X[1]
-    tensor = slopes(lambda matrix: np.tanh(matrix @ factor + rest), WEIGHTS[name])
+    tensor = derivative(lambda matrix: np.tanh(matrix @ factor + rest), WEIGHTS[name])
     exact = np.einsum("i,ik,l->ikl", 1 - after**2, np.eye(D), factor)
     work.check(f"the derivative of a state in {name} has three indices",
                np.allclose(exact, tensor, 0, 1e-8))

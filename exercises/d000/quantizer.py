@@ -70,7 +70,7 @@ def quantizer(work):
                library[0].tolist() == codes
                and np.allclose(dequantize(*library), np.array(back, float)))
     work.check("All errors lie between 0 and one step.", all(0 <= e < step for e in errors))
-    work.check("On 4001 even numbers rounding down has twice the error, to 10 %.",
+    work.check("On 4001 evenly spaced numbers rounding down has twice the error, to 10 %.",
                abs(ratio - 2) < 0.2)
     quantizer_claims(work)
 

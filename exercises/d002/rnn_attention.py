@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, vec
+from exercises.d004.causal_masks import influence
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RNNLayer
@@ -18,13 +19,6 @@ def one_by_one(Q, K, V):
         e = [math.exp(q @ k) for k in K]
         rows.append(sum(e_i * v for e_i, v in zip(e, V, strict=True)) / sum(e))
     return np.array(rows)
-
-
-def moved_rows(f, x):
-    """Return (T, S): whether row t of f(x) changes if row s of x moves by 1."""
-    start = f(x)
-    return np.array([np.abs(f(x + np.eye(len(x))[:, [s]]) - start).max(-1) > 0
-                     for s in range(len(x))]).T
 
 
 @question("002.5a", "Self-attention in an RNN")
@@ -139,8 +133,8 @@ def benefits(work):
     rng, T = np.random.default_rng(5), 6
     model = AttentiveRNN(2, 3, rng=5, dtype="float64")
     x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
-    seen = moved_rows(lambda x: model.forward(x[None])[0][0][0], x)
-    chained = moved_rows(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h)
+    seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
+    chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
     work.claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
                "vanishing gradients; better long-range dependencies",
                f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "

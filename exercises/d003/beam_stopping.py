@@ -159,7 +159,7 @@ def stopping_claims(work):
 
 
 def stops_early(tree):
-    """Return whether the rule, with log-probability / length, stops before the best one."""
+    """Return True if the rule, with log-probability / length, stops before the best one."""
     steps = search(tree, stop=False, length_power=1.0).steps
     for step in steps:
         live = [h.log_prob / step.length for h in step.kept if not h.complete]

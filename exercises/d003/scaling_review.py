@@ -131,10 +131,10 @@ def takeaway(work):
     work.step(
         "An extrapolation is as good as its form and its fit. For ten times the compute an older "
         "law without a floor (arXiv:2001.08361) asks for nearly twice as much growth of the model "
-        "as this one. So try a form where the truth is known: a coin of bias 0.3, foretold from n "
+        "as this one. So try a form where the truth is known: a coin of bias 0.3, predicted from n "
         "tosses. From n = 10 and 100 to 1000 a pure power law ends below the least loss that "
         "there can be; with the floor taken off first it is right. Next I would fit with the "
-        "largest runs left out, see how well it foretells them, and publish the runs, so that "
+        "largest runs left out, see how well it predicts them, and publish the runs, so that "
         "anyone can fit again.",
         f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
         f"10^{OLDER} = {grown[0]:.1f} times;   10^{power():.2f} = {grown[1]:.1f} times",

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from npdl.engine.recorded_array import Recorded
+
 
 class Buffer:
     """One block of memory.
@@ -107,7 +109,7 @@ class _Memory:
             "data": (address + view.offset, False)}
 
 
-class Number:
+class Number(Recorded):
     """A Python number that changes from step to step: the learning rate, the count of steps.
 
     Arithmetic makes another Number, which every replay computes again with Python's own
@@ -115,26 +117,10 @@ class Number:
     """
 
     __slots__ = ("arguments", "function", "recorder", "value")
-    __hash__ = None
 
     def __init__(self, recorder, value, function=None, arguments=()):
         self.recorder, self.value = recorder, value
         self.function, self.arguments = function, arguments
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        return self.recorder.ufunc(ufunc, method, inputs, options)
-
-    def __float__(self):
-        return self.recorder.guard(float, self)
-
-    def __int__(self):
-        return self.recorder.guard(int, self)
-
-    def __index__(self):
-        return self.recorder.guard(int, self)
-
-    def __bool__(self):
-        return self.recorder.guard(bool, self)
 
     def __repr__(self):
         return repr(self.value)

@@ -21,29 +21,15 @@ class Unsupported(Exception):
     """The step does something that cannot be recorded; it then runs plainly."""
 
 
-class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array whose operations are recorded. `value` is the array itself."""
+class Recorded:
+    """What recorded arrays and numbers share: ufuncs are recorded, and a number that Python reads
+    becomes a guard."""
 
-    __slots__ = ("buffer", "recorder", "value")
+    __slots__ = ()
     __hash__ = None
-    replaces_functions = True           # npdl.backend.replaceable asks for this
-
-    def __init__(self, recorder, value, buffer):
-        self.recorder, self.value, self.buffer = recorder, value, buffer
-
-    @property
-    def __class__(self):                # isinstance(x, np.ndarray) holds in checks of layers
-        return np.ndarray
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         return self.recorder.ufunc(ufunc, method, inputs, options)
-
-    def __array_function__(self, function, types, args, options):
-        return self.recorder.function(function, args, options)
-
-    def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
-                          "one; npdl.backend.to_device(x) and np.take_along_axis(table, x, 0) can")
 
     def __bool__(self):
         return self.recorder.guard(bool, self)
@@ -56,6 +42,27 @@ class RecordedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __index__(self):
         return self.recorder.guard(int, self)
+
+
+class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
+    """An array whose operations are recorded. `value` is the array itself."""
+
+    __slots__ = ("buffer", "recorder", "value")
+    replaces_functions = True           # npdl.backend.replaceable asks for this
+
+    def __init__(self, recorder, value, buffer):
+        self.recorder, self.value, self.buffer = recorder, value, buffer
+
+    @property
+    def __class__(self):                # isinstance(x, np.ndarray) holds in checks of layers
+        return np.ndarray
+
+    def __array_function__(self, function, types, args, options):
+        return self.recorder.function(function, args, options)
+
+    def __array__(self, dtype=None, copy=None):
+        raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
+                          "one; npdl.backend.to_device(x) and np.take_along_axis(table, x, 0) can")
 
     def item(self, *index):
         return self.recorder.guard(np.ndarray.item, self[index] if index else self)

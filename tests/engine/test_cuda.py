@@ -10,10 +10,17 @@ from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.cuda_recording import moved
 from npdl.losses import SequenceLoss
-from npdl_study.check.samples import every_sample, layer_classes
-from npdl_study.trees import leaves, tupled, upstream
-from tests.engine import test_equality
-from tests.engine.test_equality import OPTIMIZERS, TOLERANCE, assert_close, cast, gpt, redrawn
+from npdl_study.check.samples import layer_classes
+from npdl_study.trees import leaves, tupled
+from tests.engine.test_equality import (
+    OPTIMIZERS,
+    TOLERANCE,
+    assert_close,
+    example_layers,
+    forward_and_backward,
+    gpt,
+    plain_steps,
+)
 from tests.tools import cupy_on_cpu
 from tests.tools.device import needs_cupy
 
@@ -41,36 +48,18 @@ def host_arrays(layers, answers):
     pytest.param(name, list(TOLERANCE)[i % 2], marks=[] if name in QUICK else pytest.mark.slow)
     for i, name in enumerate(sorted(layer_classes()))])
 def test_every_layer_equals_its_plain_step(name, dtype):
-    try:
-        samples = every_sample(layer_classes()[name])
-    except npdl.errors.InputError:
-        pytest.skip("a base class")
-    rng = np.random.default_rng(len(name))
-    layers, inputs, options = zip(*(build(rng) for build in samples.values()), strict=True)
-    plain = [layer.astype(dtype) for layer in layers]
-    for layer in plain:
-        for _, param in layer.params():
-            param.data[...] = 0.5 * rng.standard_normal(param.shape)
-    batches, wanted = [], []
-    with np.errstate(all="ignore"):
-        layers = [layer.astype(dtype) for layer in plain]
-        for i in range(3):
-            given = cast(inputs if i == 0 else redrawn(inputs, rng), dtype)
-            douts = [cast(upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
-                     for layer, x, o in zip(plain, given, options, strict=True)]
-            for layer in plain:
-                layer.zero_grad()
-            batches.append((given, options, douts))
-            answers = test_equality.forward_and_backward(plain, given, options, douts)
-            wanted.append([np.copy(x) for x in host_arrays(plain, answers)])
+    plain, *examples = example_layers(name, dtype)
+    layers, steps = [layer.astype(dtype) for layer in plain], []
+    for arguments, answers in plain_steps(plain, *examples, dtype):
+        steps.append((arguments, [np.copy(x) for x in host_arrays(plain, answers)]))
     with backend.using("cupy"):
         lines = []
         layers = [layer.to_backend() for layer in layers]
-        step = RecordedStep(test_equality.forward_and_backward, (layers,), note=lines.append)
-        for batch, expected in zip(batches, wanted, strict=True):
+        step = RecordedStep(forward_and_backward, (layers,), note=lines.append)
+        for arguments, wanted in steps:
             for layer in layers:
                 layer.zero_grad()
-            assert_close(host_arrays(layers, step(*batch)), expected, TOLERANCE[dtype])
+            assert_close(host_arrays(layers, step(*arguments)), wanted, TOLERANCE[dtype])
         assert not lines and len(step.recordings) == 1
 
 

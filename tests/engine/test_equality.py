@@ -77,8 +77,8 @@ def layer_cases():
             yield pytest.param(name, dtype, target, marks=marks)
 
 
-@pytest.mark.parametrize(("name", "dtype", "target"), list(layer_cases()))
-def test_every_layer_equals_its_plain_step(name, dtype, target):
+def example_layers(name, dtype):
+    """(plain layers, their inputs and options, rng) of all examples of a class."""
     try:
         samples = every_sample(layer_classes()[name])
     except npdl.errors.InputError:
@@ -89,18 +89,31 @@ def test_every_layer_equals_its_plain_step(name, dtype, target):
     for layer in plain:
         for _, param in layer.params():
             param.data[...] = 0.5 * rng.standard_normal(param.shape)
-    layers, lines = [layer.astype(dtype) for layer in plain], []
-    step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
+    return plain, inputs, options, rng
+
+
+def plain_steps(plain, inputs, options, rng, dtype):
+    """Yield the arguments and the answers of some plain steps; all but the first are random."""
     with np.errstate(all="ignore"):
         for i in range(STEPS):
             given = cast(inputs if i == 0 else redrawn(inputs, rng), dtype)
             douts = [cast(upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
                      for layer, x, o in zip(plain, given, options, strict=True)]
-            for layer in (*plain, *layers):
+            for layer in plain:
                 layer.zero_grad()
-            wanted = forward_and_backward(plain, given, options, douts)
-            found = step(given, options, douts)
-            assert_close(arrays_of(layers, found), arrays_of(plain, wanted), TOLERANCE[dtype])
+            yield (given, options, douts), forward_and_backward(plain, given, options, douts)
+
+
+@pytest.mark.parametrize(("name", "dtype", "target"), list(layer_cases()))
+def test_every_layer_equals_its_plain_step(name, dtype, target):
+    plain, *examples = example_layers(name, dtype)
+    layers, lines = [layer.astype(dtype) for layer in plain], []
+    step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
+    for arguments, wanted in plain_steps(plain, *examples, dtype):
+        for layer in layers:
+            layer.zero_grad()
+        found = step(*arguments)
+        assert_close(arrays_of(layers, found), arrays_of(plain, wanted), TOLERANCE[dtype])
     assert not lines and len(step.recordings) == 1
 
 

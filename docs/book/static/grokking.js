@@ -44,7 +44,7 @@
     svg.innerHTML = box("loss", "loss") + box("accuracy", "accuracy") +
       ["train", "validation"].flatMap((part) =>
         [line(part, "loss", until), line(part, "accuracy", until)]).join("") +
-      `<text class="small" x="275" y="245" fill="${COLOURS.train}">learned from</text>` +
+      `<text class="small" x="275" y="245" fill="${COLOURS.train}">training set</text>` +
       `<text class="small" x="365" y="245" fill="${COLOURS.validation}">held-out set (dashed)</text>` +
       circle(run.places[frame]);
   }

@@ -1,4 +1,4 @@
-// Computes a chapter's picture anew where its sliders are moved, by the lines that npdl has
+// Computes a chapter's picture again when its sliders are moved, by the lines that npdl has
 // (docs/book/moving.py, which drew it first).
 {
   "use strict";
