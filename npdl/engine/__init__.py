@@ -4,8 +4,8 @@
     loss = step(inputs, targets, counted)
 
 `recording` notes the operations of a step, `simplify` and `schedule` arrange them, `arena` plans
-their memory, and a target (`numpy_target`, `c_target`) lowers them to calls. docs/engine.md
-explains it with an example. The library's other modules never import this package.
+their memory, and a target (`numpy_target`, `c_target`, `cuda_target`) lowers them to calls.
+docs/engine.md explains it with an example. The library's other modules never import this package.
 """
 
 from npdl.engine.c_build import CompilerError

@@ -6,6 +6,7 @@ A function that is not listed in FUNCTIONS is recorded as one call: `Recorder.ca
 import numpy as np
 
 from npdl import backend, functions
+from npdl.engine.recorded_array import concrete
 
 IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask}
 
@@ -14,7 +15,7 @@ def where(recorder, condition, *choices):
     """Record np.where of three arguments, which is elementwise."""
     if len(choices) != 2:
         return NotImplemented
-    values = [getattr(x, "value", x) for x in (condition, *choices)]
+    values = [concrete(x) for x in (condition, *choices)]
     result = recorder.new(np.where(*values))
     loop = (np.dtype(bool), result.dtype, result.dtype, result.dtype)
     operands = [recorder.as_cell(x, i, loop) for i, x in enumerate((condition, *choices))]
@@ -30,7 +31,7 @@ def concatenate(recorder, parts, axis=0, out=None, **options):
     """Record np.concatenate as copies into the parts of a new array."""
     if out is not None or axis is None or options:
         return NotImplemented
-    values = [getattr(x, "value", x) for x in parts]
+    values = [concrete(x) for x in parts]
     result = recorder.new(np.concatenate(values, axis))
     start = 0
     for part in parts:
@@ -47,7 +48,7 @@ def stack(recorder, parts, axis=0, out=None, **options):
     if out is not None or options:
         return NotImplemented
     parts = list(parts)
-    result = recorder.new(np.stack([getattr(x, "value", x) for x in parts], axis))
+    result = recorder.new(np.stack([concrete(x) for x in parts], axis))
     along = np.moveaxis(result, axis, 0)
     for i, part in enumerate(parts):
         if part.size:
@@ -86,7 +87,7 @@ def sum_by_index(recorder, rows, index, size):
     """Record one operation if all indices are in range, which a guard checks in replays."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
-    values = [getattr(x, "value", x) for x in (rows, index)]
+    values = [concrete(x) for x in (rows, index)]
     result = recorder.new(functions.sum_by_index(*values, size))
     return recorder.add("sum_by_index", [rows, index], result, sum_by_index_run(size),
                         options={"size": size})
@@ -102,7 +103,7 @@ def take_along_axis(recorder, x, index, axis=-1):
     """One operation of arrays with the same axes; a guard sees to the range in replays."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
-    values = [getattr(a, "value", a) for a in (x, index)]
+    values = [concrete(a) for a in (x, index)]
     result = recorder.new(np.take_along_axis(*values, axis))
     recorder.check_range(index, x.shape[axis])
 

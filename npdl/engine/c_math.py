@@ -1,7 +1,8 @@
 """exp, log, tanh and erf for the generated C code, as short polynomials.
 
-No maths library is needed, every compiler gives the same digits, and a loop over them becomes
-vector instructions. Largest error: 2 units in the last place (tests/engine/test_c.py).
+They call no maths library, so a loop over them becomes vector instructions. The last digit depends
+on whether the processor has a fused multiply-add. Largest error: 2 units in the last place
+(tests/engine/test_c.py).
 
     exp     x = n log 2 + r;  exp(x) = 2^n (1 + r + r^2 Q(r)),  |r| <= log(2) / 2
     log     x = 2^e m;  log(x) = e log 2 + log(m),  sqrt(1/2) <= m < sqrt(2)

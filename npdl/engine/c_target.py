@@ -21,11 +21,11 @@ class CLowered(Lowered):
     def __init__(self, groups, results):
         find_local(groups, results)
         rows = [group for group in groups if has_source(group)]
-        source, self.sources = module_source(rows)
+        source, sources = module_source(rows)
         library = c_build.load(source)
-        self._functions = {id(group): (getattr(library, f"g{i}"), self.sources[i])
+        self._functions = {id(group): (getattr(library, f"g{i}"), sources[i])
                            for i, group in enumerate(rows)}
-        self._scratch = np.zeros(max([s.scratch for s in self.sources], default=0) + 64, np.uint8)
+        self._scratch = np.zeros(max([s.scratch for s in sources], default=0) + 64, np.uint8)
         self._kept = []
         super().__init__(groups, results)
 

@@ -7,9 +7,8 @@ again, and the step is replayed there, from the state as it was.
 import numpy as np
 
 from npdl import backend
-from npdl.core import rebuilt
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.recording import Recorder
+from npdl.engine.recording import Recorder, map_nest
 
 
 class DeviceRecorder(Recorder):
@@ -47,7 +46,7 @@ class DeviceRecorder(Recorder):
         return super().wrap(host, role)
 
     def plain(self, recorded):
-        """The GPU's array of a recorded one."""
+        """Return the GPU's array of a recorded one."""
         known = self._arrays.get(id(recorded.value))
         return backend.to_device(recorded.value) if known is None else known[0]
 
@@ -58,9 +57,7 @@ class DeviceRecorder(Recorder):
 
 
 def moved(nest, move):
-    """Arguments of a step with each array moved: backend.to_host, backend.to_device."""
-    if isinstance(nest, (tuple, list, dict)):
-        items = nest.values() if isinstance(nest, dict) else nest
-        return rebuilt(nest, [moved(item, move) for item in items])
-    is_array = isinstance(nest, np.ndarray) or backend.is_device_array(nest)
-    return move(nest) if is_array else nest
+    """Return nested arguments with each array moved by backend.to_host or backend.to_device."""
+    def moved_item(x):
+        return move(x) if isinstance(x, np.ndarray) or backend.is_device_array(x) else x
+    return map_nest(moved_item, nest)

@@ -315,7 +315,7 @@ def with_axis(view, place):
 
 
 def known(op):
-    """Whether kernels have the dtypes of an operation, its entries being aligned."""
+    """Return True if kernels have the dtypes of an operation and its entries are aligned."""
     return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
         x.offset, *x.strides)) for x in (*op.reads, op.output))
 
@@ -324,7 +324,7 @@ SINGLE = (TakeKernel, SumByIndexKernel, ProductKernel, ReduceKernel)    # of one
 
 
 def has_kernel(op):
-    """Whether an operation can be a kernel or a part of one."""
+    """Return True if an operation can be a kernel or a part of one."""
     if op.output is None or op.effect:
         return False
     return op.output.size == 0 or as_rows(op) is not None or any(

@@ -23,7 +23,7 @@ from npdl.errors import BackendError
 
 
 def places(operations):
-    """[(whether on the host, its operations)]: turns of the host and of the device.
+    """Return [(on_host, operations)]: turns of the host and of the device.
 
     An operation runs in the first turn of its side after everything that it depends on.
     """
@@ -47,8 +47,10 @@ def places(operations):
 
 
 def on_host_operations(operations):
-    """The ids of the operations that the host computes: those without a kernel, and those of which
-    a guard is made, if the host has what they read."""
+    """Return the ids of the operations that the host computes.
+
+    They are those without a kernel, and those that lead to a guard if the host has what they read.
+    """
     on_host = {id(op) for op in operations if not has_kernel(op)}
     elsewhere = {id(view.buffer) for op in operations for view in views_of([op])
                  if view.buffer.role == "state"}
@@ -173,7 +175,7 @@ class CudaLowered:
         find_local(device, results)
         kernels = {id(group): group_kernels(group, f"g{i}") for i, group in enumerate(device)}
         arena = DeviceArena(device, results)
-        self.nbytes, self.memory = arena.nbytes, DeviceMemory(arena, self.shared)
+        self.memory = DeviceMemory(arena, self.shared)
         with target.turn():
             self.memory.upload(self.shared)
         functions = compiled([k for found in kernels.values() for k in found])

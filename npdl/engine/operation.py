@@ -23,7 +23,8 @@ class Buffer:
     """One block of memory.
 
     role     "temporary" (in the arena), "input" (given to every step), "state" (a parameter, a
-             gradient, a moment: it outlives the step), or "constant"
+             gradient, a moment: it outlives the step), "number" (a cell that a replay fills),
+             "constant", or "shared" (CUDA: on the host and on the GPU)
     array    the array that owns the memory; None for a temporary
     address  the lowest address, which offsets are counted from
     """

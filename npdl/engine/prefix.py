@@ -9,8 +9,8 @@ alike share them. Each distinct prefix becomes one row:
 The layers are the model's own. Those that work position by position (embedding, norms, feed-forward
 nets, the classifier) take rows as they are; attention gathers the keys and values of a row's own
 prefixes, and a recurrent cell the state of the prefix that is one token shorter. Only rows whose
-logits the loss reads reach the classifier. The numbers are those of the whole batch, but for the
-order of sums.
+logits the loss reads reach the classifier. The results equal those of the whole batch, except that
+sums are added in another order.
 """
 
 from typing import Any, NamedTuple

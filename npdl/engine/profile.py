@@ -26,7 +26,7 @@ class Line:
 
     file: str
     number: int
-    calls: int = 0
+    operations: int = 0
     seconds: float = 0.0
     flop: int = 0
     bytes: int = 0
@@ -46,7 +46,7 @@ def profile(recorded, rounds=10):
     state = {id(view.buffer): view.buffer.array for op in program.operations
              if (view := op.output) is not None and not view.buffer.is_temporary}
     saved = [(array, array.copy()) for array in state.values()]
-    lowered, lines = program.lowered, {}
+    lowered, lines, counted = program.lowered, {}, set()
     best = [float("inf")] * len(lowered.calls)
     for _ in range(rounds):
         for i, call in enumerate(lowered.calls):
@@ -59,12 +59,15 @@ def profile(recorded, rounds=10):
         work = [entries(op) for op in operations]
         for op, own in zip(operations, work, strict=True):
             line = lines.setdefault(op.source, Line(*op.source))
-            line.calls += 1
             line.seconds += seconds * own / sum(work)
+            line.groups.add(group)
+            if id(op) in counted:       # the NumPy target computes an operation in several calls
+                continue
+            counted.add(id(op))
+            line.operations += 1
             line.flop += flop(op)
             line.bytes += sum(view.size * view.dtype.itemsize for view in (
                 *op.reads, *([] if op.output is None else [op.output])))
-            line.groups.add(group)
     return sorted(lines.values(), key=lambda line: -line.seconds)
 
 
@@ -85,21 +88,21 @@ def flop(op):
 def report(lines, shown=SHOWN):
     """Return a table of the most expensive lines."""
     total = sum(line.seconds for line in lines)
-    table = [f"{'line':<34} {'calls':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
+    table = [f"{'line':<34} {'ops':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "
              f"{'call':<9} source"]
     for line in lines[:shown]:
         place = f"{Path(line.file).parent.name}/{Path(line.file).name}:{line.number}"
         groups = sorted(line.groups)
         group = f"{groups[0]}" + (f" +{len(groups) - 1}" if len(groups) > 1 else "")
-        table.append(f"{place:<34} {line.calls:>5} {line.seconds * 1e3:>8.3f} "
+        table.append(f"{place:<34} {line.operations:>5} {line.seconds * 1e3:>8.3f} "
                      f"{line.seconds / total:>6.1%} {line.flop / 1e6:>8.2f} "
                      f"{line.bytes / 1e6:>7.2f}  {group:<9} {line.text[:60]}")
     rest = lines[shown:]
     if rest:
-        table.append(f"{f'{len(rest)} other lines':<34} {sum(r.calls for r in rest):>5} "
+        table.append(f"{f'{len(rest)} other lines':<34} {sum(r.operations for r in rest):>5} "
                      f"{sum(r.seconds for r in rest) * 1e3:>8.3f}")
     groups = len(set().union(*(line.groups for line in lines)))
-    table.append(f"{'all':<34} {sum(line.calls for line in lines):>5} {total * 1e3:>8.3f} "
+    table.append(f"{'all':<34} {sum(line.operations for line in lines):>5} {total * 1e3:>8.3f} "
                  f"       {sum(line.flop for line in lines) / 1e6:>8.2f} "
                  f"{sum(line.bytes for line in lines) / 1e6:>7.2f}  in {groups} calls")
     return "\n".join(table)

@@ -44,6 +44,11 @@ class Recorded:
         return self.recorder.guard(int, self)
 
 
+def concrete(x):
+    """Return the plain array or number."""
+    return x.value if issubclass(type(x), Recorded) else x
+
+
 class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     """An array whose operations are recorded. `value` is the array itself."""
 
@@ -62,7 +67,8 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, dtype=None, copy=None):
         raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
-                          "one; npdl.backend.to_device(x) and np.take_along_axis(table, x, 0) can")
+                          "one; use npdl.backend.to_device(x), or make the plain array an "
+                          "attribute of the layer")
 
     def item(self, *index):
         return self.recorder.guard(np.ndarray.item, self[index] if index else self)

@@ -18,7 +18,7 @@ from npdl import backend
 from npdl.core import rebuilt
 from npdl.engine import array_functions
 from npdl.engine.operation import Buffer, Number, Operation, View, root_of
-from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported, concrete
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
            backend.__file__)
@@ -92,7 +92,7 @@ class Recorder:
             restore(saved)
 
     def plain(self, recorded):
-        """The array of a recorded one."""
+        """Return the array of a recorded one."""
         return recorded.value
 
     def keep_results(self):
@@ -305,11 +305,6 @@ class Recorder:
         self.operations.append(Operation("guard", [given], None, run, source=source_line(),
                                          options=options, effect=True))
         return expected
-
-
-def concrete(x):
-    """Return the plain array or number."""
-    return x.value if type(x) in (RecordedArray, Number) else x
 
 
 def map_nest(function, nest):

@@ -1,7 +1,7 @@
 """Replay a recording: a Program is a list of calls, made once, and run on every step.
 
     program = Program(recorder, results, target)    # simplify, group, plan the memory, lower
-    program.run(inputs)                             # write the inputs, make the calls
+    program.run(inputs, counters)                   # write the inputs, make the calls
 
 Before the calls, the numbers of a step (learning rate, bias corrections) are computed by Python
 and the guards on them are checked. If a guard does not hold, `Diverged` is raised, after what the
@@ -16,23 +16,27 @@ from npdl.engine.schedule import schedule
 from npdl.engine.simplify import simplify
 
 
+def is_number_guard(op):
+    """Return True for a guard on a number, which is checked before the calls."""
+    return op.kind == "guard" and isinstance(op.inputs[0], Number)
+
+
 class Program:
     """A recorded step, ready to run.
 
-    operations  the simplified recording; groups, lists of them that are lowered together
+    operations  the simplified recording
+    groups      the Groups of operations (npdl.engine.schedule) that are lowered together
     results     the Views and Numbers that the step returns
     """
 
     def __init__(self, recorder, results, target):
         self.recorder, self.results = recorder, results
-        self.number_guards = [op for op in recorder.operations
-                              if op.kind == "guard" and isinstance(op.inputs[0], Number)]
+        self.number_guards = list(filter(is_number_guard, recorder.operations))
         kept = [x for x in results if isinstance(x, View)]
-        operations = [op for op in recorder.operations if op not in self.number_guards]
+        operations = [op for op in recorder.operations if not is_number_guard(op)]
         self.operations = simplify(operations, kept)
         self.groups = schedule(self.operations)
         self.lowered = target.lower(self.groups, kept)
-        self.calls = self.lowered.calls
         self._backups = self._state_before_guards()
 
     def _state_before_guards(self):
@@ -44,8 +48,8 @@ class Program:
         return [buffer.array for buffer in buffers.values() if buffer.role == "state"]
 
     def run(self, inputs, counters):
-        """One step. `inputs` are (array of the recording, its new value); `counters` (Number,
-        value). Raises Diverged, and changes nothing, where a guard does not hold."""
+        """Replay the step with `inputs`, (array of the recording, new value), and `counters`,
+        (Number, new value). Raises Diverged, and changes nothing, if a guard does not hold."""
         for array, value in inputs:
             array[...] = value
         for number, value in counters:
@@ -57,7 +61,7 @@ class Program:
         states = [bits.state for bits in generators]
         try:
             with np.errstate(all="ignore"):
-                for call in self.calls:
+                for call in self.lowered.calls:
                     call()
         except Diverged:
             for array, before in zip(self._backups, saved, strict=True):

@@ -33,7 +33,7 @@ class Operand(NamedTuple):
 class RowOperation(NamedTuple):
     """An operation as a loop over rows.
 
-    form    "map"; "row", a sum over each row; "column", one over the rows; "total", over both
+    form    "map"; "row", a reduction of each row; "column", of each column; "total", of all
     sizes   of the axes over which the rows go; their product is the number of rows
     width   of a row
     inputs  Operands, and scalars as they are
@@ -111,8 +111,10 @@ def _is_known(op):
 
 
 def _axes(op):
-    """(form, shape without axes of 1, [(view, strides over it)], the output's being the last,
-    and how many of the axes are summed over)."""
+    """Return (form, shape without axes of 1, [(view, its strides)], number of summed axes).
+
+    The output is the last of the views.
+    """
     if op.kind not in REDUCTIONS:
         shape, reduced = op.output.shape, set()
     else:

@@ -26,7 +26,7 @@ class Group:
         self.local, self.read, self.written, self._members = set(), {}, {}, {}
         self._note(op, rows)
 
-    def _note(self, op, rows=None):
+    def _note(self, op, rows):
         for x in () if rows is None else rows.operands:
             self._members.setdefault(id(x.view.buffer), []).append(rows)
         for view in op.reads:
@@ -126,8 +126,10 @@ def are_aligned(a, a_width, b, b_width, sizes):
 
 
 def find_local(groups, results):
-    """Let each group know the temporary buffers that it alone uses: they need no memory of their
-    own, but a row of it."""
+    """Set group.local: the temporary buffers that only this group uses.
+
+    They need memory for one row only.
+    """
     users = {}
     for i, group in enumerate(groups):
         for key in (*group.read, *group.written):

@@ -1,11 +1,12 @@
 """Simplify a recording: fewer operations that compute the same.
 
-    grad[...] = 0                       the first gradient that is added to zeros
+    grad[...] = 0
     t = x.T @ dy            becomes     grad = x.T @ dy
-    grad = grad + t                     is written there
+    grad = grad + t
 
-The passes, in this order: guards first, products of gathered rows (`gather`), equal operations
-once, nothing that no one reads, first accumulations, and one product for x (B, S, D) @ W.
+The passes, in this order: move guards first, multiply tables instead of gathered rows (`gather`),
+merge equal operations, drop operations whose result nobody reads, write the first gradient that is
+added to zeros (above), and make one product of x (B, S, D) @ W.
 """
 
 from npdl.engine.gather import multiply_tables

@@ -5,8 +5,9 @@
     mirror.settle()                                     # see what the step assigned to them
     mirror.commit()                                     # assign it to the originals
 
-The originals are never changed while a step is recorded, so an interrupt leaves no recorded array
-in them. The arrays are shared: what the step writes into a parameter is in the original at once.
+While a step is recorded, no attribute of an original is assigned, so an interrupt leaves no
+recorded array in them. The arrays are shared: what the step writes into a parameter is in the
+original at once.
 
 A layer's numbers (a dropout rate, eps, a padding id) are *settings*: they are constants of the
 recording, and `is_current` says whether they are still the same. A number that a step changes,
@@ -138,7 +139,7 @@ class Mirror:
         return can_replay
 
     def keeps_structure(self):
-        """Whether the step has assigned numbers alone, which a replay assigns too."""
+        """Return True if the step has assigned only numbers, which a replay assigns too."""
         return all(isinstance(value, Number) for _, _, value in self._assignments)
 
     def commit(self):

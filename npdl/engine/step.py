@@ -18,8 +18,8 @@ from npdl.engine.c_build import CompilerError
 from npdl.engine.cuda_recording import DeviceRecorder, moved
 from npdl.engine.operation import Number
 from npdl.engine.prefix import PrefixStep
-from npdl.engine.recorded_array import RecordedArray, Unsupported
-from npdl.engine.recording import Diverged, Recorder, concrete, map_nest
+from npdl.engine.recorded_array import RecordedArray, Unsupported, concrete
+from npdl.engine.recording import SKIPPED, Diverged, Recorder, map_nest
 from npdl.engine.replay import Program, value_of
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target
@@ -27,7 +27,7 @@ from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
 from npdl.errors import InputError
 
-MOST_RECORDINGS = 8         # of one step; another one then takes the place of the oldest
+MOST_RECORDINGS = 8         # kept of one step; a step whose guards fail more often runs plainly
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
@@ -40,10 +40,10 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
     target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
-    threads   into which a batch is split (npdl.engine.threads); each then needs a part of it, and
-              a generator given as rng has one child for each
-    share_prefixes  compute what sequences of a batch share once (npdl.engine.prefix): of a GPT or
-              an LSTMLM without dropout; the step is step(ids, targets, counted, lr=None)
+    threads   how many threads share a batch (npdl.engine.threads): it needs a sequence for each,
+              and each draws from its own child of the generator rng
+    share_prefixes  compute each distinct prefix of a batch once (npdl.engine.prefix): for a GPT,
+              GPT2 or LSTMLM without dropout; call step(ids, targets, counted, lr=None)
     """
     def make(function, objects):
         return RecordedStep(function, objects, target)
@@ -70,7 +70,7 @@ class RecordedStep:
 
     function  function(*objects, *arguments)
     objects   models, losses, optimizers: all that the function reads and changes
-    target    "auto", "c" or "numpy"; on a GPU "auto", which is CUDA
+    target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
     note      a function that is called with each message; None prints it on standard error
     why_not   None, or the line that says why the step runs plainly
     """
@@ -84,7 +84,8 @@ class RecordedStep:
         if self.why_not is not None:
             return self.plain(arguments)
         if is_host() == (self.target.name == "cuda"):
-            return self._give_up("the backend has changed since the step was made", arguments)
+            self._stop_recording("the backend has changed since the step was made")
+            return self.plain(arguments)
         if not is_host():
             arguments = moved(arguments, to_host)
         key = key_of(arguments)
@@ -100,7 +101,8 @@ class RecordedStep:
     def _record(self, key, arguments, diverged):
         """Run the step and record it, or plainly if that fails."""
         if diverged and self._diverged > MOST_RECORDINGS:
-            return self._give_up("a value that changes decides what is computed", arguments)
+            self._stop_recording("a value that changes decides what is computed")
+            return self.plain(arguments)
         recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
         try:
@@ -113,12 +115,10 @@ class RecordedStep:
             if isinstance(error, InputError) and not is_host():
                 raise               # the host has looked at the values; the GPU would not
             answer = self.plain(arguments)      # it may raise an error itself
-            self.why_not = f"the step runs plainly: {type(error).__name__}: {error}{where(error)}"
-            self.note(self.why_not)
+            self._stop_recording(f"{type(error).__name__}: {error}{where(error)}")
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
-            self.why_not = "the step runs plainly: it draws from NumPy's global generator"
-            self.note(self.why_not)
+            self._stop_recording("it draws from NumPy's global generator")
         elif recording.program is not None:
             self._diverged += diverged
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
@@ -130,10 +130,9 @@ class RecordedStep:
             arguments = moved(arguments, to_device)
         return self.function(*self.objects, *arguments)
 
-    def _give_up(self, why, arguments):
+    def _stop_recording(self, why):
         self.why_not = f"the step runs plainly: {why}"
         self.note(self.why_not)
-        return self.plain(arguments)
 
 
 class Recording:
@@ -225,6 +224,7 @@ def is_input(value):
 
 
 def is_recorded(value):
+    """Return True for a recorded array or number."""
     return type(value) in (RecordedArray, Number)
 
 
@@ -238,7 +238,7 @@ def where(error):
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "npdl/engine" not in file.replace("\\", "/") and "numpy" not in file:
+        if not file.startswith(SKIPPED):
             place = f" ({file}:{trace.tb_lineno})"
         trace = trace.tb_next
     return place or ""

@@ -47,10 +47,10 @@ class ShardedStep:
         self._prepare()
         B = len(inputs[0])
         ends = [B * i // self.threads for i in range(self.threads + 1)]
-        rngs = options["rng"].spawn(self.threads) if options.get("rng") is not None else None
         if B < self.threads:
             raise InputError(f"threads = {self.threads}: the batch has {B} sequences; give at "
                              "least one for each thread")
+        rngs = options["rng"].spawn(self.threads) if options.get("rng") is not None else None
         self._running = []
         for i, step in enumerate(self.shards):
             part = slice(ends[i], ends[i + 1])

@@ -161,7 +161,7 @@ def test_an_interrupted_capture_leaves_the_step_usable(gpu):
     losses = []
     for i, (ids, targets, counted, lr, _) in enumerate(batches(3)):
         if i == 1:
-            (turn,) = [call for call in step.recorded.recordings[0].program.calls
+            (turn,) = [call for call in step.recorded.recordings[0].program.lowered.calls
                        if hasattr(call, "launches")]
 
             def interrupt():

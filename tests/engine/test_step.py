@@ -14,8 +14,10 @@ from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.engine import RecordedStep, compile_step, training_step
+from npdl.engine.profile import profile, report
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
+from tests.engine.test_equality import TARGETS
 
 COUNTED = np.ones((3, 5), bool)
 
@@ -184,16 +186,13 @@ def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
 
 def test_a_failed_recording_leaves_state_and_generator_as_they_were():
     """The plain step that follows starts from what was there before."""
-    def fails_in_backward(y):
-        return y + 0
-
     class Last(Squares):
         def backward(self, dy, cache):
             self.W.data[...] += 1.0             # as running statistics are written
             np.asarray(dy)
             return super().backward(dy, cache)
 
-    models, plain, step = two_sides(lambda: Last(fails_in_backward), optim.AdamW,
+    models, plain, step = two_sides(lambda: Last(lambda y: y + 0), optim.AdamW,
                                     loss=SquaredError())
     x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
     assert step(x, y) == plain(x, y)
@@ -336,6 +335,30 @@ def test_what_threads_cannot_split_is_an_input_error(model, loss, B):
             step(np.random.default_rng(0).random((B, 5)), np.ones((B, 4)))
         else:
             step(*batch(0, (B, 5)), np.ones((B, 5), bool))
+
+
+def test_a_batch_that_threads_reject_draws_nothing():
+    model, rng = gpt(dropout=0.1), np.random.default_rng(0)
+    step = compile_step(model, SequenceLoss(), optim.SGD(model), threads=2, target="numpy")
+    with pytest.raises(InputError, match="threads = 2"):
+        step(*batch(0, (1, 5)), np.ones((1, 5), bool), rng=rng)
+    assert rng.bit_generator.seed_seq.n_children_spawned == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
+    """The batch is so large that the NumPy target computes it block by block."""
+    model, rng = npdl.MLP([64, 64, 3], rng=1), np.random.default_rng(0)
+    step = compile_step(model, CrossEntropy(), npdl.AdamW(model), target=target)
+    step(rng.standard_normal((2048, 64), np.float32), rng.integers(0, 3, 2048))
+    before = [p.data.copy() for _, p in model.params()]
+    lines = profile(step.recorded, rounds=1)
+    operations = step.recorded.recordings[0].program.operations
+    assert sum(line.operations for line in lines) == len(operations)
+    assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
+    products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of one
+    assert products < sum(line.flop for line in lines) < 1.2 * products
+    assert report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
 
 
 def test_steps_in_threads_do_not_disturb_each_other():
