@@ -15,6 +15,7 @@ import hypothesis
 import pytest  # after the thread counts, which count when NumPy is first imported
 from xdist.scheduler import WorkStealingScheduling
 
+from npdl import backend
 from npdl_train.runs import folder
 from tests.tools import blas_check
 
@@ -70,6 +71,12 @@ folder.plot_curves = lambda *_: None        # it takes longer than all the rest 
 def curves(monkeypatch):
     """Runs of this test's own process draw curves.png after all."""
     monkeypatch.setattr(folder, "plot_curves", plot_curves)
+
+
+@pytest.fixture
+def gpu():
+    with backend.using("cupy"):
+        yield
 
 
 missing_torch = []      # what was skipped without PyTorch, where it is required

@@ -30,7 +30,8 @@ from npdl_study.blame.localize import (
 from npdl_study.blame.no_fault import blame_no_fault
 from npdl_study.blame.repair import FixSearch, OwnInputs
 from npdl_study.blame.report import Blame, located, with_values
-from npdl_study.check.subjects import Subject, Unfit, as_layer
+from npdl_study.check.adapters import Unfit, as_layer
+from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, worst_row
 from npdl_study.containment import held_off, message
 from npdl_study.trace.runs import Budget, Runs, quiet
@@ -82,13 +83,16 @@ class CheckResult:
     questions  what the student has to say before all gradients can be checked
     """
 
-    subject: object
     check: object
     rows: list = field(default_factory=list)
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
     dout: object = None
     error: object = None
+
+    @property
+    def subject(self):
+        return self.check.subject
 
     @property
     def misshapen(self):
@@ -126,7 +130,8 @@ def _first_output(subject):
 
 
 def _check(subject):
-    result, found = CheckResult(subject, Check(subject), notes=subject.notes()), {}
+    compared, found = Check(subject), {}
+    result = CheckResult(compared, notes=list(compared.notes))
     for used in subject.uses:
         dout = subject.upstream(used)
         try:

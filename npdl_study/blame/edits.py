@@ -20,7 +20,6 @@ from npdl_study.trace.syntax import binary, cloned, number, parsed, subexpressio
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
              ast.Pow: "*", ast.FloorDiv: "*"}
-SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
 SIMILAR = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
            ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -131,8 +130,8 @@ def _syntax_edits(node, is_index):
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
         for sign in "" if is_index else OPERATORS.get(type(op), ""):
-            signs = {SIGNS.get(type(op)), sign}
-            kind = "wrong sign" if signs == {"+", "-"} else "wrong operation"
+            is_sign = isinstance(op, (ast.Add, ast.Sub)) and sign in "+-"
+            kind = "wrong sign" if is_sign else "wrong operation"
             yield TOKEN, kind, binary(left, sign, right)
         yield TOKEN, "extra factor or term", left
         yield TOKEN, "extra factor or term", right
@@ -202,9 +201,9 @@ def _call_edits(node):
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra factor or term", arg
     for i, j in itertools.combinations(range(len(node.args)), 2):
-        swapped = list(node.args)
-        swapped[i], swapped[j] = swapped[j], swapped[i]
-        yield TOKEN, "wrong order", ast.Call(func, swapped, node.keywords)
+        args = list(node.args)
+        args[i], args[j] = args[j], args[i]
+        yield TOKEN, "wrong order", ast.Call(func, args, node.keywords)
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []

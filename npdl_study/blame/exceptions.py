@@ -11,7 +11,7 @@ from npdl_study.blame.inputs import validation_runs
 from npdl_study.blame.localize import Localization
 from npdl_study.blame.repair import FixSearch, OwnInputs
 from npdl_study.blame.report import Blame, located, nearby
-from npdl_study.check.subjects import Unfit
+from npdl_study.check.adapters import Unfit
 from npdl_study.containment import CodeLeft, message
 from npdl_study.trace.oracle import Oracle, plain, stems
 from npdl_study.trace.source import defined, original_file
@@ -20,7 +20,7 @@ from npdl_study.trace.watch import NPDL, STUDY
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
           "inputs or constructor arguments than these? Give it a classmethod sample() that returns "
-          "(layer, *inputs), or a function NAME_sample() beside NAME_forward")
+          "(layer, *inputs), or a function NAME_sample() next to NAME_forward")
 
 
 def blame_raised(checked, runs):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl_study.blame.edits import (
+    FACTOR,
     RANKS,
     TOKEN,
     as_node,
@@ -27,7 +28,7 @@ from npdl_study.trace.syntax import cloned, expressions, only_unpacks
 
 RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
-SIGNS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
 
 
@@ -63,8 +64,9 @@ class FixSearch:
     def fixes(self):
         """Return the Fixes of the first stage that has any, at most one for each line.
 
-        The stages try one rank of edits after the other; first on values that match no gradient,
-        then on values that do, then on the remaining lines that backward ran.
+        The stages try one rank of edits after the other: first on values that match no gradient or
+        are constant (after FACTOR, also one token of values that are passed on), then on values
+        that match a gradient, on correct ones, and on the other lines that backward ran.
         """
         unmatched, constant, matched, passed, correct = (
             [c for c in self.found.candidates if c.status == status and (
@@ -73,8 +75,11 @@ class FixSearch:
             for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
         tried = {c.line for c in unmatched + constant + matched + correct + passed}
         rest = [*passed, *self._other_lines(tried)]
-        stages = [(group, rank) for rank in RANKS for group in (unmatched, constant)]
-        stages[4:4] = [(passed, TOKEN)]
+        stages = []
+        for rank in RANKS:
+            stages += [(unmatched, rank), (constant, rank)]
+            if rank == FACTOR:
+                stages.append((passed, TOKEN))
         stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
         for group, rank in stages:
             fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
@@ -200,7 +205,7 @@ class ValueTest:
         if isinstance(new, tuple):                      # most edits are such: be fast
             if part not in self.parts:
                 self.parts[part] = evaluate(cloned(part), space)
-            new = SIGNS[new[0]](self.parts[part], self.words.values[new[1]])
+            new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
         else:
             new = evaluate(cloned(as_node(part, new)), space)
         if part is self.whole:

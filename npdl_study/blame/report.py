@@ -50,12 +50,6 @@ class Blame:
     error: object = None
 
     @property
-    def either(self):
-        """Return the numbers of all lines whose correction alone would fix the gradients."""
-        return tuple(sorted({self.line, *(n for n, _ in self.alternatives)})) * bool(
-            self.alternatives)
-
-    @property
     def head(self):
         """Return the words for the line, with the relative error of its value."""
         if self.kind == "raised":

@@ -16,9 +16,9 @@ from npdl_study.trace.syntax import is_pure, names_of
 
 MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
 MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
-DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", "{a} ** 2",
-               "np.sqrt({a})", "np.exp({a})", "np.sign({a})", "np.cos({a})")
-ROOTS = DERIVATIVES[4:6]
+ROOTS = ("{a} ** 2", "np.sqrt({a})")
+DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *ROOTS,
+               "np.exp({a})", "np.sign({a})", "np.cos({a})")
 
 
 @dataclass

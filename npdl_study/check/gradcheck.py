@@ -20,7 +20,7 @@ from npdl.errors import InputError, NpdlError
 from npdl.exceptions import printable
 from npdl_study.check.adapters import as_layer
 from npdl_study.check.side_effects import side_effects
-from npdl_study.check.subjects import subject_of
+from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check, Verdict
 from npdl_study.containment import message, own_frame, place
 
@@ -94,7 +94,7 @@ def gradcheck(layer, *inputs, **how):
     theirs = inspect.signature(layer.forward).parameters
     own = {name: how.pop(name) for name in OWN if name in how and name not in theirs}
     entries = own.pop("entries", None)
-    return report(subject_of(layer, inputs, how, **own), entries)
+    return report(Subject(layer, inputs, how, **own), entries)
 
 
 def report(subject, entries=None):

@@ -13,7 +13,7 @@ import numpy as np
 
 from npdl.backend import stream, to_device
 from npdl.core import rebuilt, walk
-from npdl_study.check.adapters import Adapter, InSelf, Unfit, as_layer, holders
+from npdl_study.check.adapters import Adapter, InSelf, Unfit, holders
 from npdl_study.check.learned import is_constant
 from npdl_study.trees import (
     by_input,
@@ -35,6 +35,8 @@ class Subject:
     params  {name: Param} of the layer
     arrays  {name: array} of everything with a gradient: parameters by their dotted names, inputs
             as "input x" or "input state.0"; the next run sees what is written into such an array
+    forward  a function in place of layer.forward, called with the layer first
+    keep    True leaves the parameters as they are instead of drawing them at random
     dout    random upstream gradients in the structure of the outputs
     paths   the paths of the outputs in that structure
     uses    lists of paths whose upstream gradients are handed over together
@@ -250,16 +252,6 @@ def in_form(gradient, value):
         return np.asarray(gradient, float)
     except (TypeError, ValueError):
         return gradient
-
-
-def subject_of(thing, inputs=(), options=None, forward=None, seed=0, keep=False):
-    """Return the Subject of a layer, of an object with its cache in self, or of two functions.
-
-    inputs   what forward takes; options: its keyword arguments, a dict
-    forward  a function in place of thing.forward, called with the layer first
-    keep     True leaves the parameters as they are instead of randomising them
-    """
-    return Subject(as_layer(thing), inputs, options, forward, seed, keep)
 
 
 def randomise(layer, rng, scale=0.5):

@@ -196,9 +196,7 @@ def _made(cls, make, what):
     """Return what the class's own code makes; raise its exceptions as an InputError."""
     try:
         return called(make, what)
-    except NpdlError as error:
-        raise InputError(f"{cls.__name__} can't be made: {error}") from error
-    except CodeLeft as error:
+    except (NpdlError, CodeLeft) as error:
         raise InputError(f"{cls.__name__} can't be made: {error}") from error
     except Exception as error:
         raise InputError(f"{cls.__name__} can't be made: {what} raised {_with_line(cls, error)}; "

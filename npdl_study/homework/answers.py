@@ -15,6 +15,8 @@ import numpy as np
 
 from npdl_study.trees import by_input, copied, leaves, tupled
 
+BLANK = "not written yet"
+
 
 class Refused(Exception):
     """A file can't be graded; the text is the reason, for the student."""
@@ -54,7 +56,7 @@ def describe(error, file):
         return (f"line {error.lineno}: {error.msg} (Python {sys.version_info[0]}."
                 f"{sys.version_info[1]} reads it, and knows no newer syntax)")
     if isinstance(error, NotImplementedError) and str(error).startswith("write "):
-        return "not written yet"
+        return BLANK
     lines = [f"line {frame.lineno}, `{frame.line}`: "
              for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{''.join(lines[-1:])}{type(error).__name__}: {str(error)[:500]}".rstrip(": ")

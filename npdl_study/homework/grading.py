@@ -11,14 +11,12 @@ import io
 import pickle
 import re
 from multiprocessing.pool import ThreadPool
-from pathlib import Path
 
-from npdl.errors import InputError
 from npdl.exceptions import printable
-from npdl.files import write_atomically
-from npdl_study.containment import message
-from npdl_study.homework.answers import Refused
-from npdl_study.homework.judge import BLANK, answer_right, ask, award, lose_all
+from npdl_study.containment import message, written
+from npdl_study.homework.answers import BLANK, Refused
+from npdl_study.homework.handout import new_folder
+from npdl_study.homework.judge import answer_right, ask, award, lose_all
 from npdl_study.homework.sandbox import NotGraded, run_student
 from npdl_study.homework.similarity import find_copies, fingerprint, reference_fingerprint
 from npdl_study.homework.submissions import list_submissions, read_file
@@ -160,9 +158,7 @@ def grade_class(folder, homework, out, seed=1, seconds=60.0, jobs=1, is_sealed=F
     submissions, others = list_submissions(folder)
     for name in others:
         print(f"{name}: skipped, it is not a submission")
-    out, graded = Path(out), {}
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out}: is not an empty folder; give an empty or a new one")
+    out, graded = new_folder(out), {}
     references = {name: reference_fingerprint(one) for name, one in homework.exercises.items()}
     grader = Grader(homework, seed, seconds, is_sealed)
     for name in homework.exercises:
@@ -173,12 +169,7 @@ def grade_class(folder, homework, out, seed=1, seconds=60.0, jobs=1, is_sealed=F
         for name, result in waiting.items():
             graded[name] = result.get()
             file = name if len(name.encode()) < 120 else hashlib.sha256(name.encode()).hexdigest()
-            _write(out / "feedback" / f"{file}.txt", feedback(name, graded[name]))
-            _write(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
+            written(out / "feedback" / f"{file}.txt", feedback(name, graded[name]))
+            written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
             print(f"{name}: {summary(graded[name])}", flush=True)
     return graded
-
-
-def _write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda file: file.write(text.encode()))

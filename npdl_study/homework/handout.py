@@ -49,6 +49,14 @@ def read_homework(folder):
                          "homework` wrote for the class") from error
 
 
+def new_folder(out):
+    """Return the path of a folder that is new or empty; raise InputError for another."""
+    out = Path(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out {out}: is not an empty folder; give an empty or a new one")
+    return out
+
+
 def hand_out(out, layers=None, forward=False, is_exam=False):
     """Write a homework folder and return its Homework.
 
@@ -58,9 +66,7 @@ def hand_out(out, layers=None, forward=False, is_exam=False):
     Raises InputError for a folder that isn't empty and for a layer that can't be an exercise,
     CheckpointError if the folder can't be written.
     """
-    out = Path(out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out}: is not an empty folder; give an empty or a new one")
+    out = new_folder(out)
     names = [layer if ":" in layer else find_class(layer).__name__ for layer in layers or LAYERS]
     names.sort(key=lambda name: LAYERS.index(name) if name in LAYERS else len(LAYERS))
     exercises = [Exercise(name, forward) for name in dict.fromkeys(names)]

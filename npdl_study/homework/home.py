@@ -7,9 +7,9 @@ from npdl.errors import InputError
 from npdl_study.blame.blame import blame
 from npdl_study.check.samples import own_samples
 from npdl_study.containment import message, time_limit
-from npdl_study.homework.answers import Refused, answer_all, as_class, load_module
+from npdl_study.homework.answers import BLANK, Refused, answer_all, as_class, load_module
 from npdl_study.homework.handout import read_homework
-from npdl_study.homework.judge import BLANK, answer_right, ask, award
+from npdl_study.homework.judge import answer_right, ask, award
 
 LIMIT = 60.0            # seconds for a layer, as in class
 SEED = 0                # of the numbers in the tests; a class has another

@@ -20,7 +20,6 @@ OTHER, CONVENTIONS, FLOAT32 = "other sizes and options", "conventions", "float32
 ADD = "Accumulate the gradients of parameters: `self.W.grad += ...`"
 KEEP = "Don't modify `dy`, inputs, parameters and the cache"
 DTYPE = "Return float32 for float32"
-BLANK = "not written yet"
 
 
 def ask(exercise, seed):

@@ -14,7 +14,8 @@ import numpy as np
 
 from npdl_study.blame.blame import check as check_gradients
 from npdl_study.blame.blame import search
-from npdl_study.check.subjects import Subject, Unfit, as_layer
+from npdl_study.check.adapters import Unfit, as_layer
+from npdl_study.check.subjects import Subject
 from npdl_study.containment import held_off, message, written
 from npdl_study.step.fold import Folder
 from npdl_study.step.marks import Marks

@@ -25,13 +25,15 @@ def files(*endings):
     return [name for name in listed.stdout.split("\n") if name.endswith(endings)]
 
 
-def folder(name):
-    return name.split("/")[0] if "/" in name else "."
+def folder(place):
+    """Return the top-level folder of "file:line: text"."""
+    file = place.partition(":")[0]
+    return file.split("/")[0] if "/" in file else "."
 
 
 def assert_only_fewer(found, left):
     """Fail if a folder has more places than are left, or fewer, which lowers its number."""
-    counts = Counter(place.split("/")[0] if "/" in place else "." for place in found)
+    counts = Counter(map(folder, found))
     more = {name for name in counts if counts[name] > left.get(name, 0)}
     assert not more, "\n".join(place for place in found if folder(place) in more)
     assert dict(counts) == {name: n for name, n in left.items() if n}, "lower the numbers above"

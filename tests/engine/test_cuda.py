@@ -11,10 +11,10 @@ from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.cuda_recording import moved
 from npdl.losses import SequenceLoss
 from npdl_study.check.samples import layer_classes
-from npdl_study.trees import leaves, tupled
 from tests.engine.test_equality import (
     OPTIMIZERS,
     TOLERANCE,
+    arrays_of,
     assert_close,
     example_layers,
     forward_and_backward,
@@ -29,19 +29,9 @@ QUICK = ("Embedding", "LSTMCell", "LayerNorm", "Linear", "MultiHeadAttention", "
 emulated = pytest.mark.skipif(not cupy_on_cpu.installed(), reason="a card counts nothing")
 
 
-@pytest.fixture
-def gpu():
-    with backend.using("cupy"):
-        yield
-
-
 def host_arrays(layers, answers):
-    """Every output and gradient, and the parameters that a forward changes."""
-    for layer, (outputs, dx) in zip(layers, answers, strict=True):
-        yield from (array for _, array in leaves(moved(outputs, to_host), "y"))
-        yield from (array for _, array in leaves(tupled(moved(dx, to_host)), "dx"))
-        yield from (to_host(p.grad if p.trainable else p.data)
-                    for _, p in layer.params(frozen=True))
+    """arrays_of, on the host."""
+    return map(to_host, arrays_of(layers, moved(answers, to_host)))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [

@@ -138,7 +138,8 @@ def test_a_run_is_resumed_with_its_recipe_only(tmp_path, capsys):
     again = ["--resume", "--quiet", "--out", str(tmp_path)]
     assert commands.train_lstm([*again, "--recipe", "release", "--steps", "3"]) == 0
     assert commands.train_lstm([*again, "--recipe", "stated", "--steps", "4"]) == 2
-    assert "has" in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert "--init torch: the run in" in errors and "has xavier" in errors
 
 
 def test_a_run_of_another_script_is_refused_with_the_right_command(run_folder, capsys):
@@ -183,14 +184,14 @@ def test_help_names_the_script_and_works_without_docstrings():
 
 
 BAD = [
-    (("--p", 1), "p"),
+    (("--p", 1), "p = 1; it must be an integer from 2"),
     (("--width", -4), "--width"),
     (("--width", 30), "--heads 4 does not divide --width 30"),
     (("--r-train", 0), "--r-train"),
     (("--r-train", "nan"), "--r-train"),
-    (("--operator", "^"), "operator"),
-    (("--operator", "/", "--p", 12), "prime"),
-    (("--orders", "4"), "orders"),
+    (("--operator", "^"), "operator = '^' is unknown"),
+    (("--operator", "/", "--p", 12), "p = 12 is not prime"),
+    (("--orders", "4"), "orders = (4,); choose"),
     (("--steps", "many"), "--steps"),
     (("--steps", 0), "--steps"),
     (("--lr", -1), "--lr"),
@@ -199,9 +200,9 @@ BAD = [
     (("--threads", 10**9), "--threads 1000000000: must be an integer, 1 or more, 256 or less"),
     (("--for-steps", 0), "--for-steps 0"),
     (("--norm", "both"), "--norm"),
-    (("--betas", 1, 2), "betas"),
+    (("--betas", 1, 2), "betas = 1.0; it must be at least 0"),
     (("--clip", 0), "--clip"),
-    (("--schedule", "cosine", "--warmup", 20001), "warmup"),
+    (("--schedule", "cosine", "--warmup", 20001), "warmup = 20001; it must be"),
     (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
     (("--text", "x", "--recipe", "nonsense"), "--recipe"),
     (("--nonsense",), "--nonsense"),

@@ -5,9 +5,9 @@ import pytest
 
 from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
 from npdl.errors import InputError
-from npdl_study.check.adapters import Unfit
+from npdl_study.check.adapters import Unfit, as_layer
 from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.subjects import subject_of
+from npdl_study.check.subjects import Subject
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 
@@ -341,7 +341,8 @@ def test_a_class_with_slots_is_refused_in_one_line():
 
 def test_inputs_have_the_names_of_forwards_arguments():
     cell, inputs, options = sample(layer_classes()["LSTMCell"])
-    assert [name for name in subject_of(cell, inputs, options).arrays if name.startswith("in")] \
+    arrays = Subject(as_layer(cell), inputs, options).arrays
+    assert [name for name in arrays if name.startswith("in")] \
         == ["input x", "input state.0", "input state.1"]
 
 

@@ -22,8 +22,9 @@ from npdl import (
     gradcheck,
 )
 from npdl.backend import stream, xp
+from npdl_study.check.adapters import as_layer
 from npdl_study.check.differences import Line, moved
-from npdl_study.check.subjects import subject_of
+from npdl_study.check.subjects import Subject
 from npdl_study.check.verdicts import Check
 from npdl_study.deviation import deviation
 
@@ -126,8 +127,8 @@ class Scaled(Layer):
 @pytest.mark.parametrize("times", [1.001, 1e200, -1, 0, NAN])
 def test_one_wrong_entry_of_a_large_array_is_found(times):
     x = np.random.default_rng(1).standard_normal((20, 40))
-    assert Check(subject_of(Scaled(1.0), (x,))).verdict().right
-    found = Check(subject_of(Scaled(times), (x,))).verdict()
+    assert Check(Subject(as_layer(Scaled(1.0)), (x,))).verdict().right
+    found = Check(Subject(as_layer(Scaled(times)), (x,))).verdict()
     assert [row.name for row in found.wrong] == ["input x"]
 
 
@@ -319,8 +320,8 @@ def test_strided_inputs_stay_strided():
             contiguous.append(x.flags.c_contiguous)
             return super().forward(x)
 
-    Check(subject_of(Recording(), (X[..., ::2],))).verdict()
-    Check(subject_of(Recording(), (X.swapaxes(0, 1),))).verdict()
+    Check(Subject(as_layer(Recording()), (X[..., ::2],))).verdict()
+    Check(Subject(as_layer(Recording()), (X.swapaxes(0, 1),))).verdict()
     assert contiguous and not any(contiguous)
 
 

@@ -148,11 +148,11 @@ def test_finite_differences_are_too_inaccurate_but_complex_steps_are_not_noticed
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homework):
     grades = grade(tmp_path, homework, utf16=RIGHT.encode("utf-16"), bom=RIGHT.encode("utf-8-sig"),
-                   syntax=instead("x = = 1"), torch="import torch\n" + RIGHT,
+                   syntax=instead("x = = 1"), missing="import no_such_module\n" + RIGHT,
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
     assert str(grades["utf16"]) == str(grades["bom"]) == FULL
     assert "Python 3." in grades["syntax"].reasons()[0]
-    assert "No module named 'torch'" in grades["torch"].reasons()[0] or "torch" in sys.modules
+    assert "No module named 'no_such_module'" in grades["missing"].reasons()[0]
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 
@@ -178,7 +178,6 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
     found = grade_class(folder, homework, tmp_path / "grades", is_sealed=SEALED)
     points = {name: summary(grades) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
-    assert "work/linear.py and" not in points["deep"]
     assert "a/linear.py and b/linear.py are different" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
     assert points["empty"] == points["broken"] == "0 of 5"
@@ -242,7 +241,7 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(tmp_path, homewo
     Path("class/ada").mkdir(parents=True)
     Path("class/ada/linear.py").write_text(RIGHT)
     line = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
-    assert main(line) is None or not main([*line[:-1], "again"])
+    assert main(line) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("note: this is not a sandbox") and said[1] == "ada: 5 of 5"
 

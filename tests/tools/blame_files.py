@@ -43,6 +43,11 @@ class Answer:
         return f"{where}; {fix}; {self.seconds:.1f} s"
 
 
+def accuses(report):
+    """Return True if a report says that something is wrong."""
+    return not report.right and report.kind != "unchecked"
+
+
 def mistakes(prefix=""):
     return sorted(p for p in FOLDER.glob(f"{prefix}*.py") if not p.stem.startswith("right_"))
 

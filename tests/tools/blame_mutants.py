@@ -5,8 +5,8 @@
 
 Each layer is written in three styles: a class with a Cache, a class that keeps its cache in self,
 and a pair of functions. A mutant differs from it in one token or one statement of backward. A
-neutral mutant differs and computes the same: operands of `+` and `*` that are swapped, a renamed
-variable, a value that is first assigned to another variable.
+neutral mutant differs and computes the same: operands of `+` and `*` that are swapped, a square
+written as a product, a renamed variable.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.tools.blame_files import answer, ask, is_right
+from tests.tools.blame_files import accuses, answer, ask, is_right
 from tests.tools.layer_styles import layers, source
 
 SWAPS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
@@ -163,7 +163,8 @@ def score(pool, count, folder, show=False):
         longest = max(longest, given.seconds)
         found["mutants"] += 1
         found["on the line"] += given.on_line
-        found["among the lines"] += given.on_line or mutant.line in given.report.either
+        found["among the lines"] += given.on_line or mutant.line in [
+            line for line, _ in given.report.alternatives]
         found["called right"] += given.report.right
         found["no line"] += not given.report.line and not given.report.right
         found["fixes true"] += given.is_true is True
@@ -204,7 +205,7 @@ def main(given):
             if i >= options.neutral:
                 break
             report = ask(mutant.text, folder)
-            if not report.right and report.kind != "unchecked":
+            if accuses(report):
                 accused.append(f"{mutant}\n{report}")
         print(f"neutral          {options.neutral}, accused {len(accused)}", *accused, sep="\n")
 

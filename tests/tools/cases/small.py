@@ -10,13 +10,9 @@ from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM
 from npdl.layers.sequential import Sequential
-from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
+from npdl.models.autoencoder import Autoencoder
 from npdl_study.check.examples import ids
 from tests.tools.cases import case, same_mask
-
-
-def autoencoder_loss(*sizes):
-    return lambda rng: AutoencoderLoss(Autoencoder(*sizes, rng=rng))
 
 
 def passing(update=True):
