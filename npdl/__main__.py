@@ -28,7 +28,7 @@ COMMANDS = {
                  "npdl_train.commands.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
             "npdl_train.commands.ask", "add_arguments", "run"),
-    "table": ("set finished runs beside each other", "npdl_train.commands.table",
+    "table": ("compare finished runs in a table", "npdl_train.commands.table",
               "add_arguments", "run"),
 }
 

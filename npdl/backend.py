@@ -1,4 +1,4 @@
-"""The array backend: NumPy by default, CuPy on request. The only file that knows CuPy.
+"""The array backend: NumPy by default, CuPy on request. Layers and models use only this file.
 
 Everything else writes ``from npdl.backend import xp`` and then ``xp.tanh(x)``; ``xp`` stands for
 whichever module ``use`` has chosen. Both backends can take turns in one process:
@@ -167,22 +167,22 @@ def to_host(array):
 
 
 def is_device_array(x):
-    """True for an array in a GPU's memory."""
+    """Return True for an array in a GPU's memory."""
     return hasattr(x, "__cuda_array_interface__")
 
 
 def to_device(array):
-    """The same numbers as an array of the chosen backend."""
+    """Return the same numbers as an array of the chosen backend; a recorded array as it is."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 
 def as_array(array):
-    """An array as it is, anything else as an array of the chosen backend."""
+    """Return an array as it is, also one of a subclass; anything else as the backend's array."""
     return array if isinstance(array, xp.ndarray) else xp.asarray(array)
 
 
 def replaces_functions(array):
-    """Whether an array's type computes `replaceable` functions in its own way."""
+    """Return True if an array's type computes `replaceable` functions in its own way."""
     return getattr(type(array), "replaces_functions", False)
 
 

@@ -74,7 +74,6 @@ class Handle:
         self.ask(name, self.handle, *map(i, sizes), ends[0], *each[0], *each[1], ends[1], *each[2],
                  *([i(count)] if count > 1 else []))
 
-
     def products(self, dtype, sizes, transposed, leading, addresses, count):
         """out = a b for `count` matrices, whose addresses are arrays on the GPU."""
         letter, number = KINDS[dtype]

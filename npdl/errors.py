@@ -61,9 +61,15 @@ def require_number(name, value, allowed, wanted):
         raise InputError(f"{name} = {value!r}; it must be {wanted}")
 
 
+def require_above_0(**named):
+    """Raise InputError unless every named number is finite and above 0."""
+    for name, value in named.items():
+        require_number(name, value, lambda value: 0 < value < math.inf, "a finite number above 0")
+
+
 def require_eps(eps):
     """Raise InputError unless `eps` is a finite number above 0."""
-    require_number("eps", eps, lambda value: 0 < value < math.inf, "a finite number above 0")
+    require_above_0(eps=eps)
 
 
 def require_id(name, value, size):
@@ -163,7 +169,7 @@ def checked_ids(ids, size, what="token ids"):
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
     try:
-        ids = ids if isinstance(ids, np.ndarray) else np.asanyarray(ids)
+        ids = _as_array(ids)
     except ValueError:
         raise InputError(f"{what} are rows of different lengths; fill them up") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
@@ -225,10 +231,15 @@ def checked_positions(x, positions, table):
     return positions
 
 
+def _as_array(x):
+    """Return an array as it is, anything else as an array of NumPy."""
+    # np.asanyarray alone would raise for a recorded array, which only says that it is an ndarray
+    return x if isinstance(x, np.ndarray) else np.asanyarray(x)
+
+
 def checked_lengths(lengths, B, S, owner):
     """`lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
-    lengths = lengths.get() if hasattr(lengths, "get") else lengths
-    lengths = lengths if isinstance(lengths, np.ndarray) else np.asanyarray(lengths)
+    lengths = _as_array(lengths.get() if hasattr(lengths, "get") else lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
         raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")

@@ -14,7 +14,7 @@ LARGEST_NUMBER = 1 << 63        # above it, NumPy's integers overflow
 
 
 def write_atomically(path, write):
-    """Let `write(file)` fill a temporary file beside `path`, then put it in the place of `path`.
+    """Let `write(file)` fill a temporary file next to `path`, then put it in the place of `path`.
 
     A reader sees the old file or the new one, never a part, and so does a machine that lost its
     power. After a failure no temporary is left; OSError becomes CheckpointError. A link is
@@ -52,8 +52,11 @@ def unwritable(path, error):
 
 
 def is_file(path, or_nothing=False):
-    """Whether an ordinary file is there (or nothing). Opening a named pipe waits for ever,
-    so this is asked before. OSError when it cannot be seen."""
+    """Return True if `path` is an ordinary file or, with `or_nothing`, if nothing is there.
+
+    Call this before opening: opening a named pipe waits for ever. Raises OSError if `path` cannot
+    be seen.
+    """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except FileNotFoundError:
@@ -61,7 +64,10 @@ def is_file(path, or_nothing=False):
 
 
 def read_json(path):
-    """Return the value in a JSON file. Raises OSError, or ValueError as parse_json does."""
+    """Return the value in a JSON file.
+
+    Raises OSError, or ValueError if it is not a file, too large, or not JSON.
+    """
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:

@@ -7,7 +7,7 @@ Each is a loop over the parameters. `step()` reads every `param.grad` and change
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, require_number
+from npdl.errors import InputError, require_above_0, require_number
 from npdl.functions import not_infinite
 from npdl.training_errors import (
     check_layer,
@@ -181,8 +181,7 @@ def clip_by_global_norm(params, max_norm):
     `params` are Params, such as `optimizer.params.values()`. The norm stays on the device:
     nothing waits for it.
     """
-    require_number("max_norm", max_norm, lambda value: 0 < value < math.inf,
-                   "a finite number above 0")
+    require_above_0(max_norm=max_norm)
     params = checked_params("clip_by_global_norm", params)
     norm = xp.sqrt(sum((p.grad**2).sum() for p in params))
     for p in params:

@@ -4,7 +4,6 @@ Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314); docu
 Question 4. QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
 """
 
-import math
 
 from npdl.adapt.quantize import (
     dequantize,
@@ -21,8 +20,8 @@ from npdl.errors import (
     check_gradient,
     check_width,
     described,
+    require_above_0,
     require_bool,
-    require_number,
     require_positive,
 )
 from npdl.init import generator, uniform_fan_in
@@ -104,8 +103,7 @@ class LoRALinear(Layer):
             raise InputError(f"rank = {rank} for a map from {D} to {E}; it must be at most "
                              f"{min(D, E)}")
         if alpha is not None:
-            require_number("alpha", alpha, lambda value: 0 < value < math.inf,
-                           "a finite number above 0")
+            require_above_0(alpha=alpha)
         dtype = base.weight().dtype
         self.base = base
         self.A = Param(uniform_fan_in(generator(rng), D, (D, rank), dtype))

@@ -26,7 +26,7 @@ class Step:
     best: Hypothesis | None
     bound: float
     ranking: Ranking = field(repr=False)
-    eos: int | None = None
+    eos: int | tuple | None = None
 
     @property
     def length(self):
@@ -43,7 +43,7 @@ class Step:
         """The expansions that were not kept, best first (complete: they end in `eos`)."""
         places, tokens, totals = expansions(self.parents, self.log_probs)
         every = extended(self.ranking, self.parents, places, tokens, totals,
-                          is_eos(tokens, self.eos))
+                         is_eos(tokens, self.eos))
         return every[len(self.kept) :]
 
 

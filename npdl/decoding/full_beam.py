@@ -6,13 +6,13 @@ from npdl.errors import require_positive
 
 
 def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
-    """Keep `width` unfinished hypotheses at each step; return a BeamResult.
+    """Keep up to `width` unfinished hypotheses at each step; return a BeamResult.
 
     At each step the best expansions are ranked. Those among the first `width` that end in `eos` are
     finished; the best `width` that don't end are expanded next. So a finished hypothesis takes no
     place in the beam, unlike in `beam_search`, and at equal width this search expands more
     hypotheses. At `max_len` the unfinished hypotheses are ranked together with the finished ones.
-    Without `eos`, hypotheses finish at leaves.
+    Without `eos`, hypotheses finish at leaves, and a leaf does take a place.
 
     The search ends when `width` hypotheses have finished and the best unfinished one, scored at its
     present length, is no better than the worst of them (the default rule of transformers). The
@@ -45,5 +45,5 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 
 def _ends_of(eos):
-    """Return how many expansions of a hypothesis can finish it, and one that does not."""
+    """Return 1 + the number of end tokens: so many expansions have one that does not end."""
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)

@@ -41,8 +41,10 @@ def masked_softmax(scores, mask):
 
 
 def attend(q, k, v, mask=None, scale=None, dropout=NO_DROPOUT, rng=None):
-    """y = dropout(A) v,  A = softmax(scale q k^T) where the mask is True; scale is 1/sqrt(d) if
-    None. Dropout acts on the weights when `rng` is given."""
+    """y = dropout(A) v,  A = masked_softmax(scale q k^T, mask); scale is 1/sqrt(d) if None.
+
+    Dropout acts on the weights when `rng` is given.
+    """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = scale * (q @ k.swapaxes(-1, -2))               # scores (..., R, S)
     A = masked_softmax(scores, mask)                        # A      (..., R, S)

@@ -69,7 +69,6 @@ class ResetBeforeGRUCell(Cell):
     """
 
     gates = 3
-    gate_names = ("update", "reset", "candidate")
 
     def forward(self, x, state=None):
         h_prev, H = self.start(x, state), self.d_hidden

@@ -69,7 +69,6 @@ class GRUCell(Cell):
     """
 
     gates = 3
-    gate_names = ("update", "reset", "candidate")
 
     def forward(self, x, state=None):
         h_prev = self.start(x, state)
@@ -110,7 +109,6 @@ class LSTMCell(Cell):
     """
 
     gates, parts = 4, 2
-    gate_names = ("input", "forget", "output", "candidate")
 
     def forward(self, x, state=None):
         h_prev, c_prev = self.start(x, state)

@@ -8,8 +8,8 @@ from npdl.errors import (
     InputError,
     check_gradient,
     checked_turns,
+    require_above_0,
     require_choice,
-    require_number,
     require_positive,
 )
 
@@ -52,17 +52,11 @@ class Llama3Scaling:
         return (1 - s) * f / self.factor + s * f
 
 
-def require_above_0(**numbers):
-    """Raise InputError unless every named number is finite and above 0."""
-    for name, value in numbers.items():
-        require_number(name, value, lambda value: 0 < value < math.inf, "a finite number above 0")
-
-
 SCALINGS = (type(None), LinearScaling, Llama3Scaling)
 
 
 class Rotary(Layer):
-    """Rotates the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
+    """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
 
     The inner product of two rotated vectors depends only on the distance of their positions, which
@@ -95,7 +89,7 @@ class Rotary(Layer):
         return dx
 
     def turn(self, positions, dtype):
-        """cos and sin (S, d/2) of the angles by which the pairs at positions (S,) rotate."""
+        """Return cos and sin (S, d/2) of the angles by which the pairs at positions (S,) rotate."""
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
         f = f if self.scaling is None else self.scaling.frequencies(f)
@@ -104,7 +98,7 @@ class Rotary(Layer):
 
 
 def turned(x, cos, sin):
-    """x (..., S, d) with each pair turned by its angle, whose cos and sin are (S, d/2)."""
+    """Return x (..., S, d) with each pair rotated by its angle, whose cos and sin are (S, d/2)."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]                             # a (..., S, p)
     return xp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)

@@ -160,7 +160,7 @@ class Encoder(Decoder):
 
 
 class Same(Layer):
-    """y = x: the norm that a stack of post-norm blocks does not need."""
+    """y = x, in the place of a norm that a model does without."""
 
     def forward(self, x):
         check_floats("Same", the_input=x)

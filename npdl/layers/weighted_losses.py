@@ -2,9 +2,7 @@
 
 import math
 
-import numpy as np
-
-from npdl.backend import one_hot, xp
+from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError, check_gradient, described, require_choice
 from npdl.functions import log_softmax, wide_sum
@@ -90,7 +88,7 @@ class SoftCrossEntropy(Layer):
 
 def checked_class_weights(weights):
     """Return class weights (V,) as a tuple; InputError unless they are finite and 0 or more."""
-    given = np.asarray(weights.get() if hasattr(weights, "get") else weights)
+    given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
         raise InputError(f"class_weights are {described(weights)} {weights}; they must be finite "

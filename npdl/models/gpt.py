@@ -26,9 +26,10 @@ class GPT(Layer):
 
     forward(ids, key_mask, rng): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for
     real tokens, False for padding that no query may see. Every block's output and attention
-    weights are in the cache: hidden_states(cache), attentions(cache). `bias` is that of the
-    attention's maps; `ffn_bias`, `norm_bias` and `classifier_bias` are those of the feed-forward
-    nets, the LayerNorms and the last map.
+    weights are in the cache: hidden_states(cache), attentions(cache). Given `rng`, `dropout` acts
+    on the embeddings and on both branches of a block, `attention_dropout` on the attention weights.
+    `bias` is that of the attention's projections; `ffn_bias`, `norm_bias` and `classifier_bias`
+    are those of the feed-forward networks, the LayerNorms and the last linear layer.
     Raises InputError for ids out of range and for sequences longer than `max_len`.
     """
 
@@ -58,7 +59,7 @@ class GPT(Layer):
         mask = causal_mask(ids.shape[1])                            # mask (S, S)
         if key_mask is not None:
             key_mask = check_key_mask(key_mask, ids.shape, "GPT")
-            mask = mask & to_device(key_mask)[:, None, None, :]    # mask (B, 1, S, S)
+            mask = mask & to_device(key_mask)[:, None, None, :]     # mask (B, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                # x (B, S, D)
         x, c_positions = self.positions.forward(x)
         x, c_drop = self.dropout.forward(x, rng)

@@ -16,8 +16,9 @@ class Llama(Layer):
     SmolLM2-135M.
 
     forward(ids, key_mask): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for real
-    tokens, False for padding that no query may see. Where a token stands is said by the rotary
-    turns of keys and queries alone. With `tied`, the embedding's table scores the words too.
+    tokens, False for padding that no query may see. Positions enter only by the rotation of keys
+    and queries (Rotary, whose `scaling` is given here). With `tied`, the embedding's table scores
+    the words too.
     Touvron et al. 2023, arXiv:2302.13971. Raises InputError for ids out of range and for
     sequences longer than `max_len`.
     """
@@ -43,7 +44,7 @@ class Llama(Layer):
         mask = causal_mask(ids.shape[1])                                # mask (S, S)
         if key_mask is not None:
             key_mask = check_key_mask(key_mask, ids.shape, "Llama")
-            mask = mask & to_device(key_mask)[:, None, None, None, :]  # mask (B, 1, 1, S, S)
+            mask = mask & to_device(key_mask)[:, None, None, None, :]   # mask (B, 1, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                    # x (B, S, D)
         c_blocks = []
         for block in self.blocks:
