@@ -46,8 +46,10 @@ from npdl import backend
 from npdl.errors import InputError
 from npdl.files import write_atomically
 from npdl_train.console import OneLineParser, file_or_folder, guarded, note, positive
+from npdl_train.runs.config import usable_cores
+from npdl_train.runs.versions import card, processor
 
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
 TURN = 0.4              # seconds that each variant works in a round
 SAME_LOSS = 1e-3        # relative difference of npdl's first losses; larger: an engine is wrong
@@ -226,15 +228,10 @@ HEADING = ["| case | variant | work | threads | ms | quartiles | / best PyTorch 
 
 def about(options):
     """Return the machine, the versions and the command, as one line."""
-    name = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        name = next((line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines()
-                     if "model name" in line), name)
-    found = [f"{name}, {CORES} cores", f"Python {platform.python_version()}"]
+    found = [f"{processor()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
-            device = backend.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+            device = card()
         found.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
     for package in ("numpy", "torch", "cupy"):
         try:

@@ -25,7 +25,7 @@ from npdl_train.runs.run import load_run
 from npdl_train.runs.task import make_task
 
 ROWS = 64           # windows evaluated at a time
-DRAWN = 240         # windows of the scatter that is told
+DRAWN = 240         # windows of the scatter
 
 
 def whole_windows(ids, block):
@@ -36,7 +36,7 @@ def whole_windows(ids, block):
 
 
 def whole_losses(run, text=None):
-    """The loss of each window of the validation part (N,), for a Run of npdl_train.runs.run.
+    """Return the loss of each window of the validation part (N,) of a run from `load_run`.
 
     Raises InputError for a run on something else than a text, and for one without a validation
     part; `text` says where the run's text is now, if it has moved.
@@ -55,7 +55,7 @@ def whole_losses(run, text=None):
 
 
 def measured(model, inputs, targets):
-    """The loss of each window (N,), by the textbook."""
+    """Return the loss of each window (N,), computed by the plain engine."""
     batch = Batch(inputs, targets, np.ones(inputs.shape, bool), ROWS)
     return PlainEngine(model, None).measure(batch)[0]
 
@@ -72,7 +72,7 @@ def main(given=None):
     p, options = arguments(given)
 
     def work():
-        print("| run | recorded | whole part | scatter of 240 windows |\n|---|---:|---:|---:|")
+        print(f"| run | recorded | whole part | scatter of {DRAWN} windows |\n|---|---:|---:|---:|")
         found = []
         for folder in options.runs:
             run = load_run(folder)

@@ -208,7 +208,8 @@ def _leave(number, frame):
 
 @contextlib.contextmanager
 def _interrupts():
-    """KeyboardInterrupt in place of `begin`'s way, so that work can clean up."""
+    """Let Ctrl-C raise KeyboardInterrupt instead of exiting at once (`start_script`), so that work
+    can clean up."""
     if signal.getsignal(signal.SIGINT) is not _leave:
         yield
         return

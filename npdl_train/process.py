@@ -66,10 +66,12 @@ def peak_memory():
     return resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def confine(parent, for_good=True, **limits):
-    """End when the process `parent` does, and take limits, AS=bytes, CPU=seconds, as far as the
-    system has such; `for_good`, so that they can't be raised again. It is for a process that runs
-    what a stranger wrote, before it does."""
+def confine(parent, **limits):
+    """End this process when the process `parent` ends, and set limits: AS=bytes, CPU=seconds.
+
+    The limits can't be raised again; one that the system lacks is ignored. Call this before the
+    process runs a stranger's code.
+    """
     if sys.platform == "linux":
         import signal  # a browser has none, and reads files too
 
@@ -81,7 +83,7 @@ def confine(parent, for_good=True, **limits):
             which = getattr(resource, f"RLIMIT_{name}")
             hard = resource.getrlimit(which)[1]
             most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(which, (most, most if for_good else hard))
+            resource.setrlimit(which, (most, most))
 
 
 def memory():

@@ -34,8 +34,7 @@ from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
 from npdl_train.console import OneLineParser, file_or_folder, guarded
-from npdl_train.runs.config import Config
-from npdl_train.runs.recipes import RECIPES
+from npdl_train.runs.recipes import RECIPES, new_config
 from npdl_train.runs.run import load_run
 from npdl_train.runs.sweep import folder_of, load_records, sweep
 
@@ -67,10 +66,11 @@ def missing_runs(study, questions, recipe="default", seeds=None):
 
 
 def config_of(model, recipe, settings, seed, backend="numpy"):
-    given = {**settings, **{"init": "torch", **RECIPES[recipe][model]}}
+    given = {**settings, "recipe": recipe, "seed": seed, "threads": 1, "save_every": 2000,
+             "backend": backend}
     if "orders" in given:
         given |= {"orders": tuple(map(int, given["orders"].split())), "stratified": True}
-    return Config(model=model, seed=seed, threads=1, save_every=2000, backend=backend, **given)
+    return new_config(model, given)
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -149,13 +149,16 @@ def parser():
     p.add_argument("questions", nargs="*", metavar="QUESTION", help="default: all")
     p.add_argument("--seeds", type=int, nargs="+", metavar="SEED",
                    help="default: 0 42 1 2 3, for mixed also 4 to 8")
-    p.add_argument("--recipe", choices=tuple(RECIPES), default="default")
-    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
+    p.add_argument("--recipe", choices=tuple(RECIPES), default="default",
+                   help="clipping, and the LSTM's initialisation (default: default)")
+    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy",
+                   help="where the runs are computed (default: numpy)")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--out", type=file_or_folder, default="runs/study",
                    help="folder of the runs (default: runs/study)")
     p.add_argument("--list", action="store_true", help="show how many runs are kept, and stop")
-    p.add_argument("--attention", metavar="RUN", nargs="+", type=file_or_folder)
+    p.add_argument("--attention", metavar="RUN", nargs="+", type=file_or_folder,
+                   help="keep the attention weights of these trained GPTs, and stop")
     return p
 
 

@@ -1,7 +1,7 @@
 """Question 8: which tokens the heads of a GPT attend to.
 
 results/study/attention.json has the attention weights of trained GPTs: of two training samples,
-and the mean over the training set. `python -m experiments.study attention RUN...` writes it. A
+and the mean over the training set. `python -m experiments.study --attention RUN...` writes it. A
 uniform head gives each of the t + 1 positions that query t may attend to the weight 1/(t + 1), so
 it gives BOS much weight, too; the claims are compared with such a head.
 """

@@ -114,7 +114,7 @@ def run(options):
     top = taken(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
         raise InputError(f"{options.run}: is not a run's folder; give one that a training "
-                         "script has written, such as runs/NAME")
+                         "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
     for question in [options.question] if options.question is not None else unseen(loaded):
         show(loaded, question, top)

@@ -1,8 +1,9 @@
 """Fine-tune a run of npdl's, or a real model, with LoRA; with --bits with QLoRA.
 
-Small matrices beside the model's own, the adapters, learn; the model stays as it is, and with
---bits its linear maps are stored with so many bits a number. What comes out is the folder of a
-run, for ask, generate, plot and finetune --merge.
+Only the adapters are trained: small matrices that are added to the model's own, which stay as they
+are. With --bits, each weight of the linear layers is stored in so many bits. The result is the
+folder of a run, for ask, generate, plot and finetune --merge. --full trains every parameter of a
+real model instead.
 
 A run learns another operator, modulus or text. The new operator takes the old one's place, and the
 new modulus may not be larger. A real model (GPT-2, Llama, Mistral, Qwen2: a folder with config.json
@@ -56,9 +57,10 @@ def add_arguments(p):
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned run to --out, with its adapters merged into plain matrices")
-    defaults = Config(**DEFAULTS)
-    for group, table in ((ARITHMETIC, defaults), (TEXT, TextConfig())):
-        add_settings(p, "finetune", (group,), table, shown="the run's",
+    defaults = Config(**DEFAULTS, threads=min(2, usable_cores()))
+    for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
+                                (TEXT, TextConfig(), "none; a text or a real model needs one")):
+        add_settings(p, "finetune", (group,), table, shown=shown,
                      left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
@@ -70,7 +72,7 @@ def add_arguments(p):
                       "where the model is now")
     shown = ", ".join(f"{option_of(name)} {getattr(PretrainedConfig, name)}" for name in
                       ("steps", "batch", "lr", "weight_decay", "clip", "r_train", "eval_first",
-                       "eval_every", "save_every", "engine"))
+                       "eval_every", "save_every", "engine", "threads"))
     real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
                                      f"nearest, {shown}", 78)
     add_settings(p, "finetune", (ADAPTERS,), Adapters())

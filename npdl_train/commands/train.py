@@ -64,8 +64,6 @@ def run_script(train, model, description, arguments=None):
     return guarded(parser.prog, run)
 
 
-
-
 def parsed(options):
     """Return (the settings that were given, --out, the other arguments of `train`)."""
     given = vars(options)

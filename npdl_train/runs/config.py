@@ -119,11 +119,13 @@ class Config:
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
     engine: str = setting(MACHINE, "fast", "what computes a step: npdl's layers (plain), where a "
-                          "breakpoint in a layer fires, or the fast engine; the results differ by "
-                          "rounding only", allowed=ENGINES)
+                          "breakpoint in a layer fires, or the fast engine (fast; eager: on a GPU "
+                          "without CUDA graphs); the results differ by rounding only",
+                          allowed=ENGINES)
     threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine computes in "
                            "parallel; for a model that it doesn't support, BLAS's threads; "
-                           "ignored by --engine plain and --backend cupy", "N", count(256))
+                           "ignored by --backend cupy and, except for a real model, by "
+                           "--engine plain", "N", count(256))
 
     def __new__(cls, **settings):
         kind = task_of(settings) if cls is Config else cls

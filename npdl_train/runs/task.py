@@ -46,7 +46,12 @@ class Task:
             loss, count = engine.measure(batch)
             record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
             record[f"{name}_accuracy"] = self.accuracy(count, batch.counted)
+            record |= self.details(name, loss, count)
         return record
+
+    def details(self, name, loss, count):
+        """Return further numbers of a set for the record."""
+        return {}
 
     def accuracy(self, count, counted):
         """Return the fraction of sequences of which every counted token is right.
@@ -87,20 +92,16 @@ class ArithmeticTask(Task):
             self._last = (indices, batch)
         return batch
 
-    def measure(self, engine):
-        """Return the losses and accuracies; with several orders, also those of each order."""
-        record = {}
-        for name, batch in self.evaluation.items():
-            loss, count = engine.measure(batch)
-            right = count == batch.counted.sum(1)           # the whole answer
-            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
-            record[f"{name}_accuracy"] = float(right.mean(dtype=np.float64))
-            for order in self.config.orders if len(self.config.orders) > 1 else ():
-                these = self._sets[name].orders == order
-                if these.any():
-                    record[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
-                    record[f"{name}_accuracy_order{order}"] = float(right[these].mean())
-        return record
+    def details(self, name, loss, count):
+        """Return the losses and accuracies of each order, if there are several."""
+        orders, found = self.config.orders, {}
+        right = count == self.evaluation[name].counted.sum(1)       # the whole answer
+        for order in orders if len(orders) > 1 else ():
+            these = self._sets[name].orders == order
+            if these.any():
+                found[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
+                found[f"{name}_accuracy_order{order}"] = float(right[these].mean())
+        return found
 
 
 def _batch(examples):
