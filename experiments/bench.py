@@ -1,4 +1,4 @@
-"""How fast is npdl? Training steps, decoding and LoRA beside PyTorch, in one table.
+"""How fast is npdl? Training steps, decoding and LoRA compared with PyTorch, in one table.
 
   python experiments/bench.py                   three models, all engines, on the processor
   python experiments/bench.py --models gpt --engines fast torch
