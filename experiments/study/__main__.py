@@ -73,7 +73,6 @@ def config_of(model, recipe, settings, seed, backend="numpy"):
     return new_config(model, given)
 
 
-# --- tables ---------------------------------------------------------------------------------------
 def keep(question, rows, folder=RESULTS):
     """Add rows to the table and the curves of a question.
 
@@ -142,7 +141,6 @@ def keep_attention(folder, path=q8_attention.FILE):
     write_atomically(path, lambda file: file.write(f"[\n{lines}\n]\n".encode()))
 
 
-# --- the command ----------------------------------------------------------------------------------
 def parser():
     p = OneLineParser(prog="python -m experiments.study", description=__doc__,
                       formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -151,8 +149,7 @@ def parser():
                    help="default: 0 42 1 2 3, for mixed also 4 to 8")
     p.add_argument("--recipe", choices=tuple(RECIPES), default="default",
                    help="clipping, and the LSTM's initialisation (default: default)")
-    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy",
-                   help="where the runs are computed (default: numpy)")
+    p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy", help="default: numpy")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
     p.add_argument("--out", type=file_or_folder, default="runs/study",
                    help="folder of the runs (default: runs/study)")
