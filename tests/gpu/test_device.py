@@ -104,7 +104,7 @@ def test_threads_say_that_a_gpu_ignores_them(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "ignored by --engine plain and --backend cupy" in text
+    assert "ignored by --backend cupy" in text
 
 
 def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
