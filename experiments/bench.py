@@ -1,7 +1,7 @@
 """How fast is npdl? Training steps, decoding and LoRA compared with PyTorch, in one table.
 
   python experiments/bench.py                   three models, all engines, on the processor
-  python experiments/bench.py --models gpt --engines fast torch
+  python experiments/bench.py --models gpt --engines recorded torch
   python experiments/bench.py --real FOLDER     also decoding and a LoRA step of a real model
   python experiments/bench.py --backend cupy    on this machine's GPU
   python experiments/bench.py --quick           tiny sizes, one short round: does it run?
@@ -84,13 +84,13 @@ def step_variants(model, options, mkl):
     row = str((QUICK if options.quick else CASES)[model])
     if "plain" in options.engines:
         found.append(Variant(row, "npdl, plain", "npdl", {"engine": "plain"}))
-    if "fast" in options.engines:
+    if "recorded" in options.engines:
         if not gpu or model == "text":
-            found.append(Variant(row, "npdl, fast", "npdl", {"engine": "fast"},
+            found.append(Variant(row, "npdl, recorded", "npdl", {"engine": "recorded"},
                                  threads=options.threads))
         if model != "text":
-            found.append(Variant(row, "npdl, fast, as in the scripts", "npdl",
-                                 {"engine": "fast", "equal": False}, "less", options.threads))
+            found.append(Variant(row, "npdl, recorded, as in the scripts", "npdl",
+                                 {"engine": "recorded", "equal": False}, "less", options.threads))
     if "torch" in options.engines:
         found += gpu_torch(row, model) if gpu else cpu_torch(row, model, options, mkl)
     return found
@@ -245,8 +245,8 @@ def about(options):
 def parse(arguments):
     p = OneLineParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="*", choices=tuple(CASES), default=list(CASES))
-    p.add_argument("--engines", nargs="+", choices=("plain", "fast", "torch"),
-                   default=["plain", "fast", "torch"])
+    p.add_argument("--engines", nargs="+", choices=("plain", "recorded", "torch"),
+                   default=["plain", "recorded", "torch"])
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     p.add_argument("--threads", type=positive, metavar="N", default=CORES,
                    help="of every variant but npdl's plain engine (default: all, %(default)s)")

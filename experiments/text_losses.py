@@ -56,7 +56,7 @@ def whole_losses(run, text=None):
 
 def measured(model, inputs, targets):
     """Return the loss of each window (N,), computed by the plain engine."""
-    batch = Batch(inputs, targets, np.ones(inputs.shape, bool), ROWS)
+    batch = Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=ROWS)
     return PlainEngine(model, None).measure(batch)[0]
 
 

@@ -20,7 +20,6 @@ if __name__ == "__main__":
 
     start_script()              # Ctrl-C is quiet from here on
 
-import functools
 import sys
 
 from npdl.backend import stream, to_device
@@ -28,7 +27,7 @@ from npdl.losses import SequenceLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import clip_by_global_norm
 from npdl_train.commands.train import run_script
-from npdl_train.runs.engine import make_engine, train_step
+from npdl_train.runs.engine import make_engine
 from npdl_train.runs.initialise import initialise
 from npdl_train.runs.loop import dropout_rng, learning_rate
 from npdl_train.runs.run import Run
@@ -50,30 +49,30 @@ def train(config, check=False, **process):
     lr_at = learning_rate(config)
     loss_layer = SequenceLoss()
 
-    def plain_update(batch, lr, rng):
+    def plain_update(batch, lr, max_norm, rng):
         """Make one update by npdl's layers and return the loss."""
         model.zero_grad()
-        (logits, _), cache = model.forward(batch.inputs, rng=rng and rng())     # (B, S, V), state
+        (logits, _), cache = model.forward(batch.inputs, rng=rng)     # (B, S, V), state
         loss, loss_cache = loss_layer.forward(logits, to_device(batch.targets),
                                               to_device(batch.counted))
         dlogits = loss_layer.backward(1.0, loss_cache)
         model.backward(dlogits, cache)                  # adds to every param.grad
-        if config.clip is not None:
-            clip_by_global_norm(optimizer.params.values(), config.clip)
+        if max_norm is not None:
+            clip_by_global_norm(optimizer.params.values(), max_norm)
         optimizer.step(lr)
         return loss
 
-    # The fast engine makes the same update in less time; with --engine plain every layer can be
-    # stepped through in a debugger.
-    engine = make_engine("plain" if check else config.engine, model, optimizer, config.threads)
-    update = (plain_update if engine.name == "plain" else
-              functools.partial(train_step, engine, max_norm=config.clip))
+    # By default the same update is recorded once and replayed (npdl.engine), which is faster. With
+    # --engine plain, every layer can be stepped through in a debugger.
+    engine = make_engine("plain" if check else config.engine, model, optimizer,
+                         config.target, config.threads)
+    update = plain_update if engine.name == "plain" else engine.step
 
     # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C.
     with Run(config, model, optimizer, check=check, **process) as run, engine:
         for step in run.steps():
             lr = lr_at(step)
-            update(data.batch(step), lr=lr, rng=dropout_rng(config, step))
+            update(data.batch(step), lr, config.clip, dropout_rng(config, step))
             if run.evaluation_due():
                 run.record(data.measure(engine), lr)
         return run.finish(data)                         # curves, summary, and what it prints

@@ -16,6 +16,8 @@ import pytest  # after the thread counts, which count when NumPy is first import
 from xdist.scheduler import WorkStealingScheduling
 
 from npdl import backend
+from npdl.engine import target
+from npdl.engine.numpy_target import NumPyTarget
 from npdl_train.runs import folder
 from tests.tools import blas_check
 
@@ -71,6 +73,14 @@ folder.plot_curves = lambda *_: None        # it takes longer than all the rest 
 def curves(monkeypatch):
     """Runs of this test's own process draw curves.png after all."""
     monkeypatch.setattr(folder, "plot_curves", plot_curves)
+
+
+@pytest.fixture(autouse=True)
+def numpy_target(request, monkeypatch):
+    """Trainings of this process take NumPy where there is C, whose compilation takes a second;
+    tests/engine has both."""
+    if "tests/engine/" not in request.node.nodeid:
+        monkeypatch.setattr(target, "CTarget", NumPyTarget)
 
 
 @pytest.fixture

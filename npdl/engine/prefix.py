@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npdl.core import Cache, Layer
-from npdl.engine.training import prefix_step
 from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
 from npdl.layers.transformer import PreNormBlock, Same
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
+
+CAUSAL = (GPT, GPT2, LSTMLM)        # models whose layers take rows
 
 
 class Rows(NamedTuple):
@@ -52,18 +53,21 @@ class Rows(NamedTuple):
 def rows_of(ids, targets, counted):
     """Return (Rows, entries, targets, counted); the last three (B, C), of counted positions.
 
-    entries[b, c] is the place in `needed` of the row that predicts targets[b, c].
+    entries[b, c] is the place in `needed` of the row that predicts targets[b, c]. The number of
+    rows of each length is rounded up (`rounded`): the rows at the end repeat others, and nothing
+    reads them.
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
     ordered, differs = ids[order], np.ones(ids.shape, bool)
     differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
-    sizes = differs.sum(0)
+    counts = differs.sum(0)
+    sizes = np.array([rounded(count) for count in counts])
     ends = np.cumsum(sizes)
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
-    first = order[np.nonzero(differs.T)[1]]             # a sequence through each row
-    positions = np.repeat(np.arange(S), sizes)
+    first = np.concatenate([padded(order[differs[:, t]]) for t in range(S)])
+    positions = np.repeat(np.arange(S), sizes)          # `first`: a sequence through each row
     visible = np.arange(S) <= positions[:, None]
     ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
     spans = tuple((int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True))
@@ -77,9 +81,21 @@ def rows_of(ids, targets, counted):
     entries = np.where(counted, np.searchsorted(needed, read), 0)
     words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
                                      return_inverse=True)
-    rows = Rows(*words, words_of_rows.reshape(-1), ancestors, visible[:, None, None], spans,
-                parents, needed)
+    tokens, positions = (padded(array) for array in words)
+    rows = Rows(tokens, positions, words_of_rows.reshape(-1), ancestors, visible[:, None, None],
+                spans, parents, padded(needed))
     return rows, entries, np.take_along_axis(targets, places, 1), counted
+
+
+def rounded(count):
+    """Return the next larger number with four binary digits: few shapes for many batches."""
+    unit = 1 << max(0, int(count).bit_length() - 4)
+    return -(-int(count) // unit) * unit
+
+
+def padded(array):
+    """Return an array with its entries repeated up to the `rounded` number."""
+    return np.resize(array, rounded(len(array)))
 
 
 class PrefixAttention(MultiHeadAttention):
@@ -165,10 +181,9 @@ class PrefixGPT(Layer):
                              classifier=c_classifier, rows=rows)
 
     def backward(self, dlogits, cache):
-        rows = cache.rows
         dx = self.classifier.backward(dlogits, cache.classifier)
         dx = self.decoder.backward(dx, cache.decoder)
-        dw = sum_by_index(dx, rows.words, len(rows.tokens))     # x = w[words]
+        dw = sum_by_index(dx, cache.rows.words, len(cache.rows.tokens))     # x = w[words]
         dw = self.positions.backward(dw, cache.positions)
         return self.embedding.backward(dw, cache.embedding)
 
@@ -226,24 +241,28 @@ class PrefixLSTM(Layer):
         return np.concatenate(dxs[::-1])
 
 
-class PrefixStep:
-    """A training step on rows. `make` makes a RecordedStep."""
+def model_on_rows(model):
+    """Return the model as a layer whose forward takes Rows; its Params are the model's own."""
+    if type(model) not in CAUSAL:
+        raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
+    return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
-    def __init__(self, make, model, loss, optimizer):
-        if type(model) not in (GPT, GPT2, LSTMLM):
-            raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
-        own = PrefixGPT(model) if isinstance(model, GPT) else PrefixLSTM(model)
-        self.step, self.model = make(prefix_step, (own, loss, optimizer)), model
+
+class Prefixes:
+    """Keeps the rows of a batch as long as the batch is the same."""
+
+    def __init__(self):
         self._given, self._rows = (), None
 
-    def __call__(self, inputs, targets, options, lr, max_norm):
+    def rows(self, model, inputs, targets, options=()):
+        """Return what `rows_of` does for (ids,) and (targets, counted)."""
         if options:
             raise InputError(f"shared prefixes: {', '.join(options)} can't be given; "
                              "give share_prefixes=False")
         given = *inputs, *targets                               # ids, targets, counted
         if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
-            checked_tokens(given[0], type(self.model).__name__,
-                           getattr(self.model, "max_len", None), self.model.embedding.W.shape[0])
+            checked_tokens(given[0], type(model).__name__, getattr(model, "max_len", None),
+                           model.embedding.W.shape[0])
             self._rows = rows_of(*given)
             self._given = tuple(np.array(each) for each in given)
-        return self.step(*self._rows, lr, max_norm)
+        return self._rows

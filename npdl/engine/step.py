@@ -17,7 +17,6 @@ from npdl.backend import is_host, to_device, to_host
 from npdl.engine.c_build import CompilerError
 from npdl.engine.cuda_recording import DeviceRecorder, moved
 from npdl.engine.operation import Number
-from npdl.engine.prefix import PrefixStep
 from npdl.engine.recorded_array import RecordedArray, Unsupported, concrete
 from npdl.engine.recording import SKIPPED, Diverged, Recorder, map_nest
 from npdl.engine.replay import Program, value_of
@@ -40,21 +39,16 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     options   what model.forward takes by name: a mask, a generator as rng
     max_norm  clip the gradients' common norm to this before the update
     target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
-    threads   how many threads share a batch (npdl.engine.threads): it needs a sequence for each,
-              and each draws from its own child of the generator rng
+    threads   how many threads share a batch (npdl.engine.threads)
     share_prefixes  compute each distinct prefix of a batch once (npdl.engine.prefix): for a GPT,
               GPT2 or LSTMLM without dropout; call step(ids, targets, counted, lr=None)
     """
     def make(function, objects):
         return RecordedStep(function, objects, target)
-    if share_prefixes and threads != 1:
-        raise InputError(f"threads = {threads} with shared prefixes; give threads=1")
-    if share_prefixes:
-        recorded = PrefixStep(make, model, loss, optimizer)
-    elif threads != 1:
-        if not is_host():
-            raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
-        recorded = ShardedStep(make, model, loss, optimizer, threads)
+    if threads != 1 and not is_host():
+        raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
+    if threads != 1 or share_prefixes:
+        recorded = ShardedStep(make, model, loss, optimizer, threads, share_prefixes)
     else:
         recorded = make(training_step, (model, loss, optimizer))
 

@@ -8,25 +8,31 @@ sizes; backward starts from these weights as `dloss`. The gradients are summed i
 shards, so a run gives the same bits each time.
 """
 
+import copy
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
+from npdl.engine.prefix import Prefixes, model_on_rows
 from npdl.engine.recording import map_nest
-from npdl.engine.training import shard_step, update_step
+from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
 
 
 class ShardedStep:
     """A training step in threads. `make` makes a RecordedStep of a function and its objects."""
 
-    def __init__(self, make, model, loss, optimizer, threads):
+    def __init__(self, make, model, loss, optimizer, threads, share_prefixes=False):
         require_positive(threads=threads)
-        if getattr(loss, "average", "") == "token" or getattr(loss, "ignored", None) is not None:
+        varies = getattr(loss, "average", "") == "token" or getattr(loss, "ignored", None) is not None
+        if threads > 1 and varies:
             raise InputError(f"threads = {threads}: the targets that this loss averages over "
                              "differ from shard to shard; give threads=1, or average='sample'")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
+        self._prefixes = [Prefixes() for _ in range(threads)] if share_prefixes else None
+        if share_prefixes:
+            model_on_rows(model)                # raises InputError for other models
         self.threads, self._process, self._running, self._checked = threads, None, [], False
 
     def _prepare(self):
@@ -39,34 +45,43 @@ class ShardedStep:
             return
         self._process = os.getpid()
         self.models = [self.model, *(self.model.shadow() for _ in range(self.threads - 1))]
-        self.shards = [self._make(shard_step, (model, self.loss)) for model in self.models]
+        self.shards = [
+            self._make(shard_step, (model, self.loss)) if self._prefixes is None else
+            self._make(prefix_step, (model_on_rows(model), self.loss))
+            for model in self.models]
         self.update = self._make(update_step, (self.models, self.optimizer))
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="npdl-shard")
 
     def __call__(self, inputs, targets, options, lr, max_norm):
         self._prepare()
         B = len(inputs[0])
-        ends = [B * i // self.threads for i in range(self.threads + 1)]
-        if B < self.threads:
-            raise InputError(f"threads = {self.threads}: the batch has {B} sequences; give at "
-                             "least one for each thread")
-        rngs = options["rng"].spawn(self.threads) if options.get("rng") is not None else None
-        self._running = []
-        for i, step in enumerate(self.shards):
+        count = max(1, min(self.threads, B))
+        ends = [B * i // count for i in range(count + 1)]
+        rng, rngs, jobs = options.get("rng"), [], []
+        for i in range(count):
             part = slice(ends[i], ends[i + 1])
-            own = cut(options, part, B) | ({} if rngs is None else {"rng": rngs[i]})
-            self._running.append(self._pool.submit(
-                step, cut(inputs, part, B), cut(targets, part, B), own,
-                (part.stop - part.start) / B))
+            given = [cut(nest, part, B) for nest in (inputs, targets, options)]
+            if rng is not None:
+                rngs.append(copy.deepcopy(rng))
+                given[2]["rng"] = ShardGenerator(rngs[i], part, B)
+            if self._prefixes is not None:
+                given = self._prefixes[i].rows(self.model, *given)
+            jobs.append(((part.stop - part.start) / B, *given))
+        for shadow in self.models[count:]:
+            shadow.zero_grad()
+        self._running = [self._pool.submit(step, *job)
+                         for step, job in zip(self.shards, jobs, strict=False)]
         wait(self._running)
         losses = [future.result() for future in self._running]
+        if rng is not None:
+            rng.bit_generator.state = rngs[0].bit_generator.state
         self._check_state()
         self.update(lr, max_norm)
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
         """Raise InputError if the shards change more than their gradients, such as statistics."""
-        if self._checked:
+        if self._checked or self.threads == 1:
             return
         self._checked = True
         for step, model in zip(self.shards, self.models, strict=True):
@@ -76,6 +91,19 @@ class ShardedStep:
             if any(b.role == "state" and id(b.array) not in own for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes its state "
                                  "(running statistics?); give threads=1")
+
+
+class ShardGenerator:
+    """Draws for the whole batch and returns a shard's part, so that no draw depends on `threads`.
+    """
+
+    def __init__(self, generator, part, B):
+        self.generator, self.part, self.B = generator, part, B
+        self.bit_generator = generator.bit_generator
+
+    def random(self, shape):
+        """Return numbers in [0, 1) of a shape whose first axis is the shard's batch."""
+        return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
 def cut(nest, part, B):

@@ -12,11 +12,21 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
     return value
 
 
-def shard_step(model, loss, inputs, targets, options, weight):
+def shard_step(model, loss, weight, inputs, targets, options):
     """Compute the gradients of one shard in its own copy of the model; return its part of the loss.
     """
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
+
+
+def prefix_step(model, loss, weight, rows, entries, targets, counted):
+    """Compute what `shard_step` does on rows; `model` is a PrefixGPT or a PrefixLSTM."""
+    model.zero_grad()
+    logits, cache = model.forward(rows)                         # logits (M, V)
+    value, c_loss = loss.forward(logits[entries], targets, counted)
+    dlogits = loss.backward(weight, c_loss)                     # dlogits (B, C, V)
+    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
+    return value * weight
 
 
 def update_step(models, optimizer, lr, max_norm):
@@ -25,17 +35,6 @@ def update_step(models, optimizer, lr, max_norm):
         for (_, param), (_, own) in zip(models[0].params(), shadow.params(), strict=True):
             param.grad += own.grad
     update(optimizer, lr, max_norm)
-
-
-def prefix_step(model, loss, optimizer, rows, entries, targets, counted, lr, max_norm):
-    """Train for one step on rows; `model` is a PrefixGPT or a PrefixLSTM."""
-    optimizer.zero_grad()
-    logits, cache = model.forward(rows)                         # logits (M, V)
-    value, c_loss = loss.forward(logits[entries], targets, counted)
-    dlogits = loss.backward(1.0, c_loss)                        # dlogits (B, C, V)
-    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
-    update(optimizer, lr, max_norm)
-    return value
 
 
 def add_gradients(model, loss, inputs, targets, options, weight):

@@ -6,6 +6,7 @@ import os
 
 from npdl.adapt.quantize import ROUNDINGS
 from npdl.backend import NAMES as BACKENDS
+from npdl.engine.target import TARGETS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
 from npdl.layers.embedding import POSITIONS
@@ -30,7 +31,8 @@ RETIRED = ("compute",)          # settings of old runs that nothing depends on a
 # Newer settings, which a file holds only if they have another value than this one: an older run has
 # the same settings, and a sweep's folder the same name, as without them.
 ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True, "merged": False,
-         "engine": "fast", "double": False}
+         "engine": "recorded", "target": "auto", "double": False}
+RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
 # The headings of the options, in the order of the helps.
 ARITHMETIC = "data: equations a o b = r modulo p, with an operator o"
@@ -77,10 +79,11 @@ class Config:
     for `threads`. Raises InputError for a setting that the task doesn't have, or for a value that
     isn't allowed.
 
-    engine   what computes a step: "plain" npdl's layers, "fast" npdl_train.fast, on a GPU as CUDA
-             graphs, "eager" the same without graphs; the results differ by rounding only
-    threads  parts of a batch that the fast engine computes in parallel, or BLAS's threads for a
-             model that it doesn't support; results are bitwise identical for the same number
+    engine   what computes a step: "plain" npdl's layers, "recorded" their recording (npdl.engine);
+             the results differ by rounding only
+    target   what a recording is lowered to; "auto" is C if there is a compiler, or else NumPy
+    threads  threads of the recorded engine that share a batch; for a real model, BLAS's threads;
+             results are bitwise identical for the same number
     """
 
     # Settings that only some tasks have; their classes define them below.
@@ -118,14 +121,14 @@ class Config:
     dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"),
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
-    engine: str = setting(MACHINE, "fast", "what computes a step: npdl's layers (plain), where a "
-                          "breakpoint in a layer fires, or the fast engine (fast; eager: on a GPU "
-                          "without CUDA graphs); the results differ by rounding only",
-                          allowed=ENGINES)
-    threads: int = setting(MACHINE, 1, "parts of the batch that the fast engine computes in "
-                           "parallel; for a model that it doesn't support, BLAS's threads; "
-                           "ignored by --backend cupy and, except for a real model, by "
-                           "--engine plain", "N", count(256))
+    engine: str = setting(MACHINE, "recorded", "what computes a step: npdl's layers (plain), where "
+                          "a breakpoint in a layer fires, or their recording (recorded), which is "
+                          "faster; the results differ by rounding only", allowed=ENGINES)
+    target: str = setting(MACHINE, "auto", "what a recording becomes: C, or NumPy calls (auto: C if "
+                          "there is a compiler)", allowed=TARGETS, rare=True)
+    threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
+                           "real model, BLAS's threads; ignored by --backend cupy", "N",
+                           count(256))
 
     def __new__(cls, **settings):
         kind = task_of(settings) if cls is Config else cls
@@ -174,6 +177,7 @@ class Config:
             raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
         values = {name: _tupled(value) for name, value in {**ADDED, **values}.items()
                   if name in names_of(kind)}
+        values["engine"] = RENAMED.get(values["engine"], values["engine"])
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
             values["adapters"] = Adapters(**{name: _tupled(value) for name, value in adapters})

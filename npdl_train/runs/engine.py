@@ -1,26 +1,23 @@
-"""Engines compute a step of training: npdl's layers as they are, or the fast engine.
+"""Engines compute a step of training: npdl's layers as they are, or recorded and replayed.
 
-An engine adds the gradients of a batch's mean loss into the model's parameters and updates them:
-
-    with make_engine("fast", model, optimizer) as engine:
-        loss = train_step(engine, batch, lr=1e-3, max_norm=1.0)
+    with make_engine("recorded", model, optimizer) as engine:
+        loss = engine.step(batch, lr=1e-3, max_norm=1.0)
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from npdl import optim
 from npdl.backend import is_host, to_device, to_host
+from npdl.engine import RecordedStep, compile_step
+from npdl.engine.prefix import CAUSAL, Prefixes, model_on_rows
+from npdl.engine.training import update
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
-from npdl_train.console import note
-from npdl_train.fast import adapters, graph
-from npdl_train.fast.engine import FastEngine, unsupported
-from npdl_train.fast.memory import Arena, keep_freed_memory
 
-ENGINES = ("fast", "eager", "plain")
+ENGINES = ("recorded", "plain")
 
 
 @dataclass(eq=False)
@@ -29,26 +26,26 @@ class Batch:
 
     inputs, targets  (B, S) integers
     counted          (B, S) bool: True where a target counts
-    chunk            the number of sequences that are measured at a time
     source           (B, R) integers that an encoder-decoder translates
     source_real      the valid tokens of source, as the model takes them: lengths (B,) or a mask
+    chunk            the largest number of sequences that are measured at a time
     """
 
     inputs: np.ndarray
     targets: np.ndarray
     counted: np.ndarray
-    chunk: int = 2048
     source: np.ndarray | None = None
     source_real: np.ndarray | None = None
+    chunk: int = 2048
 
     def __len__(self):
         return len(self.inputs)
 
-    def part(self, start, stop):
-        """Return the sequences from start to stop - 1 as a Batch."""
+    def parts(self, size):
+        """Return the sequences as Batches of `size` sequences; the last one may have fewer."""
         every = (self.inputs, self.targets, self.counted, self.source, self.source_real)
-        inputs, targets, counted, *source = (a if a is None else a[start:stop] for a in every)
-        return Batch(inputs, targets, counted, self.chunk, *source)
+        return [Batch(*(None if a is None else a[i:i + size] for a in every), chunk=self.chunk)
+                for i in range(0, len(self), size)]
 
     @property
     def read(self):
@@ -58,70 +55,44 @@ class Batch:
         return self.source, self.inputs, self.source_real
 
 
-def train_step(engine, batch, lr=None, max_norm=None, rng=None):
-    """Make one update of the model and return the loss.
-
-    lr        the learning rate, or None for the optimizer's own
-    max_norm  the largest global norm of the gradients, or None for no clipping
-    rng       a function that makes the generator of dropout's masks, or None for no dropout
-    """
-    loss = engine.step(batch, rng)
-    if max_norm is not None:
-        engine.clip(max_norm)
-    engine.update(lr)
-    return loss
-
-
 class PlainEngine:
-    """npdl's layers as they are: nothing shared, nothing skipped, one thread.
-
-    BLAS uses `threads` threads. The same number of them gives the same bits on every machine with
-    the same BLAS.
-    """
+    """npdl's layers as they are: nothing shared, nothing skipped. BLAS uses `blas_threads`."""
 
     name = "plain"
 
-    def __init__(self, model, optimizer, threads=1):
-        self.model = model
-        self.optimizer = optimizer
-        self.blas_threads = BLASThreads(threads)
+    def __init__(self, model, optimizer, blas_threads=1):
+        self.model, self.optimizer = model, optimizer
+        self._blas_threads = BLASThreads(blas_threads)
 
     def __enter__(self):
-        keep_freed_memory()
-        self.blas_threads.__enter__()
+        self._blas_threads.__enter__()
         return self
 
     def __exit__(self, *error):
-        self.blas_threads.__exit__(*error)
+        self._blas_threads.__exit__(*error)
 
-    def step(self, batch, rng=None):
-        """Compute the gradients of the mean loss over `batch`; return the loss."""
+    def step(self, batch, lr=None, max_norm=None, rng=None):
+        """Make one update of the model and return the mean loss.
+
+        lr        the learning rate, or None for the optimizer's own
+        max_norm  the largest global norm of the gradients, or None for no clipping
+        rng       the generator of dropout's masks, or None for no dropout
+        """
         loss_layer = SequenceLoss()
         self.model.zero_grad()
-        logits, cache, targets, counted = self.forward(batch, None if rng is None else rng())
+        logits, cache, targets, counted = self.forward(batch, rng)
         loss, c_loss = loss_layer.forward(logits, targets, counted)
-        dlogits = loss_layer.backward(1.0, c_loss)
-        self.model.backward(dlogits, cache)
+        self.model.backward(loss_layer.backward(1.0, c_loss), cache)
+        update(self.optimizer, lr, max_norm)
         return loss
-
-    def clip(self, max_norm):
-        """Clip the gradients' global norm; return the norm before that."""
-        return optim.clip_by_global_norm(self.optimizer.params.values(), max_norm)
-
-    def update(self, lr=None):
-        """Make one step of the optimizer."""
-        self.optimizer.step(lr)
 
     def measure(self, batch):
         """Return each sequence's loss and its number of correct counted tokens: two (B,)."""
-        losses, rights = [], []
-        for start in range(0, len(batch), batch.chunk):
-            part = batch.part(start, start + batch.chunk)
-            logits, _, targets, counted = self.forward(part, None)
-            loss, _ = SequenceLoss("none").forward(logits, targets, counted)
-            losses.append(to_host(loss))
-            rights.append(to_host(((most_probable(logits) == targets) & counted).sum(1)))
-        return np.concatenate(losses), np.concatenate(rights)
+        return joined([self._measure(part) for part in batch.parts(batch.chunk)])
+
+    def _measure(self, part):
+        logits, _, targets, counted = self.forward(part, None)
+        return measured(logits, most_probable(logits), targets, counted)
 
     def forward(self, batch, rng):
         """Return the logits (B, S, V), the cache, and targets and counted on the device."""
@@ -132,36 +103,80 @@ class PlainEngine:
         return logits, cache, to_device(batch.targets), to_device(batch.counted)
 
 
-class AdapterEngine(PlainEngine):
-    """The fast step of a Llama of which only adapters are trained (npdl_train.fast.adapters)."""
+class RecordedEngine(PlainEngine):
+    """The same layers, recorded and replayed (npdl.engine.compile_step), in `threads` threads.
 
-    name = "fast"
+    Where only some positions count, each distinct prefix of a batch is computed once.
+    """
 
-    def __init__(self, model, optimizer, threads=1):
-        super().__init__(model, optimizer, threads)
-        self.arenas = [Arena(model.embedding.W.data.dtype) for _ in range(2)]
+    name = "recorded"
 
-    def step(self, batch, rng=None):
-        if rng is not None or batch.source is not None or not adapters.is_supported(self.model):
-            return super().step(batch, rng)
-        return adapters.step(self.model, batch, *self.arenas)
+    def __init__(self, model, optimizer, target="auto", threads=1, blas_threads=1):
+        super().__init__(model, optimizer, blas_threads)
+        self._target, self._threads, self._steps = target, threads if is_host() else 1, {}
+
+    def step(self, batch, lr=None, max_norm=None, rng=None):
+        shared = rng is None and self.shares(batch)
+        if (shared, max_norm) not in self._steps:
+            self._steps[shared, max_norm] = compile_step(
+                self.model, SequenceLoss(), self.optimizer, max_norm=max_norm,
+                target=self._target, threads=self._threads, share_prefixes=shared)
+        step = self._steps[shared, max_norm]
+        return step(batch.read, batch.targets, batch.counted, lr=lr,
+                    **({} if rng is None else {"rng": rng}))
+
+    def shares(self, batch):
+        """Return True if each distinct prefix of the batch is to be computed once."""
+        return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
+
+    def measure(self, batch):
+        shared = self.shares(batch)
+        parts = batch.parts(min(batch.chunk, -(-len(batch) // self._threads)))
+        steps = self._steps.setdefault(shared, [
+            RecordedStep(measure_prefixes, (model_on_rows(self.model),), self._target)
+            if shared else RecordedStep(measure, (self.model,), self._target)
+            for _ in range(self._threads)])
+
+        def work(i):
+            return [steps[i](*(Prefixes().rows(self.model, part.read, (part.targets, part.counted))
+                               if shared else (part.read, part.targets, part.counted)))
+                    for part in parts[i::self._threads]]
+        with ThreadPoolExecutor(self._threads) as pool:
+            done = list(pool.map(work, range(self._threads)))
+        return joined([done[i % self._threads][i // self._threads] for i in range(len(parts))])
 
 
-def make_engine(name, model, optimizer, threads=1, plain_threads=1):
+def measure(model, inputs, targets, counted):
+    """Return each sequence's loss and its number of correct counted tokens: two (B,)."""
+    out, _ = model.forward(*inputs)
+    logits = out[0] if isinstance(out, tuple) else out
+    return measured(logits, most_probable(logits), targets, counted)
+
+
+def measure_prefixes(model, rows, entries, targets, counted):
+    """Return what `measure` does; `model` is a model on rows (npdl.engine.prefix)."""
+    logits, _ = model.forward(rows)                             # logits (M, V)
+    return measured(logits[entries], most_probable(logits)[entries], targets, counted)
+
+
+def measured(logits, best, targets, counted):
+    loss, _ = SequenceLoss("none").forward(logits, targets, counted)
+    return loss, ((best == targets) & counted).sum(1)
+
+
+def joined(parts):
+    """Return [(losses, numbers)] of parts of a batch as two arrays (B,)."""
+    losses, counts = zip(*parts, strict=True)
+    return np.concatenate(list(map(to_host, losses))), np.concatenate(list(map(to_host, counts)))
+
+
+def make_engine(name, model, optimizer, target="auto", threads=1, blas_threads=1):
     """Return the engine called `name`, a context manager.
 
-    "eager" is the fast engine without CUDA graphs. Where the fast engine doesn't support the model
-    or the optimizer, a line says so and the plain engine computes, with `threads` threads in BLAS.
-    A plain engine that is asked for has `plain_threads`.
+    target        what a recording is lowered to (npdl.engine.compile_step)
+    threads       threads of the recorded engine that share a batch
+    blas_threads  threads of BLAS: more pay for a real model, whose products are large
     """
     if name == "plain":
-        return PlainEngine(model, optimizer, plain_threads)
-    why = unsupported(model, optimizer)
-    if why is None and graph.possible():
-        return graph.GraphEngine(model, optimizer, captures=name == "fast")
-    if why is None:
-        return FastEngine(model, optimizer, threads)
-    if adapters.is_supported(model):
-        return AdapterEngine(model, optimizer, threads)
-    note(f"--engine {name}: {why}; going on with --engine plain")
-    return PlainEngine(model, optimizer, threads)
+        return PlainEngine(model, optimizer, blas_threads)
+    return RecordedEngine(model, optimizer, target, threads, blas_threads)

@@ -1,13 +1,12 @@
 """A Trainer makes a model, its optimizer and its task from settings, and updates the model."""
 
-import functools
 import math
 
 from npdl.backend import stream, to_device, to_host, xp
 from npdl.errors import InputError, NpdlError, described
 from npdl.files import LARGEST_NUMBER
 from npdl.schedule import schedule
-from npdl_train.runs.engine import make_engine, train_step
+from npdl_train.runs.engine import make_engine
 from npdl_train.runs.task import make_model, make_optimizer, make_task, resolved
 
 
@@ -32,16 +31,14 @@ class Trainer:
         self.model = make_model(config, self.task, base)
         self.optimizer = make_optimizer(config, self.model)
         self.learning_rate = learning_rate(config)
-        plain_threads = 1 if config.pretrained is None else config.threads
         self.engine = make_engine(engine or config.engine, self.model, self.optimizer,
-                                  config.threads, plain_threads)
+                                  config.target, **threads_of(config))
         self.step, self.metrics = 0, metrics or {}
 
     def update(self):
         """Make one step of training on the next batch; return the loss."""
         batch, lr = self.task.batch(self.step), self.learning_rate(self.step)
-        loss = train_step(self.engine, batch, lr, self.config.clip,
-                          dropout_rng(self.config, self.step))
+        loss = self.engine.step(batch, lr, self.config.clip, dropout_rng(self.config, self.step))
         self.step += 1
         return loss
 
@@ -71,8 +68,13 @@ def learning_rate(config):
 
 
 def dropout_rng(config, step):
-    """Return a function that makes the generator of a step's dropout masks, or None without."""
-    return functools.partial(stream, config.seed, step, 0, 2) if config.dropout else None
+    """Return the generator of a step's dropout masks, or None without dropout."""
+    return stream(config.seed, step, 0, 2) if config.dropout else None
+
+
+def threads_of(config):
+    """Return the threads of an engine, {name: number}: a real model's are BLAS's."""
+    return {"threads" if config.pretrained is None else "blas_threads": config.threads}
 
 
 def get_state(config, model, optimizer, step):

@@ -16,7 +16,6 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
-from npdl_train.fast.flat_parameters import AdamWInPlace
 from npdl_train.pretrained import digest, load, read, read_tokenizer
 from npdl_train.runs.engine import Batch
 from npdl_train.runs.initialise import initialise
@@ -72,8 +71,8 @@ class ArithmeticTask(Task):
         self.max_len = self.data.sequence_length
         self.padding_id = self.vocabulary.pad
         sets = {"train": self.data.train, "validation": self.data.validation}
-        # Sorted, so that sequences with equal prefixes are neighbours: the fast engine computes
-        # an equal prefix once.
+        # Sorted, so that sequences with equal prefixes are neighbours: an engine computes an equal
+        # prefix once for each of its threads.
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
         self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
@@ -132,7 +131,7 @@ class DatesTask(Task):
         if self.config.model == "seq2seq":
             real = np.arange(source.shape[1]) < real[:, None]       # lengths -> a mask
         inputs, targets = target[:, :-1], target[:, 1:]
-        return Batch(inputs, targets, np.ones(targets.shape, bool), 256, source, real)
+        return Batch(inputs, targets, np.ones(targets.shape, bool), source, real, chunk=256)
 
     @cached_property
     def evaluation(self):
@@ -179,7 +178,7 @@ class TextTask(Task):
     def _batch(self, inputs, targets):
         tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
         chunk = max(1, tokens // self.config.block)
-        return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk)
+        return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=chunk)
 
     @cached_property
     def evaluation(self):
@@ -312,7 +311,6 @@ def make_optimizer(config, model):
     if config.optimizer == "sgd":
         return optim.SGD(model, config.lr, momentum=config.momentum,
                          weight_decay=config.weight_decay)
-    adamw = optim.AdamW if config.pretrained is None else AdamWInPlace
-    kind = adamw if config.optimizer == "adamw" else optim.Adam
+    kind = optim.AdamW if config.optimizer == "adamw" else optim.Adam
     return kind(model, config.lr, betas=config.betas, eps=config.eps,
                 weight_decay=config.weight_decay)

@@ -16,7 +16,7 @@ from npdl.threads import threadpool_info
 
 PACKAGES = Path(npdl.__file__).parents[1]
 ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py", "npdl/layers",
-          "npdl/models", "npdl/adapt", "npdl_train/fast")
+          "npdl/models", "npdl/adapt", "npdl/engine")
 
 
 def versions():

@@ -28,7 +28,7 @@ def engines():
 @pytest.mark.usefixtures("engines")
 def test_engines_begin_with_the_same_loss_and_learn(model):
     steps = [npdl_step(QUICK[model], engine, equal)[0]
-             for engine, equal in (("plain", True), ("fast", True), ("fast", False))]
+             for engine, equal in (("plain", True), ("recorded", True), ("recorded", False))]
     losses = [float(step()) for step in steps]
     bench.check_losses(dict(enumerate(losses)))
     for step, first in zip(steps, losses, strict=True):
@@ -39,7 +39,7 @@ def test_engines_begin_with_the_same_loss_and_learn(model):
 
 def test_different_first_losses_are_refused():
     with pytest.raises(bench.InputError, match="disagree"):
-        bench.check_losses({"plain": 3.0, "fast": 3.1})
+        bench.check_losses({"plain": 3.0, "recorded": 3.1})
 
 
 @pytest.mark.torch
@@ -57,12 +57,12 @@ def test_pytorchs_step_learns(model):
 
 def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     path = tmp_path / "found.json"
-    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "fast", "--threads",
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "recorded", "--threads",
                        "1", "--json", str(path)]) == 0
     about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
     assert "Python" in about and heading.startswith("| case")
     assert [row.split(" | ")[1] for row in rows] == [
-        "npdl, plain", "npdl, fast", "npdl, fast, as in the scripts"]
+        "npdl, plain", "npdl, recorded", "npdl, recorded, as in the scripts"]
     assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
                for v in json.loads(path.read_text())["variants"])
 
@@ -87,7 +87,7 @@ def test_time_of_steps_on_the_host_and_on_a_device():
 
 
 def test_a_failing_variant_is_one_line(capsys):
-    options = bench.parse(["--quick", "--engines", "fast"])
+    options = bench.parse(["--quick", "--engines", "recorded"])
     bad = Variant("a case", "bad", "npdl", {"nonsense": 1})
     with pytest.raises(bench.InputError, match="no variant of a case could be measured"):
         bench.measure([bad], QUICK["gpt"], options)

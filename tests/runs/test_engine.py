@@ -42,7 +42,7 @@ def test_a_resumed_trainer_is_bitwise_identical(model, engine, settings):
     {"orders": (2, 3), "p": 5}, marks=pytest.mark.slow)])
 def test_engines_and_threads_make_the_same_updates_up_to_rounding(model, settings):
     found = []
-    for engine, threads in (("plain", 1), ("fast", 1), ("fast", 2), ("fast", 3)):
+    for engine, threads in (("plain", 1), ("recorded", 1), ("recorded", 2), ("recorded", 3)):
         config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1, **settings)
         trainer = trained(config, 3)
         with trainer.engine:
@@ -86,19 +86,20 @@ def test_a_batch_of_the_whole_training_set_is_made_once():
     assert task.batch(0) is not task.batch(1)
 
 
-@pytest.mark.parametrize("given, expected", [({}, {"fast", "runs"}),
-                                             ({"engine": "plain"}, {"layers", "runs"})])
+@every_engine
 @every_model
-def test_the_plain_engine_runs_the_layers_only(model, given, expected):
-    trainer, ran = Trainer(Config(model=model, p=5, width=8, heads=2, **given)), set()
+def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(model, engine):
+    trainer = Trainer(Config(model=model, p=5, width=8, heads=2, engine=engine))
+    layers, ran = re.compile(r"npdl/(layers|optim)"), set()
 
     def look(frame, event, argument):
-        ran.update(re.findall(r"npdl(?:_train)?/(layers|fast|runs)/", frame.f_code.co_filename))
+        ran.update(layers.findall(frame.f_code.co_filename))
 
     with trainer.engine:
+        trainer.update()
         sys.setprofile(look)
         try:
             trainer.update()
         finally:
             sys.setprofile(None)
-    assert expected <= ran and ("fast" in ran) == ("fast" in expected)
+    assert ran == ({"layers", "optim"} if engine == "plain" else set())

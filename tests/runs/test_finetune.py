@@ -98,7 +98,7 @@ RESUMED = [(model, kind, engine) for model, kind in (
 
 
 @pytest.mark.parametrize("model, kind, engine", slow.but(
-    [("gpt", "lora", "fast"), ("lstm", "qlora", "fast")],
+    [("gpt", "lora", "recorded"), ("lstm", "qlora", "recorded")],
     RESUMED, tuple))
 def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
     train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
@@ -156,7 +156,8 @@ def test_the_device_path_gives_the_same_run(tmp_path, base):
     here = tuned(base, tmp_path / "numpy", adapters, operator="-")
     with device.numpy_as_cupy(), backend.using("cupy"):
         config = finetune_config(load_run(base), adapters,
-                                 {**QUICK, "operator": "-", "backend": "cupy"})
+                                 {**QUICK, "operator": "-", "backend": "cupy",
+                                  "engine": "plain"})
         parameters = load_run(base).model.state_dict()
         train(config, tmp_path / "device", quiet=True, base=parameters)
     assert_same_records(load_run(tmp_path / "device").records, here.records)

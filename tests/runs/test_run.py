@@ -61,7 +61,7 @@ def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_pat
         if name.startswith("param/")})
 
 
-@pytest.mark.parametrize("engine", slow.but(["fast"], ENGINES))
+@pytest.mark.parametrize("engine", slow.but(["recorded"], ENGINES))
 @pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, model, engine):
     config = small(model, steps=11, engine=engine)
@@ -91,8 +91,8 @@ def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
-@pytest.mark.parametrize("more, engine", [({"compute": "shared", "threads": 2}, "fast"),
-                                          ({}, "plain")])
+@pytest.mark.parametrize("more, engine", [
+    ({"compute": "shared", "engine": "fast", "threads": 2}, "recorded"), ({}, "plain")])
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
         tmp_path, capsys, model, more, engine):
@@ -104,6 +104,7 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
     run = load_run(tmp_path)
     assert run.step == 4 and len(run.records) == 4
     config = resumed_config(tmp_path, {"steps": 6})
+    assert config.engine == engine
     assert train(config, tmp_path, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "was computed with npdl 0.1.0" in line and "differ by rounding" in line

@@ -88,12 +88,6 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
     assert right / len(part) == accuracy > 0
 
 
-def test_the_fast_engine_falls_back_to_the_plain_one_and_says_so(capsys):
-    assert Trainer(tiny("seq2seq")).engine.name == "plain" and capsys.readouterr().err == ""
-    assert Trainer(tiny("lstm-seq2seq", engine="fast")).engine.name == "plain"
-    assert "LSTMSeq2Seq is not among its models" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
     options = [*OPTIONS, "--model", "lstm-seq2seq", "--schedule", "constant"]

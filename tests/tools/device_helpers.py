@@ -10,7 +10,7 @@ from npdl_study.trees import cast, mapped
 from npdl_train.runs.config import Config
 
 SETTINGS = [
-    {"engine": engine, **settings} for engine in ("fast", "plain") for settings in (
+    {"engine": engine, **settings} for engine in ("recorded", "plain") for settings in (
         {"clip": 1.0}, {"dropout": 0.1}, {"optimizer": "sgd", "momentum": 0.9},
         {"optimizer": "adam", "norm": "pre"}, {"orders": (2, 3), "p": 5, "batch": 9},
         {"positions": "learned", "tied": True, "decay": "matrices", "bias": False})

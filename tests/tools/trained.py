@@ -6,7 +6,7 @@ from npdl_train.runs import checkpoint
 from npdl_train.runs.loop import Trainer
 from npdl_train.runs.run import resumed_config, train
 
-ENGINES = ("plain", "fast")
+ENGINES = ("plain", "recorded")
 
 
 def updated(trainer, steps):
