@@ -3,21 +3,26 @@
     x = table[ids]                      with fewer rows in the table (V) than ids (M)
     y = x @ W               becomes     y = (table @ W)[ids]
     dW = x.T @ dy           becomes     dW = table.T @ sums,   sums[v] = sum of dy[m], ids[m] = v
+    dx = dy @ W.T
+    dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
 So an LSTM multiplies the embeddings of a vocabulary, not those of every token of the batch.
 """
 
+import numpy as np
+
 from npdl.engine.array_functions import sum_by_index_run
-from npdl.engine.operation import Buffer, View, contiguous_strides, overlap
+from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, overlap
 from npdl.engine.recording import run_take
 
 
 def multiply_tables(operations):
     """Return the operations with products of gathered rows replaced."""
     takes, writes, found = {}, {}, []
+    readers = count_readers(operations)
     for i, op in enumerate(operations):
         if op.output is not None:
-            writes.setdefault(id(op.output.buffer), []).append((i, op.output))
+            writes.setdefault(id(op.output.buffer), []).append((i, op))
     for i, op in enumerate(operations):
         if op.kind == "take" and _is_simple(op) and len(writes[id(op.output.buffer)]) == 1:
             takes[id(op.output.buffer)] = i, op
@@ -25,8 +30,25 @@ def multiply_tables(operations):
         if op.kind == "matmul" and all(x.ndim == 2 for x in op.inputs):
             replaced = _forward(op, takes, writes, i) or _backward(
                 op, takes, writes, i)
+        elif op.kind == "sum_by_index":
+            replaced = _scatter(op, writes, readers, i)
         found += replaced or [op]
     return found
+
+
+def count_readers(operations):
+    """Return {id of a buffer: how often it is read}."""
+    counts = {}
+    for op in operations:
+        for view in op.reads:
+            counts[id(view.buffer)] = counts.get(id(view.buffer), 0) + 1
+    return counts
+
+
+def _changed(views, writes, since, now):
+    """Return True if one of the views is written between two operations."""
+    return any(since < i < now and overlap(view, op.output) for view in views
+               for i, op in writes.get(id(view.buffer), ()))
 
 
 def _is_simple(op):
@@ -48,9 +70,9 @@ def _gathered(x, takes, writes, now):
         return None
     rows = View(index.buffer, index.offset + x.offset // pitch * 8, x.shape[:1],
                 (x.strides[0] // pitch * 8,), index.dtype)
-    changed = any(place < i < now and overlap(view, other) for view in (table, rows)
-                  for i, other in writes.get(id(view.buffer), ()))
-    return None if changed or table.shape[0] >= x.shape[0] else (table, rows)
+    if table.shape[0] >= x.shape[0] or _changed((table, rows), writes, place, now):
+        return None
+    return table, rows
 
 
 def _temporary(shape, dtype):
@@ -81,6 +103,57 @@ def _backward(op, takes, writes, now):
     return [op.replace(kind="sum_by_index", inputs=[dy, rows], output=sums, ufunc=None, loop=None,
                        run=sum_by_index_run(size), options={"size": size}),
             op.replace(inputs=[_transposed(table), sums])]
+
+
+def _scatter(op, writes, readers, now):
+    """Sum the rows of dy before the product, where all rows of dx = dy @ W.T are summed."""
+    dx, index = op.inputs
+    pieces = _products(dx, writes, readers, now) if dx.ndim == 2 and index.is_contiguous else []
+    size = op.options["size"]
+    if not pieces or 2 * size > dx.shape[0] or len({product.inputs[1] for _, product in pieces}) > 1:
+        return None
+    total, found = None, []
+    for start, product in pieces:
+        dy = product.inputs[0]
+        rows = index._replace(offset=index.offset + start * index.strides[0], shape=dy.shape[:1])
+        sums = _temporary((size, dy.shape[1]), dy.dtype)
+        found.append(op.replace(inputs=[dy, rows], output=sums))
+        if total is not None:
+            both = _temporary(sums.shape, sums.dtype)
+            found.append(Operation("add", [total, sums], both, np.add, ufunc=np.add,
+                                   loop=(dy.dtype,) * 3, source=op.source))
+            sums = both
+        total = sums
+    return [*found, product.replace(inputs=[total, product.inputs[1]], output=op.output)]
+
+
+def _products(x, writes, readers, now):
+    """Return [(row, product)]: each made the rows of x (M, D) from `row` on, and only x reads it.
+    Where x is not made of products alone, return []."""
+    def product_of(view):
+        """Return the one product that made all of a view's buffer."""
+        made = writes.get(id(view.buffer), ())
+        if len(made) != 1 or not view.buffer.is_temporary or readers[id(view.buffer)] != 1:
+            return None
+        i, op = made[0]
+        good = op.kind == "matmul" and op.output == view and view.is_whole and (
+            op.inputs[0].ndim == op.inputs[1].ndim == 2)
+        return op if good and not _changed(op.inputs, writes, i, now) else None
+    if product_of(x):
+        return [(0, product_of(x))]
+    if not x.is_whole or not x.buffer.is_temporary or readers[id(x.buffer)] != 1:
+        return []
+    pieces, row = [], 0
+    pitch = x.shape[1] * x.dtype.itemsize
+    for _, op in sorted(writes[id(x.buffer)], key=lambda each: each[1].output.offset):
+        part, source = op.output, op.inputs[0]
+        product = product_of(source) if op.kind == "copy" and isinstance(source, View) else None
+        if not product or part.offset != row * pitch or not part.is_contiguous or (
+                part.shape != source.shape or part.dtype != source.dtype):
+            return []
+        pieces.append((row, product))
+        row += part.shape[0]
+    return pieces if row == x.shape[0] else []
 
 
 def _transposed(x):

@@ -5,11 +5,13 @@
     grad = grad + t
 
 The passes, in this order: move guards first, multiply tables instead of gathered rows (`gather`),
-merge equal operations, drop operations whose result nobody reads, write the first gradient that is
+multiply outer products entry by entry, merge equal operations, drop operations whose result nobody reads, write the first gradient that is
 added to zeros (above), and make one product of x (B, S, D) @ W.
 """
 
-from npdl.engine.gather import multiply_tables
+import numpy as np
+
+from npdl.engine.gather import count_readers, multiply_tables
 from npdl.engine.operation import View, overlap
 from npdl.engine.recording import run_copy
 
@@ -18,7 +20,8 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufun
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
-    operations = merge_equal(multiply_tables(guards_first(operations)), results)
+    operations = multiply_tables(guards_first(operations))
+    operations = merge_equal(map(multiply_outer, operations), results)
     operations = remove_dead(operations, results)
     operations = accumulate_first(operations)
     return [flatten_product(op) for op in operations]
@@ -56,8 +59,17 @@ def _conflicts(op, read, written):
     return op.output is not None and (meets(op.output, read) or meets(op.output, written))
 
 
+def multiply_outer(op):
+    """Turn the outer product x (N, 1) @ y (1, M) into x * y, which can be part of a group."""
+    if op.kind != "matmul" or op.inputs[0].shape[-1] != 1 or any(x.ndim != 2 for x in op.inputs):
+        return op
+    return op.replace(kind="multiply", run=np.multiply, ufunc=np.multiply,
+                      loop=(op.output.dtype,) * 3, options={})
+
+
 def merge_equal(operations, results):
     """Compute once what is computed twice from the same values."""
+    operations = list(operations)
     writers = count_writers(operations)
     kept, known, same, versions = [], {}, {}, {}
     result_buffers = {id(view.buffer) for view in results}
@@ -162,13 +174,4 @@ def count_writers(operations):
     for op in operations:
         if op.output is not None:
             counts[id(op.output.buffer)] = counts.get(id(op.output.buffer), 0) + 1
-    return counts
-
-
-def count_readers(operations):
-    """Return {id of a buffer: how often it is read}."""
-    counts = {}
-    for op in operations:
-        for view in op.reads:
-            counts[id(view.buffer)] = counts.get(id(view.buffer), 0) + 1
     return counts

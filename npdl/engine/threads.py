@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import numpy as np
 
 from npdl.engine.prefix import Prefixes, model_on_rows
-from npdl.engine.recording import map_nest
+from npdl.engine.recorded_array import Unsupported
+from npdl.engine.recording import Recorder, map_nest
+from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
 
@@ -34,23 +36,23 @@ class ShardedStep:
         if share_prefixes:
             model_on_rows(model)                # raises InputError for other models
         self.threads, self._process, self._running, self._checked = threads, None, [], False
+        self._watched = None
 
     def _prepare(self):
-        """Make the threads and the copies of the model: in a forked process, again."""
+        """Make the threads and the copies of the model: in a forked process or after a change of
+        the model, again."""
         wait(self._running)                     # of a step that was interrupted
-        shared = self._process == os.getpid() and all(
-            own.data is param.data for shadow in self.models for (_, param), (_, own) in zip(
-                self.model.params(True), shadow.params(True), strict=True))
-        if shared:
+        if self._process == os.getpid() and self._watched is not None and (
+                self._watched.is_current()):
             return
-        self._process = os.getpid()
+        self._process, self._watched = os.getpid(), watch((self.model, self.loss))
         self.models = [self.model, *(self.model.shadow() for _ in range(self.threads - 1))]
         self.shards = [
             self._make(shard_step, (model, self.loss)) if self._prefixes is None else
             self._make(prefix_step, (model_on_rows(model), self.loss))
             for model in self.models]
         self.update = self._make(update_step, (self.models, self.optimizer))
-        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="npdl-shard")
+        self._pool = ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="npdl-shard")
 
     def __call__(self, inputs, targets, options, lr, max_norm):
         self._prepare()
@@ -70,9 +72,12 @@ class ShardedStep:
         for shadow in self.models[count:]:
             shadow.zero_grad()
         self._running = [self._pool.submit(step, *job)
-                         for step, job in zip(self.shards, jobs, strict=False)]
-        wait(self._running)
-        losses = [future.result() for future in self._running]
+                         for step, job in zip(self.shards[1:], jobs[1:], strict=False)]
+        try:
+            loss = self.shards[0](*jobs[0])         # in this thread
+        finally:
+            wait(self._running)
+        losses = [loss, *(future.result() for future in self._running)]
         if rng is not None:
             rng.bit_generator.state = rngs[0].bit_generator.state
         self._check_state()
@@ -91,6 +96,16 @@ class ShardedStep:
             if any(b.role == "state" and id(b.array) not in own for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes its state "
                                  "(running statistics?); give threads=1")
+
+
+def watch(objects):
+    """Return a Mirror that knows whether objects have changed; None if it can't be made."""
+    mirror = Mirror(Recorder(), set())
+    try:
+        mirror.of(objects)
+    except Unsupported:
+        return None
+    return mirror
 
 
 class ShardGenerator:

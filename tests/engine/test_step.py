@@ -312,6 +312,21 @@ def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
         b.params(), c.params(), strict=True))
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_threads_obey_settings_and_arrays_that_change(shared):
+    models, plain, _ = two_sides(lambda: gpt(norm="pre"))
+    step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=2, target="numpy",
+                        share_prefixes=shared)
+    for seed, change in enumerate([
+            lambda model: None, lambda model: setattr(model.decoder.blocks[1].norm1, "eps", 0.5),
+            lambda model: setattr(model.classifier, "W", Param(model.classifier.W.data + 1.0))]):
+        for model in models:
+            change(model)
+        given = (*batch(seed, (4, 5)), np.arange(20).reshape(4, 5) % 3 > 0)
+        for _ in range(2):
+            np.testing.assert_allclose(step(*given, lr=0.0), plain(*given, lr=0.0), rtol=1e-12)
+
+
 def test_a_shard_that_raises_leaves_the_next_step_right():
     models, plain, _ = two_sides(gpt)
     step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=3, target="numpy")
