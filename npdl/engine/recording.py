@@ -90,6 +90,7 @@ class Recorder:
         """Undo what the recorded step has written and drawn."""
         for restore, saved in self._saved.values():
             restore(saved)
+        self._saved.clear()
 
     def plain(self, recorded):
         """Return the array of a recorded one."""

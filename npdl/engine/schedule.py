@@ -11,6 +11,8 @@ from npdl.engine.operation import overlap
 from npdl.engine.rows import as_rows, refine
 
 LOOK_BACK = 24          # groups; more would find few others and make planning slow
+MOST_ARRAYS = 8         # large ones that unrelated operations of one loop use: a processor reads few
+SMALL = 1 << 14         # arrays at a time well, unless they are as small as this (in bytes)
 
 
 class Group:
@@ -24,9 +26,12 @@ class Group:
         self.operations, self.rows = [op], [] if rows is None else [rows]
         self.sizes = None if rows is None else rows.sizes
         self.local, self.read, self.written, self._members = set(), {}, {}, {}
+        self.large = set()
         self._note(op, rows)
 
     def _note(self, op, rows):
+        self.large.update(id(view.buffer) for view in (*op.reads, op.output)
+                          if view and not view.buffer.is_temporary and view.buffer.nbytes > SMALL)
         for x in () if rows is None else rows.operands:
             self._members.setdefault(id(x.view.buffer), []).append(rows)
         for view in op.reads:
@@ -35,9 +40,9 @@ class Group:
             self.written.setdefault(id(op.output.buffer), []).append(op.output)
 
     def touches(self, op):
-        """Return True if an operation uses a buffer that the group uses."""
+        """Return True if an operation uses an array that the group uses."""
         return any(id(view.buffer) in self.read or id(view.buffer) in self.written
-                   for view in (*op.reads, op.output))
+                   for view in (*op.reads, op.output) if view.buffer.role != "number")
 
     def conflicts(self, op):
         """Return True if the order of the group and of an operation after it matters."""
@@ -90,7 +95,8 @@ def _join(groups, op):
     if op.output is None:
         return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
-        if (i == 0 or group.touches(op)) and group.take(op):
+        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.touches(op)
+        if joins and group.take(op):
             return True
         if group.conflicts(op):
             return False

@@ -294,7 +294,7 @@ class TextConfig(WindowsConfig, LanguageModelConfig):
 
 @dataclasses.dataclass(frozen=True)
 @other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
-                eval_every=250, layers=1, norm="pre", positions="2k/d", engine="plain")
+                eval_every=250, layers=1, norm="pre", positions="2k/d")
 class DatesConfig(NetworkConfig):
     """Dates to translate (npdl.data.dates), by an encoder-decoder."""
 
@@ -306,7 +306,7 @@ class DatesConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 @other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
-                eval_batches=4, save_every=50, engine="plain")
+                eval_batches=4, save_every=50)
 class PretrainedConfig(WindowsConfig):
     """The folder or GGUF file of a real model (npdl_train.pretrained), fine-tuned on a text.
 

@@ -128,6 +128,8 @@ class DatesTask(Task):
 
     def _batch(self, part, count, *key):
         source, real, target = self.data.encoded(*self.data.draw(part, count, *key))
+        # All batches have one shape, so that one recording serves them.
+        source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
         if self.config.model == "seq2seq":
             real = np.arange(source.shape[1]) < real[:, None]       # lengths -> a mask
         inputs, targets = target[:, :-1], target[:, 1:]

@@ -93,7 +93,8 @@ def test_the_variable_that_may_hide_every_card_is_named(monkeypatch, problem):
 @pytest.mark.slow
 def test_the_script_runs_on_the_stand_in(tmp_path):
     done = start("train_lstm.py", tmp_path, STAND_IN, "--backend", "cupy",
-                 "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out", tmp_path / "run")
+                 "--engine", "plain", "--p", 5, "--width", 8, "--steps", 3, "--threads", 4, "--out",
+                 tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert "3 steps" in done.stdout
 
