@@ -1,1 +1,1 @@
-"""What runs npdl: the fast engine, trainings and their folders, real models, the commands."""
+"""Runs of npdl: training and its folders, real models, and the commands."""

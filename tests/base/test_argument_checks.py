@@ -287,7 +287,7 @@ def test_optimizers(name):
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_learning_rates(name):
-    """A step by what is none changes nothing; the wing has the same check."""
+    """A step by what is none changes nothing."""
     linear = Linear(3, 2)
     optimizer = OPTIMIZERS[name](linear)
     before = linear.state_dict()

@@ -17,8 +17,8 @@ ROOT = Path(npdl.__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def comments():
-    """{path: comments}. The rows of the fast engine and of npdl/engine stand for nodes of a
-    tree: tests of equality check their arrays."""
+    """{path: comments}. The rows of npdl/engine stand for nodes of a tree: tests of equality check
+    their arrays."""
     return {str(path): read(path, ROOT) for path in sorted((ROOT / "npdl").rglob("*.py"))
             if path.parent.name != "engine"}
 

@@ -79,7 +79,7 @@ def map_floats(nest, function, keep=False):
 
 
 def arrays_in(nest):
-    """Every array of a nest of tuples, lists, dicts and objects such as the wing's Rows."""
+    """Every array of a nest of tuples, lists, dicts and objects such as the engine's Rows."""
     if isinstance(nest, np.ndarray):
         yield nest
     elif isinstance(nest, (tuple, list)):
