@@ -20,8 +20,8 @@ from tests.tools.processes import start, wait_for_checkpoint
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
 
-TINY = {"width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6, "eval_every": 3,
-        "save_every": 2}
+TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
+        "eval_every": 3, "save_every": 2}
 OPTIONS = [str(word) for name, value in TINY.items()
            for word in ("--" + name.replace("_", "-"), value)]
 every_model = pytest.mark.parametrize("model", SEQ2SEQ)
