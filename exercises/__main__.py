@@ -1,15 +1,15 @@
 """python -m exercises: work questions out, or print the ledger: all claims with their verdicts."""
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()                      # Ctrl-C ends the program without a traceback
 
 import sys
 
 from exercises import course
+from npdl.cli.console import Help, OneLineParser, folder, guarded
 from npdl.errors import InputError
-from npdl_train.console import Help, OneLineParser, folder, guarded
 
 DESCRIPTION = """\
 Work out the questions of five courses, and judge what their documents claim.

@@ -14,7 +14,7 @@ fastest PyTorch variant with equal work. Run it on an idle machine.
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()         # Ctrl-C exits without a traceback
 
@@ -43,11 +43,11 @@ from experiments.benchmark.worker import (
     serve,
 )
 from npdl import backend
+from npdl.cli.console import OneLineParser, file_or_folder, guarded, note, positive
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl_train.console import OneLineParser, file_or_folder, guarded, note, positive
-from npdl_train.runs.config import usable_cores
-from npdl_train.runs.versions import card, processor
+from npdl.train.config import usable_cores
+from npdl.train.versions import card, processor
 
 CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it

@@ -8,7 +8,7 @@ The last column says how far the loss on 240 random windows (20 batches of 12) w
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()         # Ctrl-C is quiet from here on
 
@@ -18,11 +18,11 @@ import sys
 
 import numpy as np
 
+from npdl.cli.console import OneLineParser, file_or_folder, guarded
 from npdl.errors import InputError
-from npdl_train.console import OneLineParser, file_or_folder, guarded
-from npdl_train.runs.engine import Batch, PlainEngine
-from npdl_train.runs.run import load_run
-from npdl_train.runs.task import make_task
+from npdl.train.engine import Batch, PlainEngine
+from npdl.train.run import load_run
+from npdl.train.task import make_task
 
 ROWS = 64           # windows evaluated at a time
 DRAWN = 240         # windows of the scatter

@@ -16,7 +16,7 @@ plot and finetune read. Ctrl-C saves and stops; --resume continues, bitwise iden
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()              # Ctrl-C is quiet from here on
 
@@ -26,16 +26,16 @@ from npdl.backend import stream, to_device
 from npdl.losses import SequenceLoss
 from npdl.models.gpt import GPT
 from npdl.optim import clip_by_global_norm
-from npdl_train.commands.train import run_script
-from npdl_train.runs.engine import make_engine
-from npdl_train.runs.initialise import initialise
-from npdl_train.runs.loop import dropout_rng, learning_rate
-from npdl_train.runs.run import Run
-from npdl_train.runs.task import make_optimizer, make_task
+from npdl.train.commands.train import run_script
+from npdl.train.engine import make_engine
+from npdl.train.initialise import initialise
+from npdl.train.loop import dropout_rng, learning_rate
+from npdl.train.run import Run
+from npdl.train.task import make_optimizer, make_task
 
 
 def train(config, check=False, **process):
-    """Train a GPT as `config` describes (npdl_train.runs.config); return the exit status."""
+    """Train a GPT as `config` describes (npdl.train.config); return the exit status."""
     # Data: equations, or windows of a text. data.batch(step) depends on nothing but the step.
     data = make_task(config)
     data.prepare()

@@ -17,14 +17,14 @@ The run's folder holds its settings, metrics, curves.png and checkpoint. Ctrl-C 
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()              # Ctrl-C is quiet from here on
 
 import sys
 
-from npdl_train.commands.train import run_script
-from npdl_train.runs.run import train
+from npdl.train.commands.train import run_script
+from npdl.train.run import train
 
 
 def main(arguments=None):

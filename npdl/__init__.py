@@ -48,9 +48,9 @@ _NAMES = {
     "npdl.optim": "Adam AdamW Grokfast Muon NesterovSGD RMSprop SGD clip_by_global_norm "
                   "orthogonal_gradient",
     "npdl.threads": "BLASThreads",
-    "npdl_study.blame.blame": "assert_right blame",
-    "npdl_study.check.gradcheck": "gradcheck",
-    "npdl_study.step.step": "step",
+    "npdl.study.blame.blame": "assert_right blame",
+    "npdl.study.check.gradcheck": "gradcheck",
+    "npdl.study.step.step": "step",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_MODULES)

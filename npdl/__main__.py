@@ -6,29 +6,29 @@ import os
 import sys
 
 from npdl import __version__
-from npdl_train.console import OneLineParser, guarded, start_script
+from npdl.cli.console import OneLineParser, guarded, start_script
 
 # name: (what it does, module, the function that adds its arguments, the function that runs it)
 COMMANDS = {
     "step": ("show a layer's forward and backward line by line, in the terminal or as a page",
-             "npdl_study.commands", "add_step", "run_step"),
+             "npdl.study.commands", "add_step", "run_step"),
     "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
-              "npdl_study.commands", "add_blame", "run_blame"),
+              "npdl.study.commands", "add_blame", "run_blame"),
     "profile": ("time a training step of a model or a layer, by the lines of its source",
-                "npdl_study.profile", "add_arguments", "run"),
-    "example": ("write mine.py, a template for a layer of your own", "npdl_study.example",
+                "npdl.study.profile", "add_arguments", "run"),
+    "example": ("write mine.py, a template for a layer of your own", "npdl.study.example",
                 "add_arguments", "run"),
     "homework": ("write layers whose backward is blank, with tests; grade a class",
-                 "npdl_study.homework.commands", "add_arguments", "run"),
+                 "npdl.study.homework.commands", "add_arguments", "run"),
     "plot": ("draw gradients, activations, attention and embeddings of a run or a model",
-             "npdl_study.plots.plotting", "add_arguments", "run"),
+             "npdl.study.plots.plotting", "add_arguments", "run"),
     "finetune": ("fine-tune a run or a real model with LoRA or QLoRA",
-                 "npdl_train.commands.finetune", "add_arguments", "run"),
+                 "npdl.train.commands.finetune", "add_arguments", "run"),
     "generate": ("continue a prompt with a run or a real model",
-                 "npdl_train.commands.generate", "add_arguments", "run"),
+                 "npdl.train.commands.generate", "add_arguments", "run"),
     "ask": ("ask a trained model for the answer to an equation",
-            "npdl_train.commands.ask", "add_arguments", "run"),
-    "table": ("compare finished runs in a table", "npdl_train.commands.table",
+            "npdl.train.commands.ask", "add_arguments", "run"),
+    "table": ("compare finished runs in a table", "npdl.train.commands.table",
               "add_arguments", "run"),
 }
 

@@ -18,7 +18,7 @@ from xdist.scheduler import WorkStealingScheduling
 from npdl import backend
 from npdl.engine import target
 from npdl.engine.numpy_target import NumPyTarget
-from npdl_train.runs import folder
+from npdl.train import folder
 from tests.tools import blas_check
 
 # How long an example takes is no mistake: of the first it reads the sources for constants.

@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from npdl.cli.console import OneLineParser, guarded, start_script
+from npdl.cli.folders import new_folder
 from npdl.errors import InputError
-from npdl_train.console import OneLineParser, guarded, start_script
-from npdl_train.folders import new_folder
 
 
 def parse(argv):

@@ -6,7 +6,6 @@ import pkgutil
 import re
 
 import npdl
-import npdl_train
 from docs.book.markup import plain
 from docs.book.solved import DOCUMENT, named
 
@@ -15,11 +14,9 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def modules():
-    """Every module of npdl and npdl_train, and those of the study tools that npdl has names from,
-    imported, by name."""
-    names = {"npdl", "npdl_train",
-             *(m.name for package in (npdl, npdl_train)
-               for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")),
+    """Return {name: module} of npdl; of the study tools, those that npdl has names from."""
+    names = {"npdl", *(m.name for m in pkgutil.walk_packages(npdl.__path__, "npdl.")
+                       if not m.name.startswith("npdl.study")),
              *(getattr(npdl, name).__module__ for name in npdl.__all__)}
     return {name: importlib.import_module(name) for name in sorted(names)
             if not name.rpartition(".")[2].startswith("_")}

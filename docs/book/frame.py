@@ -3,9 +3,9 @@
 from docs.book import address, graphs
 from docs.book.markup import fold, raw
 from docs.book.pictures import PICTURES
-from npdl_study.check.samples import layer_classes, sample
-from npdl_study.step.show_html import page
-from npdl_study.step.step import step
+from npdl.study.check.samples import layer_classes, sample
+from npdl.study.step.show_html import page
+from npdl.study.step.step import step
 
 # The numbers of a line stand below the code: less of it, and they are in sight.
 IN_A_FRAME = "<style>@media (max-width: 68rem) { .code { max-height: 25rem; } }</style>\n"

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass, field
 
 from docs.book.drawing import Drawing
-from npdl_study.check.samples import layer_classes, sample
-from npdl_study.step.step import step
+from npdl.study.check.samples import layer_classes, sample
+from npdl.study.step.step import step
 
 WIDTH, HIGH, GAP, ACROSS = 350, 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes

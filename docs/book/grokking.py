@@ -5,7 +5,7 @@
 
 data/grokking.json has loss and accuracy at every evaluation, and, at FRAMES of them, where the
 embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
-(npdl_study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves,
+(npdl.study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves,
 grokking-curves.png is the run's own curves.png.
 """
 
@@ -17,15 +17,15 @@ from pathlib import Path
 
 import numpy as np
 
+from npdl.cli.console import OneLineParser, guarded, start_script
 from npdl.files import write_atomically
-from npdl_study.plots import style
-from npdl_study.plots.embedding_spectrum import spectrum
-from npdl_train.console import OneLineParser, guarded, start_script
-from npdl_train.runs.curves import plot_curves
-from npdl_train.runs.folder import describe
-from npdl_train.runs.metrics import METRICS, read_records
-from npdl_train.runs.recipes import new_config
-from npdl_train.runs.run import train
+from npdl.study.plots import style
+from npdl.study.plots.embedding_spectrum import spectrum
+from npdl.train.curves import plot_curves
+from npdl.train.folder import describe
+from npdl.train.metrics import METRICS, read_records
+from npdl.train.recipes import new_config
+from npdl.train.run import train
 
 DATA = Path(__file__).parent / "data" / "grokking.json"
 PICTURE = Path(__file__).resolve().parents[1] / "gallery" / "grokking.webp"

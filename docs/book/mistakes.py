@@ -16,11 +16,11 @@ import numpy as np
 
 from docs.book import checks
 from docs.book.sources import ROOT, _plain, find
-from npdl_study.blame import blame as blaming
-from npdl_study.check.samples import sample
-from npdl_study.check.target import find_class
-from npdl_study.trace.source import find_code, patched
-from npdl_study.trace.statements import lines_of
+from npdl.study.blame import blame as blaming
+from npdl.study.check.samples import sample
+from npdl.study.check.target import find_class
+from npdl.study.trace.source import find_code, patched
+from npdl.study.trace.statements import lines_of
 
 
 @dataclass

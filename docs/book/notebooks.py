@@ -22,8 +22,8 @@ from docs.book.pictures import PICTURES
 from docs.book.proofs import proof_table
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
-from npdl_study.check.samples import layer_classes
-from npdl_study.check.target import find_class
+from npdl.study.check.samples import layer_classes
+from npdl.study.check.target import find_class
 
 ON_PAPER = 'xmlns="http://www.w3.org/2000/svg" style="background: #fff; color: #222"'
 TAGS = ' tags=["%s"]'
@@ -134,10 +134,10 @@ import numpy as np
 
 import npdl
 from npdl import *
-from npdl_study.check import samples
-from npdl_study.check.subjects import randomise
-from npdl_study.equations.holds import Equation
-from npdl_study.equations.measured import inside, numeric, slope
+from npdl.study.check import samples
+from npdl.study.check.subjects import randomise
+from npdl.study.equations.holds import Equation
+from npdl.study.equations.measured import inside, numeric, slope
 
 rng = np.random.default_rng({checks.seed(chapter.name)})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from docs.book import checks, moving, trained
-from npdl_study.equations.holds import Equation, number_of
+from npdl.study.equations.holds import Equation, number_of
 
 
 def caption(chapter, part):

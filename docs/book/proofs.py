@@ -3,11 +3,11 @@
 import functools
 
 from npdl.backend import stream
-from npdl_study.check.gradcheck import gradcheck
-from npdl_study.check.samples import every_sample, layer_classes
+from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.samples import every_sample, layer_classes
 
 HEAD = ["| layer | gradient checks | largest relative error | gradient |", "|---|--:|--:|---|"]
-LEGEND = ("Each layer is checked on every example of `npdl_study/check/examples.py`: all options, "
+LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.py`: all options, "
           "random parameters and inputs, [finite differences](../../study-tools.md) in "
           "float64. A relative error of at most 1e-7 is accepted. Layers that PyTorch has are also "
           "compared with PyTorch's outputs and gradients, to 1e-10, by `tests/layers`.")

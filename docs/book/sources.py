@@ -1,6 +1,6 @@
 """A function of npdl beside its mathematics: each line, its formula, the equations it comes from.
 
-The formula of a line is the one that `npdl_study.step.maths` reads out of it, as on the step page.
+The formula of a line is the one that `npdl.study.step.maths` reads out of it, as on the step page.
 """
 
 import ast
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.book.chapter import labels
-from npdl_study.step import maths
-from npdl_study.step.fold import is_checking
-from npdl_study.trace.statements import lines_of
+from npdl.study.step import maths
+from npdl.study.step.fold import is_checking
+from npdl.study.trace.statements import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from npdl.losses import exact_match
-from npdl_train.runs.config import Config
-from npdl_train.runs.metrics import read_records
-from npdl_train.runs.run import train
+from npdl.train.config import Config
+from npdl.train.metrics import read_records
+from npdl.train.run import train
 
 
 def carried(trainer):

@@ -7,8 +7,8 @@ The same command again skips finished runs and resumes unfinished ones.
 import sys
 import tempfile
 
-from npdl_train.runs.config import Config
-from npdl_train.runs.sweep import load_records, sweep
+from npdl.train.config import Config
+from npdl.train.sweep import load_records, sweep
 
 
 def main(root=None):

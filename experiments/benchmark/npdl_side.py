@@ -13,8 +13,8 @@ from npdl.decoding.continuation import continuation
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW, matrices_only
-from npdl_train.pretrained import load
-from npdl_train.runs.engine import Batch, PlainEngine, RecordedEngine
+from npdl.train.engine import Batch, PlainEngine, RecordedEngine
+from npdl.train.pretrained import load
 
 PROMPT = list(range(100, 112))          # any tokens: the work is the same
 LORA_TOKENS, LORA_RANK, LORA_WHERE = 64, 8, ("W_Q", "W_V")

@@ -12,8 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from npdl.cli.process import peak_memory
 from npdl.errors import NpdlError
-from npdl_train.process import peak_memory
 
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 # glibc returns large freed arrays to the system at once; with this a process keeps them.

@@ -14,7 +14,7 @@ again resumes after an interruption.
 """
 
 if __name__ == "__main__":
-    from npdl_train.console import start_script
+    from npdl.cli.console import start_script
 
     start_script()         # Ctrl-C and a missing package are one line
 
@@ -30,13 +30,13 @@ from experiments.study import q8_attention, runs
 from experiments.study.report import QUESTIONS
 from experiments.study.runs import NAMES, RESULTS, SEEDS, Study
 from npdl.backend import to_host
+from npdl.cli.console import OneLineParser, file_or_folder, guarded
 from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
-from npdl_train.console import OneLineParser, file_or_folder, guarded
-from npdl_train.runs.recipes import RECIPES, new_config
-from npdl_train.runs.run import load_run
-from npdl_train.runs.sweep import folder_of, load_records, sweep
+from npdl.train.recipes import RECIPES, new_config
+from npdl.train.run import load_run
+from npdl.train.sweep import folder_of, load_records, sweep
 
 
 def settings_of(question):

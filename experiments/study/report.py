@@ -16,8 +16,8 @@ from experiments.study import q1_q2, q3_data, q4_orders, q5_size, q6_compute, q7
 from experiments.study.runs import Study
 from experiments.study.text import table
 from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, WORDS, read_claims
+from npdl.cli.console import OneLineParser, guarded
 from npdl.files import write_atomically
-from npdl_train.console import OneLineParser, guarded
 
 QUESTIONS = {"sanity": q1_q2, "data": q3_data, "mixed": q4_orders, "model": q5_size,
              "compute": q6_compute, "decay": q7_decay, "attention": q8_attention}

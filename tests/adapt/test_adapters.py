@@ -18,7 +18,7 @@ from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
-from npdl_train.runs.checkpoint import load, save
+from npdl.train.checkpoint import load, save
 
 IDS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [4, 4, 0, 1]])
 

@@ -20,7 +20,7 @@ from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
-from npdl_study.trees import leaves
+from npdl.study.trees import leaves
 from tests.tools import slow
 from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import build, case_rng, covers

@@ -12,7 +12,7 @@ from npdl.layers.layer_norm import RMSNorm
 
 ROOT = Path(__file__).parents[2]
 MODULE, NAMES = "npdl/layers/layer_norm.py", "npdl/__init__.py"
-EXAMPLES = "npdl_study/check/examples.py"
+EXAMPLES = "npdl/study/check/examples.py"
 TESTS = ("-m", "pytest", "-q", "-k", "BiasedRMSNorm", "tests/layers")
 
 

@@ -46,7 +46,7 @@ from npdl.optim import (
     orthogonal_gradient,
     orthogonalised,
 )
-from npdl_train.pretrained.exchange import from_torch, to_torch
+from npdl.train.pretrained.exchange import from_torch, to_torch
 
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf

@@ -8,9 +8,9 @@ import pytest
 
 from npdl.data import pad
 from npdl.errors import InputError
-from npdl_train.runs.config import Config
-from npdl_train.runs.metrics import read_records
-from npdl_train.runs.run import train
+from npdl.train.config import Config
+from npdl.train.metrics import read_records
+from npdl.train.run import train
 from tests.tools import slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"

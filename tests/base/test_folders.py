@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from npdl.cli.folders import clean_stale, new_folder
+from npdl.cli.process import has_ended
 from npdl.errors import CheckpointError
 from npdl.files import write_atomically
-from npdl_train.folders import clean_stale, new_folder
-from npdl_train.process import has_ended
 
 
 def filled(path, text, **how):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# A package imports itself and the packages before it. Nothing imports the programs.
-PACKAGES = ("npdl", "npdl_train", "npdl_study")
+# The library, then the packages inside of npdl: each imports itself and those before it. Nothing
+# imports the programs.
+PACKAGES = ("npdl", "npdl.engine", "npdl.cli", "npdl.train", "npdl.study")
 PROGRAMS = {"exercises", "experiments", "docs", "tests"}
 # The commands of npdl/__main__.py and the names of npdl/__init__.py are looked up on demand.
 ON_DEMAND = {"npdl/__init__.py", "npdl/__main__.py"}
@@ -23,31 +24,44 @@ OPTIONAL = {"cupy": CUPY, "cupyx": CUPY, "cupy_backends": ("npdl/cublas.py",),
 
 
 def imported(path):
-    """Return the first names of all modules that a file imports."""
+    """Return the packages that a file imports: one of PACKAGES, or a module's first name."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(node.module.partition(".")[0])
+            found |= {package_of(node.module), *(package_of(f"{node.module}.{alias.name}")
+                                                 for alias in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
+            found |= {package_of(alias.name) for alias in node.names}
     return found
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_packages_import_only_lower_packages(package):
-    forbidden = PROGRAMS | set(PACKAGES[PACKAGES.index(package) + 1:])
-    wrong = {path.relative_to(ROOT).as_posix(): imported(path) & forbidden
-             for path in (ROOT / package).rglob("*.py")}
-    assert not {file: names for file, names in wrong.items()
-                if names and file not in ON_DEMAND}
+def package_of(module):
+    """Return the one of PACKAGES that a module belongs to, or its first name."""
+    first, _, rest = module.partition(".")
+    inner = f"{first}.{rest.partition('.')[0]}"
+    return inner if inner in PACKAGES else first
+
+
+def sources():
+    """Return {file: its package} of npdl."""
+    files = [path.relative_to(ROOT) for path in (ROOT / "npdl").rglob("*.py")]
+    return {file.as_posix(): package_of(".".join(file.with_suffix("").parts)) for file in files}
+
+
+def test_packages_import_only_lower_packages():
+    wrong = {}
+    for file, package in sources().items():
+        higher = PROGRAMS | set(PACKAGES[PACKAGES.index(package) + 1:])
+        if names := imported(ROOT / file) & higher - ({*PACKAGES} if file in ON_DEMAND else set()):
+            wrong[file] = names
+    assert not wrong
 
 
 def test_npdl_imports_only_numpy_and_the_standard_library():
     wrong = set()
-    for path in (ROOT / "npdl").rglob("*.py"):
-        file = path.relative_to(ROOT).as_posix()
-        if file not in ON_DEMAND:
-            others = imported(path) - {"npdl", "numpy"} - sys.stdlib_module_names
+    for file, package in sources().items():
+        if file not in ON_DEMAND and package in PACKAGES[:2]:
+            others = imported(ROOT / file) - {*PACKAGES, "numpy"} - sys.stdlib_module_names
             wrong |= {(file, name) for name in others if file not in OPTIONAL.get(name, ())}
     assert wrong == set()
 
@@ -66,7 +80,7 @@ for name in sys.argv[1:]:
 @pytest.mark.slow
 def test_each_module_can_be_imported_first():
     files = [path.relative_to(ROOT).with_suffix("").parts
-             for package in PACKAGES for path in (ROOT / package).rglob("*.py")
+             for path in (ROOT / "npdl").rglob("*.py")
              if path.name != "__main__.py" and "templates" not in path.parts
              and (path.name != "cuda_target.py" or importlib.util.find_spec("cupy"))]
     names = sorted(".".join(parts).removesuffix(".__init__") for parts in files)
@@ -77,7 +91,7 @@ def test_each_module_can_be_imported_first():
 
 README_ALONE = """
 import re, sys
-sys.modules["npdl_train"] = sys.modules["npdl_study"] = None    # an import of either fails
+sys.modules["npdl.train"] = sys.modules["npdl.study"] = None    # an import of either fails
 text = open(sys.argv[1], encoding="utf-8").read()
 program = next(block for block in re.findall(r"```python\\n(.*?)```", text, re.S)
                if "optimizer.step()" in block)
@@ -102,7 +116,7 @@ def test_npdl_trains_saves_and_decodes_without_the_other_packages(tmp_path):
 
 WITHOUT_STUDY = """
 import sys
-sys.modules["npdl_study"] = None                # an import of it, or of a part of it, fails
+sys.modules["npdl.study"] = None                # an import of it, or of a part of it, fails
 from experiments import train_gpt
 from npdl.__main__ import main
 run, *options = sys.argv[1:]

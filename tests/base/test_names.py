@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import npdl
-from npdl_study.check.samples import layer_classes
+from npdl.study.check.samples import layer_classes
 
 ROOT = Path(npdl.__file__).parent
 
@@ -45,7 +45,7 @@ import sys, npdl
 assert not [m for m in sys.modules if m.startswith("npdl.")] and "numpy" not in sys.modules
 from npdl import LSTM
 assert "npdl.layers.recurrent" in sys.modules
-print(sorted(m for m in sys.modules if m.startswith(("npdl_study", "npdl.models", "npdl.optim"))))
+print(sorted(m for m in sys.modules if m.startswith(("npdl.study", "npdl.models", "npdl.optim"))))
 """
     assert run(code) == "[]\n"
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from npdl_train.runs.config import Config
-from npdl_train.runs.run import train
+from npdl.train.config import Config
+from npdl.train.run import train
 from tests.tools import slow
 
 ALONE = """

@@ -57,7 +57,7 @@ print(gradcheck(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2)))
 """
 STEP = """
 from npdl import LSTMCell, step
-from npdl_study.check.samples import sample
+from npdl.study.check.samples import sample
 layer, inputs, options = sample(LSTMCell)
 walk = step(layer, *inputs, **options)
 walk.show(file=open(sys.argv[2] + "/walk.txt", "w", encoding="utf-8"))
@@ -67,7 +67,7 @@ print(walk.outcome(), "<iframe" in walk._repr_html_())
 BLAME = """
 import numpy as np
 from npdl import LayerNorm, blame
-from npdl_study.mine import MyLayer
+from npdl.study.mine import MyLayer
 class Wrong(MyLayer):
     def backward(self, dy, cache):
         dx = super().backward(dy, cache)

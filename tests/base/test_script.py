@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("resource", reason="closed descriptors and SIGHUP are POSIX's")
 
 from npdl.__main__ import main as npdl_command
-from npdl_train.console import guarded
-from npdl_train.runs import checkpoint
-from npdl_train.runs.config import Config
-from npdl_train.runs.run import train
+from npdl.cli.console import guarded
+from npdl.train import checkpoint
+from npdl.train.config import Config
+from npdl.train.run import train
 from tests.tools.processes import ARITHMETIC, recorded_step, start
 from tests.tools.refusals import status_of
 
@@ -144,7 +144,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     def fail(*arguments):
         raise ValueError("no\nfont")
 
-    monkeypatch.setattr("npdl_train.runs.folder.plot_curves", fail)
+    monkeypatch.setattr("npdl.train.folder.plot_curves", fail)
     assert train(Config(p=5, width=8, heads=2, steps=2), tmp_path / "run") == 0
     found = capsys.readouterr()
     assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err

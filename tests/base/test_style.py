@@ -12,8 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = re.compile(r"\b(mend|mends|mended|anew|whoever|foreseen|lest|for want of)\b", re.I)
 BEGINNINGS = ("What ", "Whether ", "Of ", "The ", "That ", "How ", "Where ")
 # How many docstrings without a verb are left, by folder. Lower a number when you remove some.
-BEGINNINGS_LEFT = {"docs": 69, "exercises": 3, "experiments": 1, "npdl": 77, "npdl_study": 50,
-                   "npdl_train": 20}
+BEGINNINGS_LEFT = {"docs": 69, "exercises": 3, "experiments": 1, "npdl": 147}
 
 
 def files(*endings):

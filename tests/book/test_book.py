@@ -24,7 +24,7 @@ from docs.book.render import on_one_line
 from npdl import Block, LSTMCell
 from npdl import step as npdl_step
 from npdl.__main__ import COMMANDS
-from npdl_study.homework.handout import hand_out
+from npdl.study.homework.handout import hand_out
 from tests.book import printed_signs
 
 ROOT = Path(__file__).resolve().parents[2]

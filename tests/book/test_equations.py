@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from npdl_study.equations.holds import Equation
-from npdl_study.equations.tex import NotRead, read, tokens
+from npdl.study.equations.holds import Equation
+from npdl.study.equations.tex import NotRead, read, tokens
 
 rng = np.random.default_rng(3)
 x, W, b = (rng.standard_normal(shape) for shape in [(5, 3), (3, 4), 4])

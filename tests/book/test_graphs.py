@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import npdl
-from npdl_study.check import samples
+from npdl.study.check import samples
 
 pytest.importorskip("pygments")
 

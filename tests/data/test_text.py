@@ -11,11 +11,11 @@ from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.models.lstm_lm import LSTMLM
-from npdl_train.runs.config import Config
-from npdl_train.runs.loop import Trainer
-from npdl_train.runs.metrics import read_records
-from npdl_train.runs.recipes import new_config
-from npdl_train.runs.run import load_run, train
+from npdl.train.config import Config
+from npdl.train.loop import Trainer
+from npdl.train.metrics import read_records
+from npdl.train.recipes import new_config
+from npdl.train.run import load_run, train
 from tests.tools import commands, device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused

@@ -16,7 +16,7 @@ from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
-from npdl_study.check.subjects import randomise
+from npdl.study.check.subjects import randomise
 
 V = 7
 END = 0

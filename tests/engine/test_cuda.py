@@ -10,7 +10,7 @@ from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.cuda_recording import moved
 from npdl.losses import SequenceLoss
-from npdl_study.check.samples import layer_classes
+from npdl.study.check.samples import layer_classes
 from tests.engine.test_equality import (
     OPTIMIZERS,
     TOLERANCE,

@@ -9,8 +9,8 @@ from npdl import optim
 from npdl.core import rebuilt
 from npdl.engine import RecordedStep, c_build, compile_step, training_step
 from npdl.losses import SequenceLoss
-from npdl_study.check.samples import every_sample, layer_classes
-from npdl_study.trees import leaves, tupled, upstream
+from npdl.study.check.samples import every_sample, layer_classes
+from npdl.study.trees import leaves, tupled, upstream
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3

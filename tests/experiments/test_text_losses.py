@@ -6,8 +6,8 @@ import pytest
 from experiments import text_losses
 from experiments.train_gpt import main as train_gpt
 from npdl.losses import SequenceLoss
-from npdl_train.runs.config import Config
-from npdl_train.runs.run import load_run, train
+from npdl.train.config import Config
+from npdl.train.run import load_run, train
 
 
 @pytest.fixture(name="text")

@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from npdl_train.commands import ask
-from npdl_train.runs import checkpoint
-from npdl_train.runs.config import Config
-from npdl_train.runs.metrics import read_records
-from npdl_train.runs.recipes import new_config
-from npdl_train.runs.run import load_run, train
+from npdl.train import checkpoint
+from npdl.train.commands import ask
+from npdl.train.config import Config
+from npdl.train.metrics import read_records
+from npdl.train.recipes import new_config
+from npdl.train.run import load_run, train
 from tests.tools import commands
 from tests.tools.processes import ROOT, start, wait_for_checkpoint
 from tests.tools.refusals import check_refused

@@ -8,7 +8,7 @@ import pytest
 
 from npdl import cublas
 from npdl.backend import to_device, to_host, xp
-from npdl_train.runs.versions import versions
+from npdl.train.versions import versions
 from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy

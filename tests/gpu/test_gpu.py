@@ -8,10 +8,10 @@ import pytest
 from npdl import backend
 from npdl.backend import to_host, xp
 from npdl.errors import BackendError
-from npdl_study.deviation import deviation
-from npdl_train.runs.config import Config
-from npdl_train.runs.loop import Trainer
-from npdl_train.runs.run import load_run, train
+from npdl.study.deviation import deviation
+from npdl.train.config import Config
+from npdl.train.loop import Trainer
+from npdl.train.run import load_run, train
 from tests.tools.cases import all_cases
 from tests.tools.device import REASON, needs_cupy, unwaited
 from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config

@@ -16,9 +16,9 @@ from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
-from npdl_study.check.gradcheck import gradcheck
-from npdl_study.check.subjects import randomise
-from npdl_train.runs.engine import Batch, PlainEngine, RecordedEngine
+from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.subjects import randomise
+from npdl.train.engine import Batch, PlainEngine, RecordedEngine
 from tests.tools import cupy_on_cpu
 from tests.tools.device import REASON, needs_cupy, unwaited
 

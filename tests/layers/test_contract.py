@@ -7,9 +7,9 @@ from npdl.core import Layer, Param, walk
 from npdl.errors import CheckpointError, InputError
 from npdl.optim import AdamW
 from npdl.safetensors import write
-from npdl_study.check.subjects import randomise
-from npdl_study.deviation import deviation
-from npdl_study.trees import cast, leaves
+from npdl.study.check.subjects import randomise
+from npdl.study.deviation import deviation
+from npdl.study.trees import cast, leaves
 from tests.tools import slow
 from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers

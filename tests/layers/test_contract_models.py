@@ -10,7 +10,7 @@ from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
 from npdl.schedule import schedule
-from npdl_study.trees import leaves
+from npdl.study.trees import leaves
 from tests.tools.composites import WithLoss
 from tests.tools.running import arrays_in
 

@@ -15,7 +15,7 @@ from npdl.layers import embedding
 from npdl.layers.linear import Linear
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
-from npdl_study.check.subjects import randomise
+from npdl.study.check.subjects import randomise
 
 
 def test_a_frozen_param_collects_nothing_and_takes_no_memory():

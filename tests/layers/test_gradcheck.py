@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from npdl.core import walk
-from npdl_study.check import verdicts
-from npdl_study.check.differences import LIMIT
-from npdl_study.check.samples import every_sample
+from npdl.study.check import verdicts
+from npdl.study.check.differences import LIMIT
+from npdl.study.check.samples import every_sample
 from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import CASE_LIMIT, arrays_in, build, case_rng, check, covers, npdl_layers
 

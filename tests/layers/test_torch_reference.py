@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 from npdl.backend import stream
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl_study.check.subjects import randomise
-from npdl_study.deviation import deviation
-from npdl_train.pretrained.exchange import to_torch
+from npdl.study.check.subjects import randomise
+from npdl.study.deviation import deviation
+from npdl.train.pretrained.exchange import to_torch
 from tests.tools import torch_reference as reference
 from tests.tools.composites import WithLoss
 

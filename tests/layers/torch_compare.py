@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from npdl.backend import stream
-from npdl_study.check.samples import every_sample
-from npdl_study.check.subjects import randomise
-from npdl_study.deviation import deviation
-from npdl_study.trees import leaves, mapped, only_paths, upstream
+from npdl.study.check.samples import every_sample
+from npdl.study.check.subjects import randomise
+from npdl.study.deviation import deviation
+from npdl.study.trees import leaves, mapped, only_paths, upstream
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Pair:
 
 
 def pairs_of(cls, torchs, theirs):
-    """A Pair for all that npdl_study.check.examples tells of a class: sizes, options, masks; but
+    """A Pair for all that npdl.study.check.examples tells of a class: sizes, options, masks; but
     of dropout, for which each library draws its own."""
     return [Pair(cls, what, torchs, build, theirs) for what, build in every_sample(cls).items()
             if "dropout" not in what]
@@ -57,7 +57,7 @@ def tensors(nest, grad=True):
 
 
 def tensor_leaves(nest, path=""):
-    """`npdl_study.trees.leaves` for tensors."""
+    """`npdl.study.trees.leaves` for tensors."""
     if isinstance(nest, (tuple, list)):
         names = getattr(nest, "_fields", range(len(nest)))
         for name, item in zip(names, nest, strict=True):

@@ -1,6 +1,6 @@
 """Pairs of layers that work position by position, and of losses (tests.layers.torch_compare).
 
-Each is asked for all that npdl_study.check.examples tells of its layer, so with every option.
+Each is asked for all that npdl.study.check.examples tells of its layer, so with every option.
 """
 
 import torch

@@ -28,8 +28,8 @@ from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
-from npdl_study.check.examples import on, part
-from npdl_study.check.samples import DRAWN, with_state
+from npdl.study.check.examples import on, part
+from npdl.study.check.samples import DRAWN, with_state
 from tests.layers.torch_compare import Pair, pairs_of
 from tests.layers.torch_pairs import linear
 

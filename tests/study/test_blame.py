@@ -9,7 +9,7 @@ import npdl
 from npdl import Cache, Layer, Param, assert_right, blame
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl_study.check.samples import sample
+from npdl.study.check.samples import sample
 from tests.tools.blame_files import ask
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -286,7 +286,7 @@ def test_the_command_and_its_exit_statuses(tmp_path, capsys):
 def test_an_answer_takes_at_most_ten_seconds(name):
     import time
 
-    from npdl_study.check.samples import layer_classes
+    from npdl.study.check.samples import layer_classes
     layer, inputs, options = sample(layer_classes()[name])
     start = time.process_time()
     assert blame(layer, *inputs, **options).right and time.process_time() - start < 10

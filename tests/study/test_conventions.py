@@ -5,9 +5,9 @@ import pytest
 
 from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
 from npdl.errors import InputError
-from npdl_study.check.adapters import Unfit, as_layer
-from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.subjects import Subject
+from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.subjects import Subject
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 

@@ -22,11 +22,11 @@ from npdl import (
     gradcheck,
 )
 from npdl.backend import stream, xp
-from npdl_study.check.adapters import as_layer
-from npdl_study.check.differences import Line, moved
-from npdl_study.check.subjects import Subject
-from npdl_study.check.verdicts import Check
-from npdl_study.deviation import deviation
+from npdl.study.check.adapters import as_layer
+from npdl.study.check.differences import Line, moved
+from npdl.study.check.subjects import Subject
+from npdl.study.check.verdicts import Check
+from npdl.study.deviation import deviation
 
 RNG = stream(11)
 X = RNG.standard_normal((2, 3, 4))

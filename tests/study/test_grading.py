@@ -14,12 +14,12 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl_study.homework import commands, sandbox
-from npdl_study.homework.exercise import Exercise
-from npdl_study.homework.grading import grade_class, summary
-from npdl_study.homework.handout import hand_out
-from npdl_study.homework.seal import can_seal
-from npdl_study.homework.submissions import MOST_FILES, list_submissions, read_file
+from npdl.study.homework import commands, sandbox
+from npdl.study.homework.exercise import Exercise
+from npdl.study.homework.grading import grade_class, summary
+from npdl.study.homework.handout import hand_out
+from npdl.study.homework.seal import can_seal
+from npdl.study.homework.submissions import MOST_FILES, list_submissions, read_file
 from tests.study.test_homework import MINE, solve
 
 SEALED = can_seal()

@@ -12,12 +12,12 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl_study.check.samples import layer_classes
-from npdl_study.homework.answers import answer_all, as_class, load_module
-from npdl_study.homework.exercise import Exercise
-from npdl_study.homework.handout import LAYERS, hand_out
-from npdl_study.homework.home import find_problems
-from npdl_study.homework.judge import answer_right, ask, award
+from npdl.study.check.samples import layer_classes
+from npdl.study.homework.answers import answer_all, as_class, load_module
+from npdl.study.homework.exercise import Exercise
+from npdl.study.homework.handout import LAYERS, hand_out
+from npdl.study.homework.home import find_problems
+from npdl.study.homework.judge import answer_right, ask, award
 
 ROOT = Path(__file__).parents[2]
 BASES = {"Cell", "Recurrent", "RecurrentLayer"}

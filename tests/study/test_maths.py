@@ -5,9 +5,9 @@ from xml.dom import minidom
 
 import pytest
 
-from npdl_study.check.samples import layer_classes
-from npdl_study.step import maths
-from npdl_study.trace.statements import lines_of
+from npdl.study.check.samples import layer_classes
+from npdl.study.step import maths
+from npdl.study.trace.statements import lines_of
 
 
 @pytest.mark.parametrize(("code", "formula"), [

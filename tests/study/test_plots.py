@@ -7,11 +7,11 @@ from npdl.__main__ import main
 from npdl.core import named_layers
 from npdl.layers.recurrent import LSTMCell
 from npdl.losses import SequenceLoss
-from npdl_study.plots import embedding_spectrum, flow, through_time
-from npdl_study.plots.plotting import KINDS
-from npdl_train.runs.config import Config
-from npdl_train.runs.run import train
-from npdl_train.runs.task import make_model, make_task
+from npdl.study.plots import embedding_spectrum, flow, through_time
+from npdl.study.plots.plotting import KINDS
+from npdl.train.config import Config
+from npdl.train.run import train
+from npdl.train.task import make_model, make_task
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 from npdl import LSTM, Cache, Layer, LayerNorm, Linear, ReLU, blame, gradcheck, step
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl_study.check.samples import layer_classes, sample
-from npdl_study.check.subjects import Subject
-from npdl_study.step import record
-from npdl_study.step.pictures import Summary
-from npdl_study.step.record import Recorder
-from npdl_study.step.show_html import page
+from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.subjects import Subject
+from npdl.study.step import record
+from npdl.study.step.pictures import Summary
+from npdl.study.step.record import Recorder
+from npdl.study.step.show_html import page
 from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from npdl.layers.recurrent import LSTM
-from npdl_study.check.samples import layer_classes, sample
-from npdl_study.step.step import step
+from npdl.study.check.samples import layer_classes, sample
+from npdl.study.step.step import step
 from tests.study.test_step import Fails, Hostile
 from tests.tools.chromium import browser, find
 

@@ -12,9 +12,9 @@ import pytest
 from npdl import Embedding
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl_study.check import examples
-from npdl_study.check.adapters import Unfit
-from npdl_study.check.samples import (
+from npdl.study.check import examples
+from npdl.study.check.adapters import Unfit
+from npdl.study.check.samples import (
     every_sample,
     layer_classes,
     option_values,
@@ -22,8 +22,8 @@ from npdl_study.check.samples import (
     sample,
     with_option,
 )
-from npdl_study.check.target import build
-from npdl_study.containment import is_library
+from npdl.study.check.target import build
+from npdl.study.containment import is_library
 
 ROOT = Path(__file__).parents[2]
 MINE = '''

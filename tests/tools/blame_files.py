@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl_study.blame.blame import examine
-from npdl_study.check.gradcheck import gradcheck
-from npdl_study.check.target import build
+from npdl.study.blame.blame import examine
+from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.target import build
 
 FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
 MARK = "# correct: "

@@ -6,8 +6,8 @@ import numpy as np
 
 from npdl import backend
 from npdl.backend import to_host
-from npdl_study.trees import cast, mapped
-from npdl_train.runs.config import Config
+from npdl.study.trees import cast, mapped
+from npdl.train.config import Config
 
 SETTINGS = [
     {"engine": engine, **settings} for engine in ("recorded", "plain") for settings in (

@@ -13,7 +13,7 @@ import textwrap
 from collections import Counter
 
 from npdl.core import Layer, Param
-from npdl_study.check.samples import layer_classes, sample
+from npdl.study.check.samples import layer_classes, sample
 
 STYLES = ("cache", "self", "functions")
 
@@ -129,7 +129,7 @@ def _functions(name, tree):
     parts = [Functions().visit(function) for function in (forward, backward)]
     parts[1].body = start + parts[1].body
     code = "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts)
-    return (f"import numpy as np\nfrom npdl_study.check.samples import layer_classes, sample\n"
+    return (f"import numpy as np\nfrom npdl.study.check.samples import layer_classes, sample\n"
             f"_layer, _inputs, _ = sample(layer_classes()[{name!r}])\n\n\n"
             f"def my_{name.lower()}_sample():\n    return (*_inputs, *(p.data for _, p in "
             f"_layer.params()))\n\n\n{code}")

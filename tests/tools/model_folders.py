@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from npdl import safetensors
-from npdl_train.pretrained import Pretrained, to_huggingface
-from npdl_train.pretrained.config import Architecture
-from npdl_train.pretrained.tokenizer import byte_pairs
+from npdl.train.pretrained import Pretrained, to_huggingface
+from npdl.train.pretrained.config import Architecture
+from npdl.train.pretrained.tokenizer import byte_pairs
 
 LLAMA = {"model_type": "llama", "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64,
          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,

@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from npdl_train.runs import checkpoint
+from npdl.train import checkpoint
 
 ROOT = Path(__file__).parents[2]
 ARITHMETIC = ("--p", 5, "--width", 8, "--layers", 1, "--eval-first", 0, "--eval-every", 1,

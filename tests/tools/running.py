@@ -11,9 +11,9 @@ import numpy as np
 from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
-from npdl_study.check.gradcheck import gradcheck
-from npdl_study.check.subjects import randomise
-from npdl_study.trees import cast, is_float, leaves, mapped
+from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.subjects import randomise
+from npdl.study.trees import cast, is_float, leaves, mapped
 
 CASE_LIMIT = 1e-7
 BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses

@@ -1,7 +1,7 @@
 """Plain PyTorch versions of npdl's two language models, for parity tests and benchmarks.
 
 They are what a PyTorch user would write: modules, autograd, nothing tuned. Each model maps tokens
-(B, S) to logits (B, S, V); `exchange` is what npdl_train.pretrained.exchange is told.
+(B, S) to logits (B, S, V); `exchange` is what npdl.train.pretrained.exchange is told.
 """
 
 import math

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from npdl_train.runs import checkpoint
-from npdl_train.runs.loop import Trainer
-from npdl_train.runs.run import resumed_config, train
+from npdl.train import checkpoint
+from npdl.train.loop import Trainer
+from npdl.train.run import resumed_config, train
 
 ENGINES = ("plain", "recorded")
 

@@ -1,4 +1,4 @@
-"""Gradient-check cases: all that `npdl_study.check.examples` tells of each layer; and, one module
+"""Gradient-check cases: all that `npdl.study.check.examples` tells of each layer; and, one module
 for each topic with a list CASES, edges that it has no place for: what is hidden from all, what
 stands after a sequence's end, several options at once, layers in others.
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError
-from npdl_study.check.examples import drawn
-from npdl_study.check.samples import ROW, every_sample
+from npdl.study.check.examples import drawn
+from npdl.study.check.samples import ROW, every_sample
 from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
@@ -32,7 +32,7 @@ class Case:
     """One gradient check: `build(rng)` returns (layer, inputs, options) for gradcheck.
 
     `layer_class` is the class that the case stands for; `forward`, if given, replaces
-    layer.forward (see npdl_study.check.gradcheck). `entries` limits how many entries of each array
+    layer.forward (see npdl.study.check.gradcheck). `entries` limits how many entries of each array
     are checked; `of_option` is whether it is there for one option of the class.
     """
 

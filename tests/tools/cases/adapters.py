@@ -7,7 +7,7 @@ from npdl.layers.transformer import Block
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
-from npdl_study.check.examples import ids
+from npdl.study.check.examples import ids
 from tests.tools.cases import case
 
 

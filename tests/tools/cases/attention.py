@@ -22,7 +22,7 @@ from npdl.layers.transformer import (
 )
 from npdl.models.gpt import GPT
 from npdl.models.seq2seq import Seq2Seq
-from npdl_study.check.examples import ids
+from npdl.study.check.examples import ids
 from tests.tools.cases import case, same_mask
 from tests.tools.composites import WithLoss
 

@@ -7,7 +7,7 @@ from npdl.layers.llama import LlamaBlock
 from npdl.layers.rotary import Rotary
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
-from npdl_study.check.examples import ids
+from npdl.study.check.examples import ids
 from tests.tools.cases import case
 from tests.tools.cases.attention import BLIND, CAUSAL, SEEN, TOKENS
 

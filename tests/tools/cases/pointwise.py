@@ -14,7 +14,7 @@ from npdl.losses import (
     SquaredError,
     StableMaxLoss,
 )
-from npdl_study.check.examples import ids, off_zero
+from npdl.study.check.examples import ids, off_zero
 from tests.tools.cases import case, same_mask
 from tests.tools.composites import TiedPair
 

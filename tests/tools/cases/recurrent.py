@@ -20,7 +20,7 @@ from npdl.models.attentive_rnn import QUERIES, SCORES, AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
-from npdl_study.check.examples import ids
+from npdl.study.check.examples import ids
 from tests.tools.cases import case, same_mask
 from tests.tools.composites import WithLoss
 

@@ -11,7 +11,7 @@ from npdl.layers.linear import Linear
 from npdl.layers.recurrent import LSTM
 from npdl.layers.sequential import Sequential
 from npdl.models.autoencoder import Autoencoder
-from npdl_study.check.examples import ids
+from npdl.study.check.examples import ids
 from tests.tools.cases import case, same_mask
 
 

@@ -1,0 +1,171 @@
+"""Settings, each told once: its default, what is allowed, the option that gives it.
+
+A table is a dataclass with one `setting` a line: of a run Config and Adapters
+(npdl.train.config), of other commands a small one beside them. From it a value is checked, and
+a command gets its options; what is not given is absent from what it parses.
+"""
+
+import argparse
+import dataclasses
+import functools
+import sys
+import typing
+from collections.abc import Callable
+
+from npdl.cli.console import file_or_folder
+from npdl.errors import InputError
+from npdl.files import LARGEST_NUMBER
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Numbers for which `holds` is true; `words` say which those are."""
+
+    holds: Callable
+    words: str
+
+
+COUNT = Range(lambda n: 1 <= n < LARGEST_NUMBER, "an integer, 1 or more, below 2^63")
+NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below 2^63")
+NOT_NEGATIVE = Range(lambda x: x >= 0, "a finite number, 0 or more")
+POSITIVE = Range(lambda x: x > 0, "a finite number above 0")
+SHARE = Range(lambda x: 0 < x <= 1, "a number in (0, 1]")
+SECONDS = Range(lambda s: 0 < s < 1e6, "seconds, above 0 and below a million")
+BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
+
+
+def count(most):
+    """Return the Range of the integers from 1 to `most`."""
+    return Range(lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
+
+
+def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
+    """Return a field of a table.
+
+    group    the heading of its option, "" for none; None for a setting without an option
+    allowed  its values: a tuple of words, or a Range of numbers (None is allowed where the type
+             says so); None if the code that uses it checks the value
+    only     the only command that has the option, among those with this group
+    rare     True if only --help-all shows it
+    """
+    return dataclasses.field(default=default, metadata={
+        "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only,
+        "rare": rare})
+
+
+def taken(table, given):
+    """Return a table with the options that were given, checked, and remove them from `given`.
+
+    given  the vars() of a command's options
+    """
+    chosen = table(**{field.name: given.pop(field.name) for field in dataclasses.fields(table)
+                      if field.name in given})
+    check(chosen)
+    return chosen
+
+
+def option_of(name):
+    """Return the option that sets a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+types_of = functools.cache(typing.get_type_hints)
+
+
+def check(table):
+    """Raise InputError unless each value of a table is of its type, and one that its setting
+    allows: the values of options, of a stranger's config.json and of a call alike."""
+    for field in dataclasses.fields(table):
+        value, allowed = getattr(table, field.name), field.metadata["allowed"]
+        kind, option = types_of(type(table))[field.name], option_of(field.name)
+        if isinstance(allowed, tuple) and value not in allowed:
+            raise InputError(f"{option} {value!r:.40}: choose one of "
+                             f"{', '.join(map(str, allowed))}")
+        holds = allowed.holds if isinstance(allowed, Range) else lambda value: True
+        if not _is_of(value, kind) or not (value is None or holds(value)):
+            wanted = getattr(allowed, "words", f"of type {getattr(kind, '__name__', kind)}")
+            raise InputError(f"{option} {value!r:.40}: must be {wanted}")
+
+
+def _is_of(value, kind):
+    """Return True if a value has an annotation's type; an integer is also a float."""
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
+                and all(_is_of(item, parts[0]) for item in value))
+    if parts:                               # one of several types
+        return any(_is_of(value, part) for part in parts)
+    if kind is float:
+        return (isinstance(value, (int, float)) and not isinstance(value, bool)
+                and abs(value) <= sys.float_info.max)
+    return type(value) is kind
+
+
+def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
+    """Add the options of some groups of the table that `defaults` is a value of.
+
+    left_out  names of settings that this command has no option for
+    shown     what is shown as the default instead of the one in `defaults`
+    """
+    kinds = types_of(type(defaults))
+    for group in groups:
+        added = parser.add_argument_group(group) if group else parser
+        for field in dataclasses.fields(defaults):
+            told = field.metadata
+            if (told["group"] == group and told["only"] in (None, command)
+                    and field.name not in left_out):
+                default = _shown(getattr(defaults, field.name)) if shown is None else shown
+                _add(added, field, kinds[field.name], default).rare = told["rare"]
+
+
+def _add(group, field, kind, default):
+    told, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
+    option = functools.partial(group.add_argument, default=argparse.SUPPRESS)
+    if kind is bool and field.default:
+        return option(f"--no-{field.name.replace('_', '-')}", dest=field.name,
+                      action="store_false", help=told["help"])
+    if kind is bool:
+        return option(option_of(field.name), action="store_true", help=told["help"])
+    if isinstance(told["allowed"], tuple):
+        return option(option_of(field.name), choices=told["allowed"], help=shown)
+    return option(option_of(field.name), help=shown, metavar=told["metavar"], **_reader(kind))
+
+
+def _reader(kind):
+    """Return the arguments with which argparse reads a value of a type."""
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is tuple:
+        if parts[-1] is not ...:
+            return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
+        return {"type": _listed(parts[0])}
+    if type(None) in parts:
+        [inner] = (part for part in parts if part is not type(None))
+        return {"type": file_or_folder if inner is str else _or_none(_reader(inner)["type"])}
+    return {"type": kind}
+
+
+class _Tuple(argparse.Action):
+    def __call__(self, parser, namespace, values, option=None):
+        setattr(namespace, self.dest, tuple(values))
+
+
+def _listed(kind):
+    def read(text):
+        return tuple(kind(part) for part in text.split(","))
+
+    read.__name__ = f"list, with commas, of {kind.__name__}"
+    return read
+
+
+def _or_none(read):
+    def read_or_none(text):
+        return None if text == "none" else read(text)
+
+    read_or_none.__name__ = f"{read.__name__} or none"
+    return read_or_none
+
+
+def _shown(value):
+    if isinstance(value, tuple):
+        return (" " if isinstance(value[0], float) else ",").join(map(str, value))
+    return "none" if value is None else value

@@ -1,0 +1,316 @@
+"""Find the incorrect line of a backward pass.
+
+    report = blame(layer, x)
+    print(report)                       # the line, what it computed and should have, and a fix
+    assert_right(layer, x)              # in a test: fails with that report
+
+`search` has four stages:
+
+    check     which gradients are wrong, and for which upstream gradient
+    localize  which statements could be the mistake (localize.py)
+    repair    an edit of one of them that makes all gradients correct (repair.py)
+    confirm   the same check of the student's own inputs, and of others, with the edit
+"""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from npdl.errors import InputError, NpdlError
+from npdl.study.blame.exceptions import blame_exception, blame_raised
+from npdl.study.blame.inputs import minimise_inputs, validation_runs
+from npdl.study.blame.localize import (
+    CONSTANT,
+    CORRECT,
+    MATCHED,
+    PASSED,
+    localize,
+    rank_candidates,
+)
+from npdl.study.blame.no_fault import blame_no_fault
+from npdl.study.blame.repair import FixSearch, OwnInputs
+from npdl.study.blame.report import Blame, located, with_values
+from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.subjects import Subject
+from npdl.study.check.verdicts import Check, worst_row
+from npdl.study.containment import held_off, is_npdls, message
+from npdl.study.trace.runs import Budget, Runs, quiet
+from npdl.study.trace.source import applied
+
+WORK = 9_000_000        # values that a search may compute; larger: more fixes, longer answers
+SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
+REMAINS = "another incorrect line remains; run blame again when this one is corrected"
+
+
+def blame(layer, *inputs, seed=0, forward=None, **options):
+    """Check a layer as gradcheck does and, if a gradient is wrong, find the line: a Blame.
+
+    layer     a Layer; an object that keeps its cache in self; (f_forward, f_backward)
+    inputs    what forward takes; float arrays are taken in float64, parameters made random
+    forward   a function in place of layer.forward, called with the layer first
+    options   keywords of forward
+    Raises InputError if `layer` is no layer, or if one of npdl's own layers rejects the inputs.
+    """
+    return examine(layer, inputs, options, forward, seed)
+
+
+def examine(layer, inputs, options=None, forward=None, seed=0):
+    """Do the same as `blame`, with the keywords of forward in a dict."""
+    layer = as_layer(layer)
+    try:
+        subject = Subject(held_off(layer), inputs, options, forward, seed)
+    except Exception as error:
+        if isinstance(error, NpdlError) and is_npdls(type(layer)):
+            raise
+        if isinstance(error, Unfit):
+            return Blame(False, kind=error.kind, diagnosis=str(error))
+        return blame_exception(layer, error)
+    return search(subject)
+
+
+def assert_right(layer, *inputs, **options):
+    """Raise AssertionError, with the whole report, unless every gradient of `layer` is right."""
+    report = blame(layer, *inputs, **options)
+    assert report.right, f"\n{report}"
+
+
+@dataclass
+class CheckResult:
+    """The check of a Subject.
+
+    dout       the first upstream gradient for which a gradient is wrong, as `rows` show, or for
+               which backward raises `error`; None if all gradients are correct
+    questions  what the student has to say before all gradients can be checked
+    """
+
+    check: object
+    rows: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    questions: list = field(default_factory=list)
+    dout: object = None
+    error: object = None
+
+    @property
+    def subject(self):
+        return self.check.subject
+
+    @property
+    def misshapen(self):
+        return any(row.kind == "shape" for row in self.rows)
+
+
+def check(subject):
+    """Return the CheckResult of a Subject; of one with several outputs, see `_first_output`."""
+    result = _check(subject)
+    several = isinstance(subject.dout, tuple) and not is_npdls(type(subject.layer))
+    if result.dout is None or not several or result.error is None and not result.misshapen:
+        return result
+    alone = _check(_first_output(subject))
+    if alone.error is not None and result.error is not None and message(
+            alone.error) != message(result.error):
+        return replace(result, questions=[
+            f"forward returns {len(subject.dout)} outputs, and backward raised "
+            f"{message(result.error)} when it was called with a tuple of their gradients, and "
+            f"{message(alone.error)} when it was called with the first one's alone. How is it "
+            "called?"])
+    if alone.error is not None or alone.misshapen or alone.dout is not None and not result.error:
+        return result
+    alone.notes.append(f"forward returns {len(subject.dout)} outputs and backward takes one "
+                       "gradient: only the first output was used")
+    return alone
+
+
+def _first_output(subject):
+    """Return a Subject whose forward returns the first of several outputs alone."""
+    def forward(layer, *inputs, **options):
+        outputs, cache = subject.forward(layer, *inputs, **options)
+        return outputs[0], cache
+    return Subject(subject.layer, subject.inputs, subject.options, forward, subject.seed, keep=True)
+
+
+def _check(subject):
+    compared, found = Check(subject), {}
+    result = CheckResult(compared, notes=list(compared.notes))
+    for used in subject.uses:
+        dout = subject.upstream(used)
+        try:
+            gradients, _ = result.check.backward(used)
+        except Exception as error:
+            return replace(result, dout=dout, error=error)
+        for name in subject.arrays:
+            found.setdefault(name, []).append(result.check.compare(name, gradients.get(name), used))
+        rows = [worst_row(own, subject.paths) for own in found.values()]
+        if any(row.right is False for row in rows):
+            questions = result.check.asked(rows).questions
+            return replace(result, dout=dout, questions=questions, notes=result.notes + questions,
+                           rows=[own[-1].row for own in found.values()])
+    verdict = result.check.asked(rows)
+    result.notes += [f"{row.name}: inconclusive here: {row.reason}" for row in verdict.rows
+                     if row.right is None and row.kind != "missing"] + verdict.notes
+    return replace(result, rows=verdict.rows, questions=verdict.questions)
+
+
+def search(subject, other_inputs=True, budget=None):
+    """Return the Blame of a Subject; with `other_inputs`, check these too if all is correct."""
+    budget = budget or Budget(WORK, SECONDS)
+    with quiet():
+        result = check(subject)
+        if result.dout is None:
+            return blame_no_fault(result, other_inputs and (
+                lambda other: search(other, False, budget)), budget)
+        if result.error is not None and (rejected := _rejected(result)):
+            return rejected
+        small = result if result.error is not None else _minimised(result)
+        runs = Runs(small.subject, small.dout, budget=budget)
+        try:
+            with runs.watch:
+                report, fix = blame_raised(result, runs) if result.error is not None else \
+                    _blame_wrong(result, small, runs)
+            return confirm(result, report, fix, budget) if fix else report
+        except Exception as error:                      # code that can't be instrumented
+            return Blame(False, result.rows, result.notes, kind="unknown",
+                         diagnosis=f"the search for the line failed: {message(error)}")
+
+
+def _rejected(result):
+    """Return the Blame of a backward that isn't written, or that npdl may call in a wrong way."""
+    error, layer = result.error, result.subject.layer
+    if isinstance(error, NotImplementedError):
+        return blame_exception(layer, error, result.notes, in_backward=True)
+    own_error = isinstance(error, InputError) and error.__traceback__ is not None and \
+        blame_exception(layer, error).diagnosis == message(error)
+    if result.questions or own_error:
+        return Blame(False, [], result.notes, kind="unchecked", error=error,
+                     diagnosis="; ".join(result.questions) or str(error))
+    return None
+
+
+def _minimised(result):
+    """Return the CheckResult of smaller inputs for which backward is wrong, too."""
+    found = minimise_inputs(result.subject)
+    if found is result.subject:
+        return result
+    small = check(found)
+    return result if small.dout is None or small.error is not None else replace(
+        small, notes=result.notes, questions=result.questions)
+
+
+def _blame_wrong(result, small, runs):
+    """Return (Blame, Fix or None) where a gradient is wrong.
+
+    One statement that corrects all wrong gradients is looked for first. If there is none, there
+    are two mistakes: return the first statement that corrects one of the gradients.
+    """
+    runs.learn({row.name for row in small.rows if row.right is False and row.kind != "missing"},
+               runs.gradients())
+    found, validation = localize(runs), []
+
+    def fixes(goal, ignored=frozenset()):
+        if not validation:
+            validation.extend([*validation_runs(small, runs), OwnInputs(small.check)])
+        return FixSearch(goal, lambda: validation, frozenset(ignored)).fixes()
+
+    likely = [c for c in found.feasible if c.status < PASSED] or [
+        c for c in found.feasible if c.status == CORRECT and c.values[c.key].any()]
+    if likely or len(found.wrong) == 1:
+        if best := fixes(found):
+            return _with_fixes(result, found, best), best[0]
+        if likely:
+            return _without_fix(result, found, _most_suspicious(found, likely)), None
+    parts = []
+    for name in sorted(found.wrong) if len(found.wrong) > 1 else ():
+        goal, ignored = rank_candidates(found, {name}), found.wrong - {name}
+        likely = [c for c in goal.feasible if c.status < PASSED]
+        best = fixes(goal, ignored) if likely else []
+        parts += [(fix.line.first, goal, fix, name) for fix in best[:1]]
+        parts += [(c.line.first, goal, c, name) for c in likely[:1] if not best]
+    if not parts and len(found.wrong) > 1 and (best := fixes(found)):
+        return _with_fixes(result, found, best), best[0]
+    if parts:
+        return _of_part(result, *min(parts, key=lambda p: _order(p[2]))[1:]), None
+    passed = [c for c in found.feasible if c.status == PASSED]
+    if passed:
+        return _without_fix(result, found, passed[-1]), None
+    return _first_suspicious(result, found), None
+
+
+def _most_suspicious(found, candidates):
+    def suspicion(c):
+        order = -c.order if c.status == MATCHED else c.order
+        is_foreign, _, order = found.rank(c.line, order)
+        return max(c.status, CONSTANT), is_foreign, not c.unique, order
+    return min(candidates, key=suspicion)
+
+
+def _order(part):
+    """Return the place of a Fix or a Candidate in the order of execution."""
+    candidate = getattr(part, "candidate", part)
+    return candidate.order if candidate is not None else np.inf, part.line.first
+
+
+def _with_fixes(result, found, fixes):
+    """Return the Blame of Fixes of which each corrects every gradient."""
+    best = fixes[0]
+    report = located(best.line, result, kind=best.kind, alternatives=tuple(
+        (fix.line.first, fix.text) for fix in fixes[1:2]
+        if fix.line.function is best.line.function and fix.line is not best.line))
+    return with_values(report, found, best.candidate) if best.candidate else report
+
+
+def _without_fix(result, found, candidate):
+    about = f"it should be the gradient of {candidate.gradient_of}" * bool(candidate.gradient_of)
+    return with_values(located(candidate.line, result, diagnosis=about), found, candidate)
+
+
+def _of_part(result, found, part, name):
+    """Return the Blame of a Fix, or of a Candidate, for one of several gradients."""
+    if hasattr(part, "body"):
+        report = _with_fixes(result, found, [part])
+        report.fix, report.diagnosis = part.text, part.kind
+        report.verified = f"verified: with this line, the gradient of {name} is correct"
+    else:
+        report = _without_fix(result, found, part)
+    report.notes = [*report.notes, REMAINS]
+    return report
+
+
+def _first_suspicious(result, found):
+    """Return the Blame if no statement could correct even one gradient.
+
+    It names the statement where an array of the wrong shape was made, or else the first one that
+    only wrong gradients depend on.
+    """
+    def affects(c):
+        rows = np.abs(c.J).max(1, initial=0) > 0
+        return {n for n in found.runs.truth if (rows & found.runs.rows({n})).any()}
+
+    alone = [c for c in found.candidates if c.J is not None and c.status <= PASSED
+             and (names := affects(c)) and names <= found.wrong]
+    misshapen = [c for c in found.candidates if any(
+        np.array_equal(v, found.base[n]) for v in c.values.values() for n in found.wrong
+        if found.base[n].shape != found.runs.truth[n].shape)]
+    if misshapen:
+        first = min(misshapen, key=lambda c: (c.status == PASSED, c not in alone, c.order))
+        return located(first.line, result, kind="shape", diagnosis=(
+            "its shape is not that of the array of which it is the gradient"))
+    if not alone:
+        return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
+            "no change of a single line corrects a gradient; try smaller inputs"))
+    first = min(alone, key=lambda c: (c.status, c.order))
+    report = located(first.line, result, kind="unknown", diagnosis=(
+        "only wrong gradients depend on this value"))
+    report.notes = [*report.notes, REMAINS]
+    return with_values(report, found, first)
+
+
+def confirm(result, report, fix, budget):
+    """Check the student's own inputs, and others, with a Fix; put it into the Blame as verified."""
+    with applied(fix.line, fix.body):
+        again = check(result.subject)
+        then = blame_no_fault(again, lambda other: search(other, False, budget), budget) \
+            if again.dout is None else None
+    report.fix, report.diagnosis = fix.text, fix.kind
+    if then is not None and (then.right or then.kind == "unchecked"):
+        report.verified = "verified: with this line, all gradients " + (
+            "that could be compared " * bool(result.questions)) + "are correct"
+    return report

@@ -1,0 +1,218 @@
+"""The single edits of a statement, in four ranks, which `repair` tries in this order.
+
+    TOKEN       another token, or one too many: an operator, a sign, a name, a transpose, a number,
+                an axis, `=` for `+=`, an index that is off by one
+    FACTOR      one factor, sum or transpose more or less
+    DERIVATIVE  a derivative, a root or a square: (1 - y ** 2), y * (1 - y)
+    TERM        one more term, another function, or a statement that shouldn't be there
+
+An edit is (rank, kind, new), where `kind` is the diagnosis.
+"""
+
+import ast
+import itertools
+
+import numpy as np
+
+from npdl.study.blame.vocabulary import DERIVATIVES
+from npdl.study.trace.syntax import binary, cloned, number, parsed, subexpressions, swapped
+
+TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
+OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
+             ast.Pow: "*", ast.FloorDiv: "*"}
+COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
+SIMILAR = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
+           ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
+           ("add", "subtract", "multiply", "divide"), ("dot", "multiply", "outer"),
+           ("repeat", "tile"), ("sqrt", "square")]
+AXES = ("0", "1", "-1", "-2", "2", "None", "(0, 1)", "(0, 2)", "(0, 2, 3)", "(1, 2)", "(2, 3)")
+SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, keepdims=True)",
+        ".sum(-1, keepdims=True)", ".sum()", ".sum((0, 1))", ".sum((0, 2, 3))",
+        ".sum(-2, keepdims=True)")
+REDUCTIONS = ("sum", "mean", "max", "min", "cumsum")
+
+
+def statement_edits(node):
+    """Yield (rank, kind, [statement]) of edits that change more than an expression."""
+    target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
+        node, ast.Assign) and len(node.targets) == 1 else None
+    value = getattr(node, "value", None)
+    if isinstance(node, ast.AugAssign):
+        for op in (ast.Sub, ast.Add):
+            if not isinstance(node.op, op):
+                yield TOKEN, "wrong sign", [ast.AugAssign(node.target, op(), value)]
+        yield TOKEN, "accumulated (+=), must be assigned (=)", [ast.Assign([node.target], value)]
+    elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
+        kind = "overwritten (=), must be accumulated (+=)"
+        yield TOKEN, kind, [ast.AugAssign(target, ast.Add(), value)]
+        if isinstance(target, ast.Name):
+            both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), value)
+            yield TOKEN, kind, [ast.Assign([target], both)]
+    if isinstance(target, ast.Subscript) and not any(
+            isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
+        where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
+        added = ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))
+        yield TOKEN, "a repeated index is added only once", [added]
+    if isinstance(node, ast.For):
+        yield TOKEN, "wrong direction of the loop", [ast.For(node.target, parsed(
+            f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)]
+    for items in (value, target):
+        if isinstance(items, ast.Tuple):
+            yield from ((TOKEN, "wrong order", [cloned(node, items, new)])
+                        for new in swapped(items))
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
+        yield TERM, "this line should not be here", [ast.Pass()]
+
+
+def expression_edits(whole, words):
+    """Yield (part, its edits) of an expression.
+
+    The `new` of such an edit is a syntax node, its source, or (sign, operand): the part combined
+    with one more operand.
+    """
+    for node, parent, is_index in subexpressions(whole):
+        yield node, _edits(node, parent, is_index, node is whole, words)
+
+
+def as_node(part, new):
+    """Return the syntax node that an edit puts in the place of a part."""
+    if isinstance(new, tuple):
+        return binary(part, new[0], parsed(new[1]))
+    return parsed(new) if isinstance(new, str) else new
+
+
+def _edits(node, parent, is_index, is_whole, words):
+    text = ast.unparse(node)
+    if isinstance(node, (ast.Starred, ast.Slice)) or isinstance(parent, ast.Starred) or text in (
+            "np", "xp", "self", "numpy") or isinstance(parent, ast.Attribute) and isinstance(
+            node, (ast.Name, ast.Attribute)) and text not in words.arrays:
+        return
+    if isinstance(parent, ast.Call) and node is parent.func:
+        yield from _function_edits(node)
+    elif isinstance(node, ast.keyword):
+        yield from _keyword_edits(node)
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        yield from ((TOKEN, "wrong order", new) for new in swapped(node))
+    else:
+        yield from _syntax_edits(node, is_index)
+        is_constant = isinstance(node, ast.Constant)
+        if is_constant and type(node.value) not in (int, float):
+            return
+        if text in words.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
+            yield from ((TOKEN, "off by one", f"({text}) {sign} 1") for sign in "+-")
+        if is_index:
+            yield from ((TOKEN, "wrong variable", o) for o in words.integers if o != text)
+        else:
+            yield from _value_edits(node, text, parent, is_whole, words)
+
+
+def _function_edits(node):
+    for group in SIMILAR:
+        if isinstance(node, ast.Attribute) and node.attr in group:
+            yield from ((TOKEN, "wrong operation", ast.Attribute(node.value, other, ast.Load()))
+                        for other in group if other != node.attr)
+
+
+def _keyword_edits(node):
+    if node.arg == "axis":
+        yield from ((TOKEN, "wrong axis", ast.keyword("axis", parsed(a))) for a in AXES)
+    elif isinstance(getattr(node.value, "value", None), bool):
+        yield TOKEN, "wrong axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
+
+
+def _syntax_edits(node, is_index):
+    """Yield edits that need the syntax of a node alone."""
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        v = node.value
+        for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
+            if new != v and not (is_index and new != int(new)):
+                yield TOKEN, "wrong number", number(int(new) if new == int(new) else new)
+    elif isinstance(node, ast.BinOp):
+        left, op, right = node.left, node.op, node.right
+        for sign in "" if is_index else OPERATORS.get(type(op), ""):
+            is_sign = isinstance(op, (ast.Add, ast.Sub)) and sign in "+-"
+            kind = "wrong sign" if is_sign else "wrong operation"
+            yield TOKEN, kind, binary(left, sign, right)
+        yield TOKEN, "extra factor or term", left
+        yield TOKEN, "extra factor or term", right
+        yield TOKEN, "wrong order", ast.BinOp(right, op, left)
+        if isinstance(op, ast.MatMult):
+            turned = f"{_turned(right)} @ {_turned(left)}"
+            yield FACTOR, "missing or extra transpose", turned
+        if isinstance(left, ast.BinOp):
+            inner = ast.BinOp(left.right, op, right)
+            yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
+        if isinstance(right, ast.BinOp):
+            inner = ast.BinOp(left, op, right.left)
+            yield FACTOR, "misplaced parentheses", ast.BinOp(inner, right.op, right.right)
+    elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+        yield from ((TOKEN, "wrong comparison", ast.Compare(node.left, [op()], node.comparators))
+                    for op in COMPARISONS if not isinstance(node.ops[0], op))
+    elif isinstance(node, ast.Call):
+        yield from _call_edits(node)
+
+
+def _turned(node):
+    """Return the source of a transposed expression: x for x.T."""
+    if isinstance(node, ast.Attribute) and node.attr == "T":
+        return f"({ast.unparse(node.value)})"
+    return f"({ast.unparse(node)}).T"
+
+
+def _value_edits(node, text, parent, is_whole, words):
+    """Yield edits that put another value in the place of a node, or combine it with one."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call)):
+        own = words.numbers if text in words.numbers or isinstance(node, ast.Constant) else \
+            words.arrays
+        rank = FACTOR if isinstance(node, ast.Call) else TOKEN
+        yield from ((rank if other in own else TERM, "wrong variable", other)
+                    for other in words.operands if other != text)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        yield TOKEN, "wrong sign", node.operand
+    else:
+        yield TOKEN, "wrong sign", f"-({text})"
+    yield TOKEN, "missing or extra transpose", _turned(node)
+    yield FACTOR, "missing or extra transpose", f"({text}).swapaxes(-1, -2)"
+    if not (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))):
+        yield from ((FACTOR, "missing factor", (sign, a)) for a in words.operands for sign in "*/")
+        yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
+        yield from ((DERIVATIVE, "missing factor (a derivative)", (sign, a))
+                    for a in words.derivatives for sign in "*/")
+        is_term = True
+    else:
+        is_term = is_whole
+    if is_term:
+        yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
+    yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+        if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
+            yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
+                        for form in DERIVATIVES)
+        yield from ((DERIVATIVE, "wrong variable", a) for a in words.derivatives)
+
+
+def _call_edits(node):
+    func, word = node.func, getattr(node.func, "attr", "")
+    is_library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
+        "np", "xp", "numpy")
+    if isinstance(func, ast.Attribute) and not is_library:
+        yield FACTOR, "extra sum" if word in REDUCTIONS else "extra factor or term", func.value
+    for arg in node.args[:2]:
+        if not isinstance(arg, ast.Starred):
+            yield FACTOR, "extra factor or term", arg
+    for i, j in itertools.combinations(range(len(node.args)), 2):
+        args = list(node.args)
+        args[i], args[j] = args[j], args[i]
+        yield TOKEN, "wrong order", ast.Call(func, args, node.keywords)
+    if word in REDUCTIONS:
+        named = {k.arg for k in node.keywords}
+        own = node.args[:1] if is_library else []
+        for axis in AXES if "axis" not in named else ():
+            keyword = ast.keyword("axis", parsed(axis))
+            yield TOKEN, "wrong axis", ast.Call(func, own, [*node.keywords, keyword])
+        if "keepdims" not in named:
+            keyword = ast.keyword("keepdims", ast.Constant(True))
+            yield TOKEN, "wrong axis", ast.Call(func, node.args, [*node.keywords, keyword])
+        for i in range(len(node.keywords)):
+            yield FACTOR, "wrong axis", ast.Call(func, node.args,
+                                           node.keywords[:i] + node.keywords[i + 1 :])

@@ -1,0 +1,72 @@
+"""Smaller inputs for the search, and other inputs to validate a fix on."""
+
+import numpy as np
+
+from npdl.study.check.verdicts import Check
+from npdl.study.trace.runs import Runs
+from npdl.study.trees import is_float, leaves, mapped
+
+ENOUGH = 64             # entries of the largest input, above which inputs are cut; larger: slower
+SHORT = (2, 3, 4)       # lengths that an axis is cut to, the first that still shows the mistake
+LENGTHS = 3             # axis lengths that are varied to validate a fix; larger: surer and slower
+
+
+def minimise_inputs(subject):
+    """Return a Subject with shorter inputs on which a gradient is still wrong.
+
+    Axes of equal length are cut together. Return the Subject itself if it is small already.
+    """
+    found = subject
+    for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
+        for n in SHORT:
+            if n >= length or max(np.size(a) for _, a in leaves(found.inputs)) <= ENOUGH:
+                break
+            try:
+                smaller = found.with_inputs(cut_axes(found.inputs, length, n), keep=True)
+                if not Check(smaller).passes():
+                    found = smaller
+                    break
+            except Exception:                           # the layer doesn't accept such inputs
+                continue
+    return found
+
+
+def cut_axes(nest, length, n):
+    """Return a nested structure of arrays with n entries along each axis of a length."""
+    def cut(value):
+        if not isinstance(value, np.ndarray):
+            return value
+        part = value[tuple(slice(n if m == length else None) for m in value.shape)]
+        if set(np.unique(value)) == {0.0, 1.0} and (value.sum(-1) == 1).all() and part.size:
+            part = part.copy()                          # a one-hot row stays one
+            part[..., 0] += part.sum(-1) == 0
+        return part
+    return mapped(nest, cut)
+
+
+def validation_runs(checked, runs):
+    """Return Runs that a fix was not found on: other upstream gradients, values and lengths."""
+    subject, watch, budget = checked.subject, runs.watch, runs.budget
+    missing = [r.name for r in checked.rows if r.kind == "missing"]
+    rng = np.random.default_rng(5)
+
+    def redraw(value):
+        if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
+            return value
+        return value + 0.3 * rng.standard_normal(np.shape(value))
+
+    other, kept = mapped(subject.inputs, redraw), []
+    lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})[:LENGTHS]
+    tries = [(inputs, None) for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths))]
+    for inputs, used in tries + [(None, used) for used in subject.uses[1:]]:
+        try:                                            # backward may be written for one length
+            again = subject if inputs is None else subject.with_inputs(inputs, 1)
+            one = Runs(again, again.dout if used is None else again.upstream(used), watch, budget)
+            one.learn_slopes(missing)
+            gradients = one.gradients()
+            one.wrong(gradients)
+            if all(gradients[name].shape == a.shape for name, a in one.arrays.items()):
+                kept.append(one)
+        except Exception:                               # the layer doesn't accept such inputs
+            continue
+    return kept

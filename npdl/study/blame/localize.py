@@ -1,0 +1,300 @@
+"""Fault localisation: which statements of a backward pass could be the mistake?
+
+Keep the forward pass fixed. Then every gradient is a linear function of the values that one
+statement of the backward pass computes. So we can ask, for each statement separately:
+
+    Is there a value that this statement could have computed
+    such that every gradient would have been correct?
+
+To answer, we add 1 to each entry of the statement's values, rerun backward, and record how the
+gradients change. These changes are the columns of a matrix J. If J @ delta = (true - computed
+gradients) has a solution, the statement is a *candidate*: value + delta is what it should have
+computed. If there is no solution, the statement alone can't be the mistake.
+
+A statement in a loop runs several times, so the unknown is the list of all its values. A value is
+identified by a key (expression, occurrence): the expression's number, and how often it had run.
+
+Candidates are ranked by what is known of their values: a value that forward computes too is not a
+gradient; a `dz` that is the true gradient of forward's `z` is correct.
+"""
+
+import ast
+import contextlib
+import functools
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from npdl.study.trace.oracle import Oracle, plain, stems
+from npdl.study.trace.syntax import is_pass_through
+
+CLOSE = 1e-6            # relative error up to which two arrays agree; larger: more false candidates
+ZERO = 1e-9             # relative size of a singular value that counts as 0; larger: likewise
+MAX_ENTRIES = 400       # entries of a statement that are perturbed; larger: slower, fewer unknown
+
+# What is known of a statement's values, most suspicious first: they match no forward variable's
+# gradient; they don't depend on the upstream gradient; they match a forward variable's gradient;
+# they are only passed through; they are correct, or are no gradients.
+UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
+
+
+@dataclass(eq=False)
+class Candidate:
+    """A statement, or an argument that it passes to one of the student's functions.
+
+    values       {key: array}, in the order of execution; `order` is the place of the first
+    J, residual  the change of all gradients for each entry, and true - computed gradients
+    feasible     True if values exist that correct the goal; None if unknown
+    expected     {key: array}: such values; `unique` if there are no others
+    status       UNMATCHED .. CORRECT; gradient_of: the forward variable whose gradient is expected
+    constant     keys of values that don't depend on the upstream gradient
+    """
+
+    line: object
+    is_argument: bool
+    values: dict = field(default_factory=dict)
+    order: int = 0
+    J: object = None
+    residual: object = None
+    feasible: bool | None = None
+    expected: dict = field(default_factory=dict)
+    unique: bool = False
+    status: int = MATCHED
+    gradient_of: str = ""
+    rows: object = None             # the rows of J that belong to the goal, or must stay correct
+    constant: set = field(default_factory=set)
+
+    @property
+    def changed(self):
+        """Return the keys whose value must change; all of them if that is unknown."""
+        return [k for k in self.values if k in self.expected and not agree(
+            self.expected[k], self.values[k])] or list(self.values)
+
+    @property
+    def key(self):
+        return self.changed[0]
+
+    def value_test(self, place):
+        """Return a function that tells if the first value of an expression could be an array.
+
+        All other occurrences of the expression may change as well. Return None if nothing is
+        known, and False if no value can be right.
+        """
+        if self.J is None or self.rows is None or set(self.values) <= self.constant:
+            return None
+        at, own, others, first = 0, None, [], None
+        for key, value in self.values.items():
+            columns = self.J[self.rows, at : at + value.size]
+            at += value.size
+            if key[0] == place and first is None:
+                first, own = value, columns
+            elif key[0] == place:
+                others.append(columns)
+        residual = self.residual[self.rows]
+        free = np.concatenate(others, 1) if others else own[:, :0]
+        free, scale, _ = np.linalg.svd(free, full_matrices=False)
+        free = free[:, scale > ZERO * max(scale.max(initial=0), 1e-300)]
+        needed, effect = residual - free @ (free.T @ residual), own - free @ (free.T @ own)
+        most = CLOSE * max(1.0, np.abs(needed).max(initial=0))
+
+        def test(value):
+            change = (np.broadcast_to(value, first.shape) - first).ravel()
+            return bool((np.abs(needed - effect @ change) <= most).all())
+
+        best = np.linalg.lstsq(effect, needed, rcond=ZERO)[0]
+        test.shape = first.shape
+        return test if (np.abs(needed - effect @ best) <= 10 * most).all() else False
+
+
+@dataclass
+class Localization:
+    """The candidates for a set of wrong gradients.
+
+    runs        reruns the layer with changed intermediate values
+    base        {name: gradient} as backward computes them
+    wrong       the names of all wrong gradients; goal: those that a fix should correct
+    candidates  all Candidates, most suspicious first
+    frames      {key: local variables at that moment}
+    """
+
+    runs: object
+    base: dict
+    wrong: set
+    oracle: object
+    candidates: list
+    frames: dict
+    goal: set = field(default_factory=set)
+
+    @property
+    def feasible(self):
+        return [c for c in self.candidates if c.feasible]
+
+    def rank(self, line, order):
+        """Return the rank of a line among those that could be the mistake; smaller comes first.
+
+        Statements of the layer's file come first, then callers before the functions that they
+        call, then the order of execution. If all of backward ignores the upstream gradient, the
+        last statement comes first: the factor is most likely missing there.
+        """
+        watch = self.runs.watch
+        return (line.function.file != watch.home, watch.functions.index(line.function),
+                order if self.runs.uses_dout else -order)
+
+    @functools.cached_property
+    def forward_lines(self):
+        """Return the statements that forward runs: their values are correct."""
+        return {self.runs.watch.places[key[0]].line for key in self.oracle.values}
+
+    @property
+    def functions(self):
+        """Return the functions that backward runs, in the order of execution."""
+        own = [f for f in self.runs.watch.functions if f.code.co_name in self.callees]
+        return list(dict.fromkeys([*(c.line.function for c in self.candidates), *own]))
+
+    @functools.cached_property
+    def callees(self):
+        """Return the names of the functions that only backward runs."""
+        forward = {line.function for line in self.forward_lines if line is not None}
+        return {f.code.co_name for f in self.runs.watch.functions
+                if f not in forward and "forward" not in f.qualname}
+
+
+def agree(a, b):
+    return a.shape == b.shape and bool((np.abs(a - b) <= CLOSE * max(
+        np.abs(b).max(initial=0), 1e-3)).all())
+
+
+def localize(runs):
+    """Return the Localization of Runs that know the true gradients."""
+    base, places = runs.gradients(), runs.watch.places
+    roots = {i for i, place in enumerate(places) if place.root and place.line is not None}
+    runs.gradients(only=roots, record=True, frames=True)
+    found, frames = {}, runs.watch.locals
+    values = runs.watch.seen
+    for order, (key, value) in enumerate(values.items()):
+        line = places[key[0]].line
+        is_argument = key[0] in line.places[:-1] and not isinstance(
+            getattr(line.node, "value", None), (ast.Tuple, ast.Dict))
+        own = (line, key[0] if is_argument else None)
+        found.setdefault(own, Candidate(line, is_argument, order=order)).values[key] = value
+    known = Localization(runs, base, runs.wrong(base), Oracle(runs), list(found.values()), frames)
+    constant = _constant_keys(runs, values)
+    for candidate in known.candidates:
+        _perturb(runs, candidate)
+        candidate.constant = {key for key in candidate.values if key in constant}
+    return rank_candidates(known, known.wrong)
+
+
+def _constant_keys(runs, values):
+    """Return the keys of values that don't change when the upstream gradient is doubled."""
+    with contextlib.suppress(Exception):
+        runs.gradients(2.0, only={key[0] for key in values}, record=True)
+        twice = runs.watch.seen
+        moved = {k for k, v in values.items() if k in twice and not np.array_equal(twice[k], v)}
+        runs.uses_dout = bool(moved)
+        return {k for k in values if k in twice and k not in moved} if moved else set()
+    return set()
+
+
+def _perturb(runs, candidate):
+    """Set J and the residual of a Candidate by adding 1 to each entry of its values."""
+    values, only = candidate.values, {key[0] for key in candidate.values}
+    if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
+        return
+    with contextlib.suppress(Exception):                # some code raises if a value is changed
+        residual, columns = runs.short(runs.gradients(only=only, put=dict(values))), []
+        for key, value in values.items():
+            for at in np.ndindex(value.shape):
+                if runs.budget.over:
+                    return
+                moved = value.copy()
+                moved[at] += 1.0
+                columns.append(residual - runs.short(runs.gradients(
+                    only=only, put={**values, key: moved})))
+        J = np.stack(columns, axis=1)
+        if np.isfinite(J).all():
+            candidate.J, candidate.residual = J, residual
+
+
+def rank_candidates(known, goal):
+    """Return a Localization for the gradients in `goal`, the most suspicious candidates first."""
+    found = replace(known, goal=goal, candidates=[replace(c) for c in known.candidates])
+    for candidate in found.candidates:
+        if candidate.J is not None:
+            with contextlib.suppress(Exception):
+                _solve(found, candidate)
+        _set_status(found, candidate)
+    found.runs.gradients()                              # rerun unchanged: restores the layer
+    found.candidates.sort(key=lambda c: (c.status, c.order if c.status != MATCHED else -c.order))
+    return found
+
+
+def _solve(found, candidate):
+    """Solve for values of a Candidate with which the gradients of the goal are correct."""
+    runs, keep = found.runs, set(found.runs.truth) - found.wrong
+    candidate.rows = rows = runs.rows(found.goal | keep)
+    J, residual = candidate.J[rows], candidate.residual[rows]
+    delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
+    candidate.unique, candidate.expected = rank == J.shape[1], {}
+    for key, value in candidate.values.items():
+        own, delta = delta[: value.size], delta[value.size :]
+        candidate.expected[key] = value + own.reshape(value.shape)
+    after = runs.gradients(only={key[0] for key in candidate.values}, put=candidate.expected)
+    candidate.feasible = not runs.wrong(after) & (found.goal | keep)
+    if not candidate.feasible and any(
+            found.base[name].shape != runs.truth[name].shape for name in found.goal):
+        candidate.feasible = None                       # a value of another shape may correct it
+
+
+def _set_status(found, candidate):
+    places, node = found.runs.watch.places, candidate.line.node
+    candidate.gradient_of = ""
+    statuses = [_status(found, candidate, *item) for item in candidate.values.items()]
+    candidate.status = CORRECT if all(s == CORRECT for s in statuses) else min(statuses)
+    parts = [places[key[0]].node for key in candidate.changed]
+    if candidate.status < CORRECT and (
+            candidate.line in found.forward_lines or is_pass_through(node, parts)
+            or not candidate.is_argument and _called(node) in found.callees):
+        candidate.status = PASSED
+    if candidate.feasible and candidate.unique and not candidate.gradient_of \
+            and candidate.status < PASSED:
+        candidate.gradient_of = found.oracle.name(candidate.expected[candidate.key])
+
+
+def _called(node):
+    """Return the name of the function whose result a statement only assigns or returns, or ""."""
+    func = getattr(getattr(node, "value", None), "func", None)
+    return getattr(func, "attr", getattr(func, "id", ""))
+
+
+def _status(found, candidate, key, value):
+    """Return what is known of one value."""
+    oracle, node = found.oracle, found.runs.watch.places[key[0]].node
+    expected = candidate.expected.get(key) if candidate.feasible and candidate.unique else None
+    is_difference = isinstance(getattr(node, "op", None), ast.Sub) and not found.runs.uses_dout
+    if not value.any() and (expected is None or not expected.any()):
+        return CORRECT
+    if oracle.is_forwards(value) and not is_difference:     # y - t of a loss is also its gradient
+        return CORRECT
+    if key in candidate.constant:                       # a derivative, a mask, an index
+        is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
+            np.round(expected, 6), (-1, 0, 1)).all())
+        return CORRECT if is_mask or not candidate.feasible else CONSTANT
+    name = _named_variable(found, candidate, key)
+    if name and oracle.is_named(name, value):
+        return CORRECT
+    if name and expected is not None and oracle.is_named(name, expected):
+        candidate.gradient_of = candidate.gradient_of or name
+        return UNMATCHED
+    return MATCHED if value.any() and oracle.name(value) else UNMATCHED
+
+
+def _named_variable(found, candidate, key):
+    """Return forward's `z` for a value that is assigned to `dz`, or ""."""
+    names = found.runs.watch.places[key[0]].names
+    if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):
+        return ""
+    known = {plain(found.oracle.given_to(k)) for k in found.oracle.values} - {""}
+    text = names[key[1] % len(names)]
+    stem = next(iter(stems(text)), "") if ".grad" not in text else ""
+    return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""

@@ -1,0 +1,223 @@
+"""Repair: run edits of the candidate statements until one makes every gradient correct.
+
+An edit of a statement whose values are known is first evaluated alone: only if it gives a value
+that the linear system allows, the whole backward is run with it, also on inputs and upstream
+gradients that the candidate was not found on.
+"""
+
+import ast
+import functools
+import operator
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl.study.blame.edits import (
+    FACTOR,
+    RANKS,
+    TOKEN,
+    as_node,
+    expression_edits,
+    statement_edits,
+)
+from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
+from npdl.study.blame.vocabulary import vocabulary_at
+from npdl.study.trace.runs import quiet, unwritten
+from npdl.study.trace.source import replaced
+from npdl.study.trace.syntax import cloned, expressions, only_unpacks
+
+RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
+HOLE = "__npdl_hole__"
+OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
+RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
+
+
+@dataclass
+class Fix:
+    """An edit of a Line after which every gradient of the goal is correct."""
+
+    kind: str
+    line: object
+    body: list
+    candidate: object = None
+
+    @property
+    def text(self):
+        """Return the statement that replaces the line; of a loop its header."""
+        if hasattr(self.line.node, "written"):          # the line is the body of a lambda
+            statement, inner = self.line.node.written
+            return ast.unparse(cloned(statement, inner.body, self.body[0].value))
+        return ast.unparse(self.body[0]).split("\n")[0]
+
+
+class FixSearch:
+    """Search the fixes of a Localization. `validation()` returns further Runs that must be correct.
+
+    The gradients in `ignored` may stay wrong.
+    """
+
+    def __init__(self, found, validation, ignored=frozenset()):
+        self.found, self.validation, self.ignored = found, validation, ignored
+        self.runs, self.budget = found.runs, found.runs.budget
+        self.words = functools.cache(self._vocabulary)
+
+    def fixes(self):
+        """Return the Fixes of the first stage that has any, at most one for each line.
+
+        The stages try one rank of edits after the other: first on values that match no gradient or
+        are constant (after FACTOR, also one token of values that are passed on), then on values
+        that match a gradient, on correct ones, and on the other lines that backward ran.
+        """
+        unmatched, constant, matched, passed, correct = (
+            [c for c in self.found.candidates if c.status == status and (
+                c.feasible and (status != CORRECT or not c.constant)
+                or c.feasible is None and status == PASSED)]
+            for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
+        tried = {c.line for c in unmatched + constant + matched + correct + passed}
+        rest = [*passed, *self._other_lines(tried)]
+        stages = []
+        for rank in RANKS:
+            stages += [(unmatched, rank), (constant, rank)]
+            if rank == FACTOR:
+                stages.append((passed, TOKEN))
+        stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
+        for group, rank in stages:
+            fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
+            if fixes or self.budget.over:
+                return sorted(fixes, key=lambda fix: self.found.rank(
+                    fix.line, getattr(fix.candidate, "order", 0)))
+        return []
+
+    def fix(self, candidate, rank):
+        """Return the first Fix of a rank of a Candidate, or of a Line without values; or None."""
+        line = getattr(candidate, "line", candidate)
+        own = candidate if candidate is not line else None
+        if only_unpacks(line.node) and rank > TOKEN:
+            return None
+        for kind, body in self._edits(line, own, rank):
+            if self.budget.over:
+                return None
+            if self._works(line, body):
+                return Fix(kind, line, body, own)
+        return None
+
+    def _works(self, line, body):
+        """Return True if all gradients of the goal are correct with other statements in a line."""
+        if line.function.has_while:                     # an edit may make the loop endless
+            return False
+        self.budget.spend(RUN_COST)
+        with replaced(line, body) as code:
+            if code is None:
+                return False
+            with self.runs.watch.edited(line.function, code):
+                return all(run.works(self.ignored) for run in (self.runs, *self.validation()))
+
+    def _other_lines(self, lines):
+        """Yield the other lines that backward ran, as Candidates where these exist."""
+        known = {c.line: c for c in self.found.candidates if not c.is_argument}
+        for function in self.found.functions:
+            for line in function.lines:
+                if line not in lines | self.found.forward_lines and "zeros" not in line.text:
+                    yield known.get(line, line)
+
+    def _edits(self, line, own, rank):
+        """Yield (kind, [statement]) of a rank that agree with what is known of the values."""
+        words, node = self.words(line), line.node
+        if own is None or not own.is_argument:
+            yield from ((kind, body) for r, kind, body in statement_edits(node)
+                        if r == rank)
+        places = self._places(own)
+        for part, is_value, build in expressions(node):
+            if own is not None and own.is_argument:     # edit this argument alone
+                part = next((n for n in ast.walk(part) if isinstance(n, ast.expr)
+                             and _site(n) in places), None)
+                if part is None:
+                    continue
+                build = functools.partial(cloned, node, part)
+            place = places.get(_site(part)) if is_value else None
+            allows = own.value_test(place) if place is not None and own.feasible is not None \
+                else None
+            test = allows and ValueTest(allows, words, part, self.budget)
+            for inner, edits in expression_edits(part, words):
+                for r, kind, new in edits:
+                    if r == rank and (allows is not False or kind in RESHAPING) and (
+                            not test or test(inner, new)):
+                        yield kind, [build(cloned(part, inner, as_node(inner, new)))]
+
+    def _places(self, own):
+        places = self.runs.watch.places
+        return {_site(places[key[0]].node): key[0] for key in own.values} if own else {}
+
+    def _vocabulary(self, line):
+        """Return the Vocabulary at a Line, with the variables of a moment close to it."""
+        frames, places = self.found.frames, self.runs.watch.places
+        keys = [k for k in frames if places[k[0]].function is line.function and k[1] == 0]
+        keys.sort(key=lambda k: (places[k[0]].line is not line, abs(
+            places[k[0]].line.first - line.first), -k[0]))
+        functions = dict.fromkeys([*self.found.functions, *(
+            one.function for one in self.found.forward_lines if one is not None)])
+        return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
+
+
+def _site(node):
+    """Return what tells an expression from all others in a function."""
+    return ast.unparse(node), node.lineno, node.col_offset
+
+
+class OwnInputs:
+    """The student's own inputs, as further Runs of a FixSearch."""
+
+    def __init__(self, check):
+        self.check = check
+
+    def works(self, ignored=()):
+        try:
+            with unwritten(self.check.subject.layer):
+                return not any(c.row.right is False and c.row.name not in ignored
+                               for c in self.check.comparisons())
+        except Exception:
+            return False
+
+
+class ValueTest:
+    """Tells if an edit of the expression `whole` gives a value that `allows` accepts."""
+
+    def __init__(self, allows, words, whole, budget):
+        self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
+        self.holes, self.parts = {}, {}
+
+    def __call__(self, part, new):
+        self.budget.spend(30)
+        shape, size = self.allows.shape, int(np.prod(self.allows.shape))
+        try:
+            with quiet():
+                value = np.asarray(self._value(part, new), float)
+            return self.allows(value.reshape(shape) if value.size == size else
+                               np.broadcast_to(value, shape))
+        except Exception:                               # the edit doesn't fit the shapes
+            return False
+
+    def _value(self, part, new):
+        """Return the value of `whole` with `new` in the place of a part."""
+        space = self.words.space
+        if isinstance(part, ast.keyword):
+            return evaluate(cloned(self.whole, part, new), space)
+        if isinstance(new, tuple):                      # most edits are such: be fast
+            if part not in self.parts:
+                self.parts[part] = evaluate(cloned(part), space)
+            new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
+        else:
+            new = evaluate(cloned(as_node(part, new)), space)
+        if part is self.whole:
+            return new
+        if part not in self.holes:
+            self.holes[part] = compiled(cloned(self.whole, part, ast.Name(HOLE, ast.Load())))
+        return eval(self.holes[part], space | {HOLE: new})
+
+
+def compiled(node):
+    return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
+
+
+def evaluate(node, space):
+    return eval(compiled(node), space)

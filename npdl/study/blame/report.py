@@ -1,0 +1,184 @@
+"""A Blame: what was found, as text and as HTML."""
+
+import ast
+import html
+import os
+import textwrap
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.exceptions import printable
+from npdl.study.containment import message
+from npdl.study.deviation import deviation
+from npdl.study.trace.source import original_file
+
+# The first line of an answer that accuses no line, by its kind.
+HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
+         "aliasing": "not checked:",
+         "side effect": "incorrect, although every gradient agrees with its numerical value:"}
+SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
+
+
+@dataclass(repr=False)
+class Blame:
+    """The answer of `blame`. `right` is True if all gradients are correct.
+
+    Otherwise `file`, `line`, `function` and `source` name the statement; `iteration` its loop
+    variables. `computed` is its value, `expected` the correct one (None if unknown). `fix` is a
+    statement to paste in its place; `verified` says what was checked with it ("" if not verified).
+    `alternatives` are (line, fix) of other lines whose correction alone would do as well.
+    `rows` are the gradients (check.verdicts.Row); `kind` is the diagnosis without details.
+    """
+
+    right: bool
+    rows: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    kind: str = ""
+    diagnosis: str = ""
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    source: str = ""
+    iteration: tuple = ()
+    name: str = ""
+    computed: object = None
+    expected: object = None
+    fix: str = ""
+    verified: str = ""
+    alternatives: tuple = ()
+    error: object = None
+
+    @property
+    def head(self):
+        """Return the words for the line, with the relative error of its value."""
+        if self.kind == "raised":
+            return "this line raises an exception:" if not self.fix else "incorrect line:"
+        error = "" if self.expected is None else \
+            f" (relative error {deviation(self.computed, self.expected):.1g})"
+        return f"{'' if self.verified else 'most likely '}incorrect line{error}:"
+
+    @property
+    def place(self):
+        turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
+        return f"{nearby(self.file)}:{self.line} in {self.function}" + f", first at {turns}" * bool(
+            turns)
+
+    def __repr__(self):
+        return describe(self)
+
+    def _repr_html_(self):
+        return blame_html(self)
+
+
+def located(line, checked, **fields):
+    """Return the Blame of a Line."""
+    function = line.function
+    return Blame(False, checked.rows, checked.notes, line=line.first, source=line.source,
+                 file=original_file(function.code.co_filename), function=function.qualname,
+                 error=checked.error, **fields)
+
+
+def with_values(report, found, candidate):
+    """Add to a Blame what a Candidate of a Localization computed, and should have computed."""
+    line, key = candidate.line, candidate.key
+    targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
+    names = [ast.unparse(t) for t in targets if t is not None]
+    report.name = "return" if isinstance(line.node, ast.Return) else (
+        names or [found.runs.watch.places[key[0]].text])[0]
+    report.computed = candidate.values[key]
+    report.expected = candidate.expected.get(key) if candidate.unique else None
+    frame = found.frames.get(key, {})
+    report.iteration = tuple(
+        (n.id, int(frame[n.id])) for loop in line.loops
+        for n in ast.walk(getattr(loop, "target", loop))
+        if isinstance(n, ast.Name) and isinstance(frame.get(n.id), int))
+    return report
+
+
+def describe(report):
+    """Return a Blame as text."""
+    if report.right:
+        worst = max((row.error for row in report.rows if row.right), default=0.0)
+        count = sum(bool(row.right) for row in report.rows)
+        lines = [f"correct: {count} gradients agree with their numerical values (largest relative "
+                 f"error {worst:.1e})"]
+    elif report.kind in HEADS or not report.line:
+        head = HEADS.get(report.kind, "incorrect, but no line was found:")
+        lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
+            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_affected(report)]
+    else:
+        lines = [report.head, f"  {report.place}", "",
+                 *("    " + line.strip() for line in report.source.splitlines()), ""]
+        lines += [*_values(report), *_fix(report), *_affected(report)]
+    return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
+
+
+def _values(report):
+    """Return the lines on the exception, the values and the diagnosis."""
+    lines = [f"  raised     {message(report.error)}"] * (report.error is not None)
+    if report.name and report.computed is not None:
+        lines.append(f"  computed   {report.name} {shown(report.computed)}")
+        if report.expected is None:
+            pass
+        elif shown(report.expected) != shown(report.computed):
+            lines.append(f"  expected   {report.name} {shown(report.expected)}")
+        else:
+            lines += _differing(report)
+    return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
+
+
+def _differing(report):
+    """Return lines on the entries that differ, if the printed parts of both arrays look alike."""
+    computed, expected = np.asarray(report.computed), np.asarray(report.expected)
+    far = np.abs(computed - expected) > 1e-6 * np.abs(expected).max(initial=0)
+    entries = [tuple(map(int, at)) for at in np.argwhere(far)]
+    yield f"  expected   {report.name} differs in {len(entries)} of {far.size} entries"
+    for at in entries[:SHOWN]:
+        yield f"    {list(at)}: computed {computed[at]:.4g}, expected {expected[at]:.4g}"
+
+
+def _fix(report):
+    gap = " " * 13
+    if not report.fix:
+        return [] if report.kind == "raised" else [
+            "  fix        none verified: no edit that blame tries makes all gradients correct"]
+    text = "delete this line" if report.fix == "pass" else report.fix
+    lines = [f"  fix        {text}", gap + (report.verified or (
+        "not verified: gradients are correct at these inputs, but not at others"))]
+    for line, fix in report.alternatives:
+        lines.append(f"  or         line {line} instead: {fix}")
+    if report.alternatives:
+        lines.append(gap + "correcting one of these lines is enough")
+    return lines
+
+
+def _affected(report):
+    names = [f"{row.name} ({row.reason or f'relative error {row.error:.1e}'})"
+             for row in report.rows if row.right is False]
+    return [f"  affected   {', '.join(names)}"] if names else []
+
+
+def shown(value, width=68):
+    """Return the shape of an array, and its entries in a line or two."""
+    array = np.asarray(value)
+    small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
+    text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
+                           max_line_width=width)
+    return f"{array.shape} {text}" if "\n" not in text else \
+        f"{array.shape}\n" + textwrap.indent(text, "    ")
+
+
+def nearby(file):
+    """Return the path of a file relative to the current folder, if it is inside of it."""
+    near = os.path.relpath(file)
+    return file if near.startswith("..") else near
+
+
+def blame_html(report):
+    """Return a Blame as HTML for a notebook, the incorrect line marked."""
+    colour = "#2e7d3233" if report.right else "#c6282833"
+    text, line = html.escape(str(report)), html.escape(report.source.strip())
+    marked = f'<mark style="background:{colour};color:inherit">{line}</mark>'
+    text = text.replace(line, marked, 1) if line else text
+    return f'<pre style="border-left:.4em solid {colour};padding:.2em .8em">{text}</pre>'

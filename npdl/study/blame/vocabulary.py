@@ -1,0 +1,127 @@
+"""The vocabulary of edits: what the student's own code reads or computes at a statement.
+
+It holds the variables of the function, the fields of the cache and of self, small expressions in
+forward and backward that can be evaluated at the statement, and derivatives of these.
+"""
+
+import ast
+import contextlib
+import functools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.study.trace.runs import quiet
+from npdl.study.trace.syntax import is_pure, names_of
+
+MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
+MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
+ROOTS = ("{a} ** 2", "np.sqrt({a})")
+DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *ROOTS,
+               "np.exp({a})", "np.sign({a})", "np.cos({a})")
+
+
+@dataclass
+class Vocabulary:
+    """{source: value} of arrays and numbers at a statement.
+
+    `space` holds the names that an expression may be evaluated with.
+    """
+
+    space: dict
+    arrays: dict = field(default_factory=dict)
+    numbers: dict = field(default_factory=dict)
+
+    @functools.cached_property
+    def derivatives(self):
+        """Return {source: value} of derivatives, roots and squares."""
+        forms = [(a, f) for a, value in self.arrays.items() for f in DERIVATIVES
+                 if value.dtype.kind != "b"]
+        forms += [(n, f) for n in self.numbers for f in ROOTS]
+        found = {f"({form.format(a=a)})": self.value(form.format(a=a)) for a, form in forms}
+        return {text: value for text, value in found.items()
+                if value is not None and np.isfinite(value).all()}
+
+    @functools.cached_property
+    def values(self):
+        return {**self.derivatives, **self.numbers, **self.arrays}
+
+    @property
+    def operands(self):
+        return [*self.arrays, *self.numbers]
+
+    @property
+    def integers(self):
+        return [n for n, v in self.numbers.items() if isinstance(v, (int, np.integer))]
+
+    def value(self, text):
+        """Return the value of an expression, or None if it can't be evaluated."""
+        with contextlib.suppress(Exception), quiet():
+            return eval(text, self.space)
+
+
+def vocabulary_at(line, frame, functions):
+    """Return the Vocabulary at a Line; `frame` holds its local variables, `functions` all that ran.
+    """
+    tree = line.function.node
+    inner = {n for loop in ast.walk(tree) if isinstance(loop, ast.For) and loop not in line.loops
+             for n in names_of(loop.target)} - {n for loop in line.loops if isinstance(
+                 loop, ast.For) for n in names_of(loop.target)}
+    frame = {n: v for n, v in frame.items() if n not in inner}
+    found = Vocabulary({**line.function.space, **frame})
+    texts = _variables(line, frame)
+    for node in (n for f in functions for n in ast.walk(f.node)):
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
+                abs(node.value) in (0, 1) or abs(node.value) > 10):
+            texts[repr(node.value)] = node.value
+        elif isinstance(node, (ast.Subscript, ast.Attribute, ast.BinOp, ast.Compare, ast.Call)) \
+                and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) \
+                and sum(1 for _ in ast.walk(node)) < MAX_NODES and is_pure(node):
+            text = ast.unparse(node)
+            if text not in texts:
+                texts[text] = found.value(text)
+    _sort_in(found, texts)
+    return found
+
+
+def _variables(line, frame):
+    """Return {source: value} of local and global variables, and of the fields of what they hold."""
+    found = {n: v for n, v in frame.items() if n != "self"}
+    found |= {n: v for n, v in line.function.space.items()
+              if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
+    for name, value in frame.items():
+        if isinstance(value, dict):
+            found |= {f"{name}[{key!r}]": part for key, part in value.items()}
+        elif name == "self" or type(value).__name__ in ("Cache", "SimpleNamespace"):
+            for key, part in vars(value).items():
+                is_param = hasattr(part, "data") and hasattr(part, "grad")
+                found[f"{name}.{key}" + ".data" * is_param] = part.data if is_param else part
+    return found
+
+
+def _sort_in(found, texts):
+    """Put {source: value} into the arrays and numbers of a Vocabulary, each value once."""
+    seen = set()
+    for text, value in texts.items():
+        if isinstance(value, (bool, np.bool_)) or value is None:
+            continue
+        is_number = isinstance(value, (int, float, np.number)) or isinstance(
+            value, np.ndarray) and value.ndim == 0
+        if is_number:
+            key, kept = float(value), found.numbers
+        elif isinstance(value, np.ndarray) and 0 < value.size <= MAX_ENTRIES \
+                and value.dtype.kind in "fiub":
+            key, kept = (value.shape, value.tobytes()), found.arrays
+        else:
+            continue
+        if text.isidentifier() or key not in seen:
+            kept[text] = value
+        seen.add(key)
+    for text, value in list(found.arrays.items()):
+        if text.isidentifier() and value.ndim < 3:
+            found.arrays[f"{text}[..., None]"] = value[..., None]
+        sizes = [(f"shape[{i}]", n) for i, n in enumerate(value.shape)] + [("size", value.size)]
+        for name, n in sizes if text.count(".") < 2 and "[" not in text else ():
+            if n > 1 and float(n) not in seen:
+                seen.add(float(n))
+                found.numbers[f"{text}.{name}"] = n

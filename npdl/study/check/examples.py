@@ -1,0 +1,324 @@
+"""The specification of every layer: how to make it, its inputs, and values for its options.
+
+`samples` builds the layers and inputs; step, blame, homework and the tests use them. Each row has
+three examples: a sample, another that differs in every size, and one with sizes of 1. An example
+is on(inputs, options of forward)(arguments of the constructor).
+"""
+
+import inspect
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.functions import softmax
+from npdl.layers.activation import Tanh
+from npdl.layers.attention import causal_mask
+from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.embedding import Embedding
+from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
+from npdl.layers.graph import AddReLU
+from npdl.layers.layer_norm import LayerNorm
+from npdl.layers.linear import Linear
+from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
+from npdl.layers.rotary import LinearScaling, Llama3Scaling
+from npdl.layers.transformer import Block, PreNormBlock
+from npdl.models.autoencoder import Autoencoder
+from npdl.models.birnn import BiRNN
+from npdl.study.trees import mapped
+
+
+def on(*inputs, **options):
+    """Return a function of constructor arguments that returns a builder.
+
+    The builder is build(cls, rng, **others), which returns (layer, inputs, options); `others` are
+    more arguments of the constructor.
+
+    inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
+    options  keyword arguments of forward
+    Arguments of the constructor that are functions are called with rng.
+    """
+    def made(*args, **keywords):
+        def build(cls, rng, **others):
+            found = tuple(drawn(rng, given) for given in inputs)
+            layers = [arg(rng) if callable(arg) else arg for arg in args]
+            taken = inspect.signature(cls)
+            own = {"rng": rng} if "rng" in taken.parameters else {}
+            bound = taken.bind(*layers, **keywords, **own)
+            bound.arguments.update(others)
+            return cls(*bound.args, **bound.kwargs), found, options
+        return build
+    return made
+
+
+def drawn(rng, given):
+    """Draw an input from its specification: a shape, a list of shapes, or a function of rng."""
+    if callable(given):
+        return given(rng)
+    if isinstance(given, list):
+        return tuple(drawn(rng, shape) for shape in given)
+    return rng.standard_normal(given) if isinstance(given, tuple) else given
+
+
+def ids(high, *shape):
+    """Specify integers below `high`."""
+    return lambda rng: rng.integers(0, high, shape)
+
+
+def probabilities(*shape):
+    """Specify probability distributions over the last axis."""
+    return lambda rng: softmax(rng.standard_normal(shape))
+
+
+def off_zero(*shape):
+    """Specify values with magnitudes of 0.1 to 2, away from the kink of a ReLU."""
+    return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
+
+
+def part(cls, *sizes):
+    """Specify a layer that is a part of another one."""
+    return lambda rng: cls(*sizes, rng=rng)
+
+
+def parts(cls, count, *sizes):
+    """Specify the `count` layers of a stack."""
+    return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
+
+
+def both(*sizes):
+    """Specify a stack of bidirectional layers, each of two RNNs."""
+    return lambda rng: [Bidirectional(RNN(*size, rng=rng), RNN(*size, rng=rng)) for size in sizes]
+
+
+class Repeated:
+    """A generator that draws the same numbers at every call, so that forward can be repeated."""
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def random(self, shape):
+        return stream(self.seed, *shape).random(shape)
+
+
+ONE = (1, 1)
+POINTWISE = on(off_zero(3, 4))(), on(off_zero(2, 4, 3))(), on(off_zero(1, 1))()
+CELL = on((3, 2), (3, 3))(2, 3), on((2, 3), (2, 4))(3, 4), on(ONE, ONE)(1, 1)
+LAYER = on((2, 3, 2), (2, 3))(2, 3), on((3, 2, 4), (3, 2))(4, 2), on((1, 1, 1), ONE)(1, 1)
+STACK = on((2, 3, 2))(2, 3), on((3, 2, 4))(4, 2, 2), on((1, 1, 1))(1, 1)
+ATTENTION = (on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
+             on((1, 1, 2), (1, 1, 2), (1, 1, 1))())
+BLOCK = (on((1, 4, 6), mask=causal_mask(4))(6, 2, 2), on((2, 3, 9), mask=causal_mask(3))(9, 3, 1),
+         on((1, 1, 1))(1, 1, 1))
+CROSS_BLOCK = (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(4, 2, 2),
+               on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(6, 3, 1),
+               on((1, 1, 1), (1, 1, 1))(1, 1, 1))
+UPDATE = ((4, 3), (4, 2)), ((5, 2, 4), (5, 2, 3)), (ONE, off_zero(1, 1))
+POSITIONS = on((2, 3, 4))(5, 4), on((3, 4, 6))(8, 6), on((1, 1, 4))(2, 4)
+NORM = on((3, 5))(5), on((4, 2, 3))(3), on(off_zero(1, 1))(1)
+ADAPTED = (on((2, 3))(part(Linear, 3, 4)), on((4, 3, 5))(part(Linear, 5, 2)),
+           on(ONE)(part(Linear, 1, 1)))
+LOSS = on((3, 4), ids(4, 3))(), on((2, 4, 3), ids(3, 2, 4))(), on((1, 2), ids(2, 1))()
+TWO = on((3, 4), (3, 4))(), on((4, 2, 3), (4, 2, 3))(), on((2, 1), (2, 1))()
+MODEL = (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, multiplier=2, max_len=4),
+         on(ids(7, 2, 4))(7, d_model=6, num_layers=2, num_heads=3, multiplier=1, max_len=5),
+         on(ids(1, 1, 1))(1, d_model=1, num_layers=1, num_heads=1, multiplier=1, max_len=1))
+
+EXAMPLES = {
+    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1)),
+    "FrozenLinear": ADAPTED,
+    "QuantLinear": ADAPTED,
+    "LoRALinear": (on((2, 3))(part(Linear, 3, 4), 2, alpha=3.0),
+                   on((4, 3, 5))(part(Linear, 5, 6), 3, alpha=2.0),
+                   on(ONE)(part(Linear, 1, 1), 1)),
+    "Embedding": (on(ids(5, 2, 3))(5, 4), on(ids(7, 4, 5, 2))(7, 3), on(ids(1, 1, 1))(1, 2)),
+    "Unembedding": (on((2, 3, 4))(part(Embedding, 5, 4)), on((4, 3, 2, 3))(part(Embedding, 7, 3)),
+                    on(ONE)(part(Embedding, 1, 1))),
+    "LearnedPositions": POSITIONS,
+    "SinusoidalPositions": POSITIONS,
+    "Sigmoid": POINTWISE,
+    "Tanh": POINTWISE,
+    "ReLU": POINTWISE,
+    "GELU": POINTWISE,
+    "TanhGELU": POINTWISE,
+    "Same": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
+    "Softmax": (on((3, 5))(), on((4, 2, 3))(), on((3, 1))()),
+    "LayerNorm": NORM,
+    "RMSNorm": NORM,
+    "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4), on((4, 1, 1))(1)),
+    "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2), on((1, 2, 1))(2, 1)),
+    "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2), on((1, 1, 2))(1)),
+    "Dropout": (on((3, 4), rng=Repeated(5))(0.4), on((2, 5, 3), rng=Repeated(6))(0.4),
+                on(ONE, rng=Repeated(7))(0.5)),
+    "RNNCell": CELL,
+    "GRUCell": CELL,
+    "ResetAfterGRUCell": CELL,
+    "ResetBeforeGRUCell": CELL,
+    "LSTMCell": (on((3, 2), [(3, 3), (3, 3)])(2, 3), on((2, 3), [(2, 4), (2, 4)])(3, 4),
+                 on(ONE, [ONE, ONE])(1, 1)),
+    "RNNLayer": LAYER,
+    "GRULayer": LAYER,
+    "ResetAfterGRULayer": LAYER,
+    "ResetBeforeGRULayer": LAYER,
+    "LSTMLayer": (on((2, 3, 2), [(2, 3), (2, 3)])(2, 3), on((3, 2, 4), [(3, 2), (3, 2)])(4, 2),
+                  on((1, 1, 1), [ONE, ONE])(1, 1)),
+    "RNN": STACK,
+    "GRU": STACK,
+    "ResetAfterGRU": STACK,
+    "ResetBeforeGRU": STACK,
+    "LSTM": STACK,
+    "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
+                      on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
+                      on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
+    "BidirectionalStack": (on((2, 3, 2))(both((2, 3), (6, 3))),
+                           on((3, 2, 4))(both((4, 2), (4, 2), (4, 2))), on((1, 1, 1))(both(ONE))),
+    "DotAttention": ATTENTION,
+    "ScaledDotAttention": ATTENTION,
+    "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
+                          on((2, 4, 3), (2, 5, 2), (2, 5, 4))(3, 2, 5),
+                          on((1, 1, 1), (1, 1, 1), (1, 1, 1))(1, 1, 1)),
+    "MultiHeadAttention": (on(*[(1, 3, 4)] * 3, mask=causal_mask(3))(4, 2),
+                           on((2, 4, 6), (2, 5, 6), (2, 5, 6))(6, 3),
+                           on(*[(1, 1, 1)] * 3)(1, 1)),
+    "Rotary": (on((2, 3, 4))(4), on((3, 4, 2, 6))(6), on((1, 2))(2)),
+    "GroupedQueryAttention": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1),
+                              on((2, 4, 12), mask=causal_mask(4))(12, 6, 3),
+                              on((1, 1, 2))(2, 1, 1)),
+    "FeedForward": (on((2, 3))(3, 2), on((4, 3, 2))(2, 3), on(ONE)(1, 1)),
+    "SwiGLU": (on((2, 3))(3, 4), on((4, 3, 2))(2, 5), on(ONE)(1, 1)),
+    "LlamaBlock": (on((1, 3, 4), mask=causal_mask(3))(4, 2, 1, 3),
+                   on((2, 4, 12), mask=causal_mask(4))(12, 6, 3, 5),
+                   on((1, 1, 2))(2, 1, 1, 1)),
+    "Block": BLOCK,
+    "PreNormBlock": BLOCK,
+    "Decoder": (on((1, 3, 4), mask=causal_mask(3))(parts(PreNormBlock, 2, 4, 2, 2), LayerNorm(4)),
+                on((2, 4, 6), mask=causal_mask(4))(parts(Block, 1, 6, 3, 1)),
+                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
+    "Encoder": (on((1, 3, 4))(parts(PreNormBlock, 1, 4, 2, 2), LayerNorm(4)),
+                on((2, 4, 6))(parts(Block, 2, 6, 3, 1)),
+                on((1, 1, 1))(parts(Block, 1, 1, 1, 1))),
+    "DecoderBlock": CROSS_BLOCK,
+    "PreNormDecoderBlock": CROSS_BLOCK,
+    "CrossDecoder": (on((1, 3, 4), (1, 2, 4), mask=causal_mask(3))(
+                         parts(PreNormDecoderBlock, 1, 4, 2, 2), LayerNorm(4)),
+                     on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(parts(DecoderBlock, 2, 6, 3, 1)),
+                     on((1, 1, 2), (1, 1, 2))(parts(DecoderBlock, 1, 2, 1, 1))),
+    "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
+    "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
+    "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(AddReLU, 3, 2)),
+                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(AddReLU, 4, 3)),
+                       on((1, 3), ONE)(part(Linear, 3, 2), part(AddReLU, 3, 2))),
+    "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on((1, 3))(3, 2)),
+    "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on(off_zero(1, 1))(1, 1)),
+    "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))(), on(off_zero(1, 2))()),
+    "SequenceLoss": (
+        on((2, 3, 4), ids(4, 2, 3), np.array([[True, True, False], [True, True, True]]))(),
+        on((3, 2, 5), ids(5, 3, 2), np.array([[True, False], [True, True], [False, True]]))("sum"),
+        on((1, 1, 2), ids(2, 1, 1), np.array([[True]]))()),
+    "CrossEntropy": LOSS,
+    "WeightedCrossEntropy": (on((3, 4), ids(4, 3))((0.5, 2.0, 1.0, 0.0)),
+                             on((2, 4, 3), ids(3, 2, 4))((2.0, 0.5, 1.5)),
+                             on((1, 2), ids(2, 1))((0.5, 1.5))),
+    "SoftCrossEntropy": (on((3, 4), probabilities(3, 4))(),
+                         on((2, 4, 3), probabilities(2, 4, 3))(),
+                         on((1, 2), probabilities(1, 2))()),
+    "StableMaxLoss": LOSS,
+    "SquaredError": TWO,
+    "KLDivergence": TWO,
+    "GPT": MODEL,
+    "GPT2": MODEL,
+    "Llama": (on(ids(5, 1, 3))(5, d_model=4, num_layers=1, num_heads=2, num_kv_heads=1, d_inner=3,
+                               max_len=4),
+              on(ids(7, 2, 4))(7, d_model=12, num_layers=2, num_heads=6, num_kv_heads=3, d_inner=5,
+                               max_len=5),
+              on(ids(1, 1, 1))(1, d_model=2, num_layers=1, num_heads=1, num_kv_heads=1, d_inner=1,
+                               max_len=1)),
+    "LSTMLM": (on(ids(5, 2, 3))(5, d_model=2, num_layers=1, d_hidden=3),
+               on(ids(7, 3, 2))(7, d_model=2, num_layers=2, d_hidden=4),
+               on(ids(1, 1, 1))(1, 1, 1, 1)),
+    "Seq2Seq": (on(ids(4, 1, 3), ids(4, 1, 2))(4, 4, d_model=4, num_layers=1, num_heads=2,
+                                               multiplier=1, max_len=4),
+                on(ids(5, 2, 4), ids(5, 2, 3))(5, 5, d_model=6, num_layers=2, num_heads=3,
+                                               multiplier=2, max_len=5),
+                on(ids(2, 1, 1), ids(3, 1, 1))(2, 3, 1, 1, 1, 1, 1)),
+    "LSTMSeq2Seq": (on(ids(4, 2, 3), ids(4, 2, 2))(4, 4, d_model=2, d_hidden=3),
+                    on(ids(6, 3, 2), ids(6, 3, 4))(6, 6, d_model=4, num_layers=2, d_hidden=2),
+                    on(ids(1, 1, 1), ids(1, 1, 1))(1, 1, 1)),
+    "AttentiveRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1, 1)),
+    "BiRNN": (on((2, 3, 2))(2, 3), on((3, 4, 3))(3, 2), on((1, 1, 1))(1)),
+    "BiRNNLoss": (on((2, 3, 2), (2, 3, 2))(part(BiRNN, 2)),
+                  on((3, 4, 3), (3, 4, 3))(part(BiRNN, 3)),
+                  on((1, 1, 1), (1, 1, 1))(part(BiRNN, 1))),
+    "Autoencoder": (on((3, 2), (3, 2))(2, 4, 3), on((2, 4, 3), (2, 4, 3))(3, 2, 4),
+                    on((2, 1), (2, 1))(1, 1, 1)),
+    "MLP": (on((3, 2))([2, 4, 3]), on((2, 4, 3))([3, 2, 5, 4]), on((2, 1))([1, 1, 1])),
+    "AutoencoderLoss": (on((3, 2), (3, 2), ids(3, 3))(part(Autoencoder, 2, 4, 3)),
+                        on((4, 3), (4, 3), ids(5, 4))(part(Autoencoder, 3, 2, 5)),
+                        on(ONE, ONE, ids(1, 1))(part(Autoencoder, 1, 1, 1))),
+    "Sequential": (on((2, 3))(part(Linear, 3, 4), lambda rng: Tanh(), part(Linear, 4, 2)),
+                   on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3)),
+                   on(ONE)(part(Linear, 1, 1))),
+}
+STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of base classes
+
+
+def visible(layer, inputs, rng):
+    """Draw a mask (queries, keys), True where a query may attend; each attends to some key."""
+    keys = 1 if len(inputs) == 3 else 0
+    seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
+    seen[:, 0] = True
+    return seen
+
+
+def real(which):
+    """Return a function that draws a mask (B, S), True for the valid tokens of an input."""
+    def mask(layer, inputs, rng):
+        B, S = inputs[which].shape[:2]
+        return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
+    return mask
+
+
+def lengths(layer, inputs, rng):
+    B, S = inputs[0].shape[:2]
+    return rng.integers(1, S + 1, B)
+
+
+def state(layer, inputs, rng):
+    """Draw an initial state, in the structure of the last state."""
+    (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
+    return mapped(last, lambda a: rng.standard_normal(a.shape))
+
+
+def edges(layer, inputs, rng):
+    N = inputs[0].shape[-2]
+    return (rng.random((N, N)) < 0.6) | np.eye(N, dtype=bool)
+
+
+# {option of a constructor: values}. Some have an effect only with other options of the constructor
+# and of forward (TOGETHER). The rows above have the SIZES; options in MUTE change no gradient.
+SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
+         "num_kv_heads", "rank", "vocab_size"}
+MUTE = {"dtype"}
+VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": ["token"],
+          "attention_dropout": [0.4], "bias": [True, False],
+          "bits": [3], "block": [1], "class_weights": [(0.5, 2.0, 1.0, 0.0)],
+          "classifier_bias": [False],
+          "d_head": [4], "d_out": [3], "double": [True], "dropout": [0.4],
+          "eps": [0.3], "exponent": ["2k/d"], "factor": [0.6], "ffn_bias": [True], "ignored": [1],
+          "momentum": [0.6], "norm": ["pre"], "norm_bias": [False], "num_layers": [2],
+          "padding_id": [1],
+          "positions": ["2k/d", "learned"], "qk_norm": [True], "qkv_bias": [True],
+          "query": ["previous"],
+          "reduction": ["none", "sum"], "rope_theta": [3.0], "rounding": ["nearest", "nf4"],
+          "scale": [0.6],
+          "scaling": [LinearScaling(2.0), Llama3Scaling(4.0, 1.0, 4.0, 12)],
+          "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
+TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repeated(7)}),
+            "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
+            "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
+            "scaling": ({"d_head": 4}, {})}
+# {option of forward: a function that draws a value, of (layer, inputs, rng)}
+DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
+         "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,
+         "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
+         "source_mask": real(0), "state": state, "target_mask": real(1),
+         "training": lambda *given: False,
+         "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}

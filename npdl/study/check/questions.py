@@ -1,0 +1,80 @@
+"""Ask about what may be a gradient, or may need one, and whose role is not known.
+
+An array that forward reads and that has no gradient may be a parameter or a constant. An input for
+which backward returned no gradient may be a target. Only the author knows; nothing is ignored.
+"""
+
+import numpy as np
+
+from npdl.study.check.adapters import InSelf
+from npdl.study.trees import copied, leaves, same
+
+# Inputs that need no gradient: targets, masks and running statistics.
+TARGETS = {"t", "y", "target", "targets", "label", "labels", "mask", "ytrue", "ts", "ys", "lengths"}
+MOVED = 1e-3                    # relative perturbation of an array, to see if forward reads it
+
+
+def questions(subject, missing):
+    """Return ({name: note} of the inputs that need no gradient, [question]).
+
+    `subject` has run backward; `missing` names the arrays for which no gradient was found.
+    """
+    excused = {name: f"{name}: backward returns no gradient for it; it is taken as a target or mask"
+               for name in missing if is_target(subject, name)}
+    layer, found = subject.layer, []
+    for name in (n for n in missing if n not in excused):
+        if name in subject.params:
+            short = name.rpartition(".")[2]
+            how = f"self.d{short} = ..., or " * (not short.isdigit())
+            found.append(f"{subject.name}.backward sets no gradient of {name}: write {how}"
+                         "self.grads with the same keys as self.params")
+        else:
+            found.append(f"{name}: backward returned no gradient for it. If it needs one, return "
+                         "it; if not, return None in its place")
+    if subject.ambiguous:
+        how = "set them as self.dW" if isinstance(layer, InSelf) else (
+            "add them to the Params: self.W.grad += dW") if subject.params else (
+            "return one for each input of forward, in its order, or a dict by their names")
+        found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
+                     f"the inputs, which is not compared; {how}")
+    return excused, found + of_arrays(subject)
+
+
+def is_target(subject, name):
+    """Return True if an input needs no gradient, by its name, its values, or a returned None."""
+    if name in subject.params:
+        return False
+    plain = name.removeprefix("input ")
+    last = plain.rpartition(".")[2].lower().replace("_", "")
+    return (plain in subject.returned_none or last in TARGETS or last.startswith("running")
+            or set(np.unique(subject.arrays[name])) == {0.0, 1.0})
+
+
+def of_arrays(subject):
+    """Ask about the float arrays that a layer holds, and forward reads, without a gradient."""
+    layer = subject.layer
+    if isinstance(layer, InSelf) and layer.candidates:
+        _, run = subject.run()
+        return [f"{path} {one.value.shape}: forward reads it, and no gradient of it was found. Set "
+                f"its gradient as self.d{one.names[0]}, or say that it is a constant: "
+                f"self.{one.name}.setflags(write=False)"
+                for path, one in layer.unplaced(run).items() if is_read(subject, one.value)]
+    return [f"{name} {array.shape}: forward reads it, and it is no Param, so no gradient of it was "
+            f"compared. Write self.{name} = Param(...), or say that it is a constant: "
+            f"self.{name}.setflags(write=False)"
+            for name, array in subject.bare_arrays().items() if is_read(subject, array)]
+
+
+def is_read(subject, array):
+    """Return True if the outputs change with an array that a layer holds."""
+    with np.errstate(all="ignore"):
+        before, was = [np.array(a) for _, a in leaves(subject.run()[0])], copied(array)
+        try:
+            array *= 1 + MOVED
+            array += MOVED
+            after = [np.array(a) for _, a in leaves(subject.run()[0])]
+        except Exception:
+            return True
+        finally:
+            array[...] = was
+    return not all(map(same, before, after))

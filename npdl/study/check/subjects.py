@@ -1,0 +1,277 @@
+"""A Subject: a layer with inputs, ready to be checked.
+
+It runs forward and backward in float64, as often as one likes, with the same result each time. The
+layer is a copy, random generators are reset before each run, and parameters and inputs are
+restored after each backward.
+"""
+
+import contextlib
+import inspect
+import itertools
+
+import numpy as np
+
+from npdl.backend import stream, to_device
+from npdl.core import rebuilt, walk
+from npdl.study.check.adapters import Adapter, InSelf, Unfit, holders
+from npdl.study.check.learned import is_constant
+from npdl.study.containment import is_npdls
+from npdl.study.trees import (
+    by_input,
+    cast,
+    copied,
+    leaves,
+    mapped,
+    only_paths,
+    restored,
+    same,
+    tupled,
+    upstream,
+)
+
+
+class Subject:
+    """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
+
+    params  {name: Param} of the layer
+    arrays  {name: array} of everything with a gradient: parameters by their dotted names, inputs
+            as "input x" or "input state.0"; the next run sees what is written into such an array
+    forward  a function in place of layer.forward, called with the layer first
+    keep    True leaves the parameters as they are instead of drawing them at random
+    dout    random upstream gradients in the structure of the outputs
+    paths   the paths of the outputs in that structure
+    uses    lists of paths whose upstream gradients are handed over together
+    ambiguous      descriptions of returned gradients that belong to no input
+    returned_none  the names of the inputs for which backward returned None
+    Raises Unfit for code that can't be checked: no float output, or other outputs in a second run.
+    """
+
+    def __init__(self, layer, inputs, options=None, forward=None, seed=0, keep=False):
+        self.layer, self.seed = layer.astype("float64"), seed
+        self.ambiguous, self.returned_none = [], set()
+        self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
+        self.forward = forward or (lambda layer, *given, **named: layer.forward(*given, **named))
+        self._find_generators()
+        self._first_run()
+        self._find_generators()
+        if not keep:
+            randomise(self.layer, stream(seed, 77))
+        self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        outputs = self._outputs()
+        self.dout = upstream(outputs, stream(seed, 78))
+        if getattr(self.layer, "is_loss", False):
+            self.dout = mapped(self.dout, lambda d: d if d is None else np.ones_like(d))
+        self.paths = [path for path, _ in leaves(self.dout)]
+        if not self.paths:
+            raise Unfit("unchecked", f"{self.name}.forward returned no float array; return an "
+                        "array or a tuple of arrays")
+        self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
+        if len(self.paths) > 2:
+            self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
+        self.arrays = self.named_arrays()
+
+    def _find_generators(self):
+        self._random = generators(self.layer, self.inputs, self.options)
+        self._start = [g.bit_generator.state for g in self._random]
+        self._global = False                        # True if it draws from NumPy's global generator
+
+    def _first_run(self):
+        """Run once, as some code makes its parameters then; the next run raises what this does."""
+        held = np.random.get_state()
+        with np.errstate(all="ignore"), restored((), self.inputs), self._repeated():
+            try:
+                if isinstance(self.layer, Adapter):
+                    self.layer.prepare(self.inputs, self.options)
+                elif not is_npdls(type(self.layer)):
+                    self.layer.forward(*self.inputs, **self.options)
+                self.layer = self.layer.astype("float64")
+            except Unfit:
+                raise
+            except Exception:
+                pass
+            finally:
+                np.random.set_state(held)
+
+    @property
+    def name(self):
+        return type(self.layer).__name__
+
+    def with_inputs(self, inputs, draw=0, keep=False):
+        """Return the same with other inputs, and with new parameters unless `keep`."""
+        return type(self)(self.layer, inputs, self.options, self.forward, self.seed + draw, keep)
+
+    def run(self):
+        """Return (outputs, cache) of forward."""
+        with self._repeated():
+            returned = self.forward(self.layer, *self.inputs, **self.options)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
+                "nothing" if returned is None else f"one {type(returned).__name__}")
+            raise Unfit("unchecked", f"{self.name}.forward returned {what}; it must return a pair: "
+                        "its output and a Cache")
+        return returned
+
+    def outputs(self):
+        """Return the float arrays that forward returns, in the order of `paths`."""
+        return [array for _, array in leaves(self.run()[0])]
+
+    def upstream(self, used):
+        """Return upstream gradients for the outputs at the paths `used`.
+
+        For the others npdl's own layers get None, and other layers 0.
+        """
+        zeros = not is_npdls(type(self.layer))
+        return copied(only_paths(self.dout, used, zeros))
+
+    def backward(self, dout, cache, turn=None):
+        """Return ({name: gradient}, {name: content of param.grad}) after one backward.
+
+        Before it, param.grad is zero, or with a `turn` random: backward must add to it. Gradients
+        that backward doesn't return are missing.
+        """
+        before, rng = {}, stream(self.seed, 79, turn or 0)
+        for name, param in self.params.items():
+            start = np.zeros(param.shape) if turn is None else rng.standard_normal(param.shape)
+            before[name] = np.asarray(start, param.data.dtype)
+            param.grad = before[name].copy()
+        with restored(self.params.values(), self.inputs), self._repeated():
+            returned = copied(self.layer.backward(dout, cache))     # it may be an input
+        after = {name: param.grad for name, param in self.params.items()}
+        gradients = {name: added(after[name], before[name]) for name in after
+                     if name not in getattr(self.layer, "missing", ())}
+        return gradients | self.returned(returned), after
+
+    def returned(self, gradients):
+        """Return {name: gradient} for what a backward returned."""
+        if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
+                isinstance(gradients, tuple) and len(gradients) == 1):
+            gradients = (gradients,)
+        gradients, _ = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        count = len(tupled(gradients))
+        gradients = [in_form(g, a) for g, a in itertools.zip_longest(
+            tupled(gradients), self.inputs)]
+        rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
+        self.ambiguous = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
+            f"an array {np.shape(part)}" for _, part in leaves(g)])]
+        self.returned_none = {self.names[i] for i, g in enumerate(gradients) if g is None
+                      and i < min(count, len(self.names)) and any(x is not None for x in gradients)}
+        return dict(self._named(leaves(gradients[: len(self.inputs)])))
+
+    def named_arrays(self):
+        """Return {name: array} of the parameters and the float inputs."""
+        self.params = dict(self.layer.params())
+        found = {name: param.data for name, param in self.params.items()}
+        return found | {name: array for name, array in self._named(leaves(self.inputs))
+                        if isinstance(array, np.ndarray)}
+
+    def bare_arrays(self):
+        """Return {name: array} of the float arrays that a user's layer holds in no Param."""
+        known = [param.data for param in self.params.values()]
+        known += [array for _, array in leaves(self.inputs) if isinstance(array, np.ndarray)]
+        return {name: value for part in holders(self.layer)
+                if not is_npdls(type(part)) for name, value in vars(
+                    part).items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"
+                and not is_constant(value) and not any(np.shares_memory(value, a) for a in known)}
+
+    def notes(self):
+        """Return sentences on inputs and outputs without a gradient."""
+        given = self._named((str(i), array) for i, array in enumerate(self.inputs))
+        return [f"{name} is {array.dtype}: it has no gradient to check" for name, array in given
+                if isinstance(array, np.ndarray) and array.dtype.kind in "iub"] + [
+            *getattr(self.layer, "dropped", ())]
+
+    def _named(self, found):
+        """Yield (name, array) for (path, array); the first part of a path numbers an argument."""
+        for path, array in found:
+            first, dot, rest = path.partition(".")
+            number = int(first)
+            name = self.names[number] if number < len(self.names) else first
+            yield f"input {name}{dot}{rest}", array
+
+    def _outputs(self):
+        """Return the outputs of forward; raise Unfit if a second run gives others."""
+        with np.errstate(all="ignore"):
+            held, state = copied(self.inputs), np.random.get_state()
+            outputs = copied(self.run()[0])
+            self._global = not same(state[1:3], np.random.get_state()[1:3])
+            if self._global:
+                np.random.set_state(state)
+                outputs = copied(self.run()[0])
+            if not all(map(same, *([a for _, a in leaves(n)] for n in (held, self.inputs)))):
+                raise Unfit("aliasing", f"{self.name}.forward changes its inputs in place, so "
+                            "later code sees other numbers; write into a new array")
+            again = self.run()[0]
+        if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
+            raise Unfit("random", f"{self.name}.forward returns other outputs when it runs again "
+                        "on the same inputs. Hand over a generator that repeats: "
+                        "forward(self, x, rng), and sample() returns (layer, (x,), "
+                        "{'rng': npdl.study.check.examples.Repeated(0)}); or let forward make its "
+                        "generator from a seed")
+        return outputs
+
+    @contextlib.contextmanager
+    def _repeated(self):
+        """Reset the random generators to their first state, and restore them afterwards."""
+        for generator, state in zip(self._random, self._start, strict=True):
+            generator.bit_generator.state = state
+        held = np.random.get_state() if self._global else None
+        if held:
+            np.random.seed(self.seed)
+        try:
+            yield
+        finally:
+            for generator, state in zip(self._random, self._start, strict=True):
+                generator.bit_generator.state = state
+            if held:
+                np.random.set_state(held)
+
+
+def added(after, before):
+    """Return what was added to a gradient that held `before`, or what has replaced it.
+
+    Return None if that is no array of numbers.
+    """
+    try:
+        found = np.asarray(after, None if np.iscomplexobj(after) else float)
+    except (TypeError, ValueError):
+        return None
+    return found - before if found.shape == before.shape else found
+
+
+def in_form(gradient, value):
+    """Return the gradient of an input as an array, or in the structure of the input."""
+    if isinstance(value, (tuple, list)):
+        if isinstance(gradient, np.ndarray):        # a stacked state, or one array for all parts
+            rows = np.shape(gradient)[:1] == (len(value),)
+            gradient = list(gradient) if rows else [gradient] * len(value)
+        fits = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
+        return rebuilt(gradient, list(map(in_form, gradient, value))) if fits else gradient
+    if not isinstance(value, np.ndarray) or gradient is None:
+        return gradient
+    try:
+        return np.asarray(gradient, float)
+    except (TypeError, ValueError):
+        return gradient
+
+
+def randomise(layer, rng, scale=0.5):
+    """Draw every parameter from a normal distribution; vectors around 1, to keep gains from 0."""
+    for _, param in layer.params():
+        centre = 1.0 if param.data.ndim == 1 else 0.0
+        param.data[...] = to_device(centre + scale * rng.standard_normal(param.data.shape))
+
+
+def generators(layer, inputs, options):
+    """Return the NumPy generators that forward may draw from.
+
+    They are among its arguments, held by the layer and its parts, or globals of its module.
+    """
+    places = [dict(enumerate(inputs)), options, *(vars(part) for part in walk(layer))]
+    own = layer.made if isinstance(layer, InSelf) else layer
+    places += [vars(own)] if isinstance(layer, InSelf) else []
+    if not is_npdls(type(own)):
+        run = getattr(own, "run", None) or getattr(own, "forward", None) or type(own).__call__
+        places += [getattr(run, "__globals__", {})]
+    return list({id(value): value for held in places for value in list(held.values())
+                 if isinstance(value, np.random.Generator)}.values())

@@ -1,0 +1,303 @@
+"""The verdict on a backward pass: each gradient is compared with finite differences.
+
+A `Check` computes the numerical gradients once and can then judge several backwards. It compares
+with the upstream gradients of all outputs, and with those of each output and each pair alone.
+
+An entry is right if its error is at most LIMIT, relative to the magnitudes of the terms that the
+derivative is summed from, plus an allowance for rounding. It is wrong if the error is larger than
+that, and larger than the uncertainty of the numerical derivative. Otherwise it is inconclusive.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.core import walk
+from npdl.study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
+from npdl.study.check.questions import questions
+from npdl.study.trees import leaves
+
+FEW, MANY = 200, 400            # of an array with more than MANY entries, FEW are compared, and
+DIRECTIONS = 2                  # the derivatives along so many random directions
+FLOOR = 1e-3                    # of the layer's largest derivative: smaller ones are compared as if
+                                # they were so large
+ROUNDING = 1e-13                # of the layer's largest derivative: allowed rounding of a backward
+
+
+@dataclass
+class Row:
+    """The comparison of one gradient. `right` is None if entries of it are inconclusive.
+
+    error      the largest relative error of an entry: LIMIT is allowed in float64
+    index      that entry, with its `computed` and `numerical` value and the `allowed` difference
+    points     the number of entries that were compared
+    unknown    the number of inconclusive entries; the first is at `first_unknown`, for the `reason`
+    used       the outputs whose upstream gradients were handed over, if not all
+    kind       "missing" or "shape" if there is no gradient, or one of another shape
+    """
+
+    name: str
+    right: bool | None = True
+    error: float = 0.0
+    index: tuple = ()
+    computed: float = 0.0
+    numerical: float = 0.0
+    allowed: float = 0.0
+    reason: str = ""
+    points: int = 0
+    unknown: int = 0
+    first_unknown: object = ()
+    used: str = ""
+    kind: str = ""
+
+
+@dataclass(repr=False)
+class Verdict:
+    """The rows of a check, with sentences: `faults` that no row shows, `questions`, and `notes`.
+
+    `right` is None if a gradient is inconclusive or a question is open, and nothing is wrong.
+    """
+
+    rows: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+    questions: list = field(default_factory=list)
+
+    @property
+    def right(self):
+        if self.faults or any(row.right is False for row in self.rows):
+            return False
+        known = self.rows and all(row.right for row in self.rows) and not self.questions
+        return True if known else None
+
+    @property
+    def wrong(self):
+        return [row for row in self.rows if row.right is False]
+
+
+@dataclass
+class Comparison:
+    """One gradient at the entries that are compared, for the upstream gradients of some outputs."""
+
+    name: str
+    used: list
+    points: list                # indices of entries, or directions: arrays of the gradient's shape
+    computed: np.ndarray
+    numerical: np.ndarray
+    allowed: np.ndarray
+    unknown: np.ndarray         # a mask of the inconclusive points
+    reasons: dict               # {number of a point: why it is inconclusive}
+    note: str = ""              # the error of the gradient as a whole
+    missing: bool = False       # True if there is no gradient
+    limit: float = LIMIT
+
+    @property
+    def errors(self):
+        """The relative errors: `limit` is what is allowed; 0 for inconclusive points."""
+        with np.errstate(all="ignore"):
+            errors = self.limit * np.abs(self.computed - self.numerical) / self.allowed
+        errors = np.where(self.computed == self.numerical, 0, errors)
+        errors[~np.isfinite(errors)] = np.inf
+        return np.where(self.unknown, 0, errors)
+
+    @property
+    def wrong(self):
+        return self.errors > self.limit
+
+    @property
+    def row(self):
+        if self.missing:
+            return Row(self.name, None if np.any(self.numerical) else True, reason=self.note,
+                       kind="missing")
+        if self.note:
+            return Row(self.name, False, np.inf, reason=self.note, kind="shape")
+        if not self.points:
+            return Row(self.name)
+        errors, first = self.errors, min(self.reasons, default=0)
+        at = int(np.where(self.unknown & (errors == 0), -1, errors).argmax())
+        right = False if errors[at] > self.limit else None if self.unknown.any() else True
+        entry, unknown = self.points[at], int(self.unknown.sum())
+        return Row(self.name, right, float(errors[at]), entry if isinstance(entry, tuple) else (),
+                   float(self.computed[at]), float(self.numerical[at]), float(self.allowed[at]),
+                   self.reasons.get(first, ""), len(self.points) - unknown, unknown,
+                   self.points[first])
+
+
+class Check:
+    """A Subject with its numerical gradients; it judges backwards.
+
+    At most `entries` entries of each array are compared, chosen at random.
+    """
+
+    def __init__(self, subject, entries=None):
+        self.subject, self.arrays = subject, subject.arrays
+        self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
+        self.notes = subject.notes()
+        rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
+        weights = [d for _, d in leaves(self.dout)]
+        limit = limit_of(base)
+        if limit > LIMIT:
+            self.notes.append("forward computes in less than float64, so gradients are compared "
+                              f"to a relative error of {limit:.0e} only")
+        self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
+        for name, row in padding_rows(subject):         # its gradient is 0 by definition
+            self.points[name] = [p for p in self.points[name]
+                                 if isinstance(p, tuple) and p[0] != row]
+        self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
+                                  np.abs(a).max(initial=0)) for point in self.points[name]]
+                      for name, a in self.arrays.items()}
+        self._known, self._scales = {}, {}
+
+    def verdict(self):
+        """Return the Verdict on the backward, with the worst comparison of each gradient."""
+        found = {}
+        for comparison in self.comparisons():
+            found.setdefault(comparison.name, []).append(comparison)
+        rows = [worst_row(own, self.paths) for own in found.values()]
+        return self.asked(rows)
+
+    def asked(self, rows):
+        """Return the Verdict of Rows, without those of targets, and with the questions.
+
+        If all gradients are 0, comparing them shows nothing.
+        """
+        if self.all_zero and not any(row.right is False for row in rows):
+            for row in rows:
+                row.right, row.points = None, 0
+                row.reason = "all gradients are 0 at these inputs"
+        notes, found = questions(self.subject, [row.name for row in rows if (
+            row.kind == "missing" and row.right is None)])
+        return Verdict([row for row in rows if row.name not in notes], notes=list(notes.values()),
+                       questions=found)
+
+    @property
+    def all_zero(self):
+        """True if all gradients are 0 at these inputs, so that comparing them shows nothing."""
+        return any(self.lines.values()) and not self._largest(self.paths)
+
+    def passes(self):
+        """Return True if no gradient is wrong; stop at the first that is."""
+        return not any(c.row.right is False for c in self.comparisons())
+
+    def comparisons(self):
+        """Yield a Comparison of every gradient, for each use of the outputs."""
+        for used in self.uses:
+            gradients, _ = self.backward(used)
+            for name in self.arrays:
+                yield self.compare(name, gradients.get(name), used)
+
+    def backward(self, used, turn=0):
+        """Return ({name: gradient}, {name: content of param.grad}) for a use of the outputs."""
+        _, cache = self.subject.run()
+        return self.subject.backward(self.subject.upstream(used), cache, turn)
+
+    def compare(self, name, gradient, used):
+        """Return the Comparison of a gradient, an array or None, for a use of the outputs."""
+        points, wanted = self.points[name], self.arrays[name].shape
+        known = self._numerical(name, tuple(used))
+        found = Comparison(name, used, points, np.zeros(len(points)), known.value, known.allowed,
+                           known.unknown, known.reasons, limit=known.limit)
+        if gradient is None:
+            found.note, found.missing = "backward returned no gradient for it", True
+            found.numerical = np.where(known.hidden, 0, known.value * (
+                np.abs(known.value) > known.allowed))
+        elif np.shape(gradient) != wanted:
+            found.note = self._misshapen(np.asarray(gradient), points, wanted, known)
+        else:
+            with np.errstate(all="ignore"):
+                found.computed = np.array([at(gradient, point) for point in points], float)
+            for i in np.flatnonzero(found.wrong & ~known.refined):
+                known.refine(i)
+            for i in np.flatnonzero(known.unknown):     # certain enough to say that it is wrong
+                off = abs(found.computed[i] - known.value[i])
+                found.unknown[i] = not off > known.allowed[i]
+        return found
+
+    def _misshapen(self, gradient, points, wanted, known):
+        """Describe a gradient whose shape is not that of its array."""
+        said = f"its shape is {gradient.shape}; it must be {wanted}"
+        if gradient.shape == wanted[::-1]:
+            return f"{said}, so transpose it"
+        if gradient.size == np.prod(wanted) and [n for n in gradient.shape if n > 1] == [
+                n for n in wanted if n > 1]:
+            found = [at(gradient.reshape(wanted), point) for point in points]
+            if (np.abs(found - known.value) <= known.allowed).all():
+                return f"{said}; its values are right, so append .reshape{wanted}"
+        return said
+
+    def _numerical(self, name, used):
+        if (name, used) not in self._known:
+            columns = [self.paths.index(path) for path in used]
+            self._known[name, used] = Numerical(self.lines[name], columns, self._largest(used))
+        known = self._known[name, used]
+        known.unknown = known.hidden.copy()
+        return known
+
+    def _largest(self, used):
+        """Return the largest scale of any derivative, for a use of the outputs."""
+        if tuple(used) not in self._scales:
+            columns = [self.paths.index(path) for path in used]
+            self._scales[tuple(used)] = max((line.points(0)[1, columns].sum() for lines in
+                                             self.lines.values() for line in lines), default=0.0)
+        return self._scales[tuple(used)]
+
+
+class Numerical:
+    """The numerical derivatives of one array for a use of the outputs, and the allowed errors."""
+
+    def __init__(self, lines, columns, largest):
+        self.lines, self.columns, self.largest = lines, columns, largest
+        self.floor = FLOOR * largest
+        found = np.array([line.points(0)[:, columns].sum(1) for line in lines]).reshape(-1, 4)
+        self.value, scale, bend, noise = (column.copy() for column in found.T)
+        self.limit = max((line.limit for line in lines), default=LIMIT)
+        self.allowed = self.limit * scale + SURE * noise + ROUNDING * largest
+        self.hidden = np.zeros(len(lines), bool)
+        self.refined, self.reasons = np.full(len(lines), not largest), {}
+        size = np.maximum(scale, self.floor)
+        doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= self.limit * size)
+        for i in np.flatnonzero(doubtful & ~self.refined):
+            self.refine(i)
+
+    def refine(self, i):
+        """Try other step sizes for one entry, to find a reliable derivative or a reason."""
+        found = self.lines[i].derivative(self.columns, self.floor)
+        self.value[i], self.refined[i], self.hidden[i] = found.value, True, bool(found.reason)
+        self.allowed[i] = self.limit * found.scale + SURE * found.doubt + ROUNDING * self.largest
+        if found.reason:
+            self.reasons[i] = found.reason
+
+
+def worst_row(comparisons, paths):
+    """Return the worst Row of one gradient from its Comparisons, one for each use."""
+    rows = [c.row for c in comparisons]
+    asked = [row.kind == "missing" and row.right is None for row in rows]
+    at = max(range(len(rows)), key=lambda i: (rows[i].right is False, asked[i],
+                                              rows[i].unknown, rows[i].error))
+    if comparisons[at].used != paths:
+        rows[at].used = " and ".join(comparisons[at].used)
+    return rows[at]
+
+
+def padding_rows(subject):
+    """Yield (name of the parameter, padding id) of every embedding with a padding id."""
+    for part in walk(subject.layer):
+        row = getattr(part, "padding_id", None)
+        yield from ((name, row) for name, param in subject.params.items()
+                    if row is not None and param is getattr(part, "W", None))
+
+
+def at(gradient, point):
+    """Return an entry of a gradient, or its inner product with a direction."""
+    return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
+
+
+def chosen(array, rng, entries=None):
+    """Choose what to compare: all entries; of large arrays a sample, and random directions."""
+    indices = list(np.ndindex(array.shape))
+    if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
+        return indices
+    few = rng.choice(len(indices), FEW if entries is None else entries, replace=False)
+    directions = [rng.choice([-1.0, 1.0], array.shape) for _ in range(DIRECTIONS)]
+    return [indices[i] for i in few] + (directions if entries is None else [])

@@ -1,0 +1,115 @@
+"""The commands `python -m npdl step` and `python -m npdl blame`."""
+
+import dataclasses
+from pathlib import Path
+
+from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.options import NATURAL, SECONDS, add_settings, setting, taken
+from npdl.errors import InputError, NpdlError
+from npdl.files import reason
+from npdl.study.blame.blame import examine
+from npdl.study.check.target import build
+from npdl.study.containment import message, time_limit
+from npdl.study.step.step import step
+
+LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
+         "file.py:f for functions f_forward and f_backward; a class of your own needs a "
+         "classmethod sample() that returns (layer, inputs), or --input")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a layer is run."""
+
+    seed: int = setting("", 0, "of the inputs and parameters", allowed=NATURAL)
+    limit: float = setting("", 60.0, "stop after this much processor time", "SECONDS", SECONDS)
+
+
+def _add_target(parser):
+    parser.add_argument("layer", metavar="LAYER", help=LAYER)
+    parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
+                        help="an input of forward and its shape; once for each input")
+    parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
+                        help="an argument of the constructor; W=4,5 is a random array (4, 5)")
+    add_settings(parser, parser.prog, ("",), Settings())
+
+
+def _run(options, work):
+    """Return what `work(layer, inputs, keywords, seed)` returns for the layer of a command line."""
+    settings = taken(Settings, vars(options))
+    with time_limit(settings.limit):
+        layer, inputs, keywords = build(options.layer, options.input, options.set, settings.seed)
+        try:
+            return work(layer, inputs, keywords, settings.seed)
+        except MemoryError as error:
+            raise InputError(f"not enough memory ({message(error)}); give smaller shapes with "
+                             "--input") from error
+
+
+STEP = """Run a layer's forward and backward line by line, and check each line.
+
+Each line is shown with its formula, the arrays that it read, and those that it wrote. A gradient is
+compared with its numerical value.
+
+  python -m npdl step LSTMCell
+  python -m npdl step LSTM --html lstm.html             an interactive page
+  python -m npdl step mine.py:MyLayer                   your own layer (npdl example writes one)
+  python -m npdl step mine.py:MyLayer --input x=2,3 --set d=3"""
+BLAME = """Find the incorrect line of a backward pass, and what it should have computed.
+
+Every gradient is compared with its numerical value. The exit status is 0 only if all are correct.
+
+  python -m npdl blame mine.py:MyLayer                  your own layer (npdl example writes one)
+  python -m npdl blame mine.py:MyLayer --input x=2,3 --set d=3
+  python -m npdl blame mine.py:relu --input x=2,3       relu_forward and relu_backward
+  python -m npdl blame LayerNorm                        npdl's own"""
+
+
+def add_step(parser):
+    """Add the arguments of `step` to an argparse parser."""
+    set_description(parser, STEP)
+    _add_target(parser)
+    parser.add_argument("--html", metavar="FILE", type=file_or_folder,
+                        help="write a page instead of printing")
+    parser.add_argument("--title", help="the page's title (default: the layer's name)")
+    side = parser.add_mutually_exclusive_group()
+    side.add_argument("--forward", action="store_true", help="show forward only")
+    side.add_argument("--backward", action="store_true", help="show backward only")
+    parser.add_argument("--no-check", action="store_true", help="compute no numerical gradients")
+
+
+def run_step(options):
+    """Print or write the walk; set the exit status 1 unless all gradients are right."""
+    walk = _run(options, lambda layer, inputs, keywords, seed: step(
+        layer, *inputs, seed=seed, check=not options.no_check, title=options.title, **keywords))
+    phases = ("forward",) if options.forward else ("backward",) if options.backward else (
+        "forward", "backward")
+    error = walk.recording.error
+    options.status = int(error is not None or not all(row.right for row in walk.finals))
+    if not options.html:
+        walk.show(phases)
+        return options.status
+    try:
+        path = walk.to_html(Path(options.html), phases)
+    except (OSError, NpdlError) as problem:
+        raise InputError(f"--html {options.html}: can't be written ({reason(problem)}); give a "
+                         "file in a folder that you may write to") from problem
+    print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
+    if error is not None:
+        print(f"ended by {message(error)}")
+    return options.status
+
+
+def add_blame(parser):
+    """Add the arguments of `blame` to an argparse parser."""
+    set_description(parser, BLAME)
+    _add_target(parser)
+
+
+def run_blame(options):
+    """Print what `blame` finds; set the exit status 1 unless all gradients are correct."""
+    report = _run(options, lambda layer, inputs, keywords, seed: examine(
+        layer, inputs, keywords, seed=seed))
+    options.status = int(not report.right)
+    print(report)
+    return options.status

@@ -1,0 +1,157 @@
+"""Run a student's code so that the worst that it can do to the tools is to raise an exception."""
+
+import contextlib
+import copy
+import functools
+import inspect
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+
+from npdl.errors import InputError
+from npdl.files import write_atomically
+
+NPDL = Path(sys.modules["npdl"].__file__).parent
+LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
+             *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
+
+
+class CodeLeft(Exception):
+    """The student's code called sys.exit, or raised something that is no Exception."""
+
+
+class TimeOver(BaseException):
+    """The student's code exceeded the time limit; no `except Exception` catches this."""
+
+
+def message(error, most=600):
+    """Return an exception as "Type: text" on one line, whatever its text contains or does."""
+    try:
+        text = str(error)
+    except Exception as second:
+        text = f"(its text can't be shown: {type(second).__name__})"
+    text = " ".join(text.encode("utf-8", "replace").decode().split())
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = text if len(text) <= most else text[:most] + " ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def called(work, what):
+    """Return what `work()` returns; raise CodeLeft if it ends by anything but an Exception."""
+    try:
+        return work()
+    except (Exception, KeyboardInterrupt, TimeOver):
+        raise
+    except SystemExit as error:
+        raise CodeLeft(f"{what} called sys.exit({error.code!r}); remove that call") from error
+    except BaseException as error:
+        raise CodeLeft(f"{what} raised {message(error)}, which is no Exception") from error
+
+
+def is_npdls(cls):
+    """Return True for a class of npdl's library, False for a student's or the study tools' own."""
+    return cls.__module__.startswith("npdl.") and not cls.__module__.startswith("npdl.study.")
+
+
+def held_off(layer):
+    """Return a layer with the same parameters whose methods end by an Exception only."""
+    if is_npdls(type(layer)):
+        return layer
+    twin = copy.copy(layer)
+    twin.__class__ = _guarded(type(layer))
+    return twin
+
+
+@functools.lru_cache(maxsize=64)
+def _guarded(cls):
+    def forward(self, *given, **options):
+        return called(lambda: cls.forward(self, *given, **options), f"{cls.__name__}.forward")
+
+    def backward(self, *given, **options):
+        return called(lambda: cls.backward(self, *given, **options), f"{cls.__name__}.backward")
+
+    forward.__signature__ = inspect.signature(cls.forward)
+    return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
+                                       "__module__": cls.__module__})
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library(filename):
+    """Return True if a file belongs to Python, NumPy or an installed package, wherever they are.
+
+    A package is installed if it is in a folder called site-packages or dist-packages, or if the
+    metadata of its distribution is next to it (`pip install --target`).
+    """
+    path = Path(filename)
+    if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
+            folder in path.parents for folder in LIBRARIES):
+        return True
+    loaded = next((name for name, module in list(sys.modules.items())
+                   if getattr(module, "__file__", None) == filename), "")
+    root = path.parents[loaded.count(".") + (path.name == "__init__.py")]
+    return loaded != "" and any(root.glob(f"{loaded.partition('.')[0]}-*.dist-info"))
+
+
+@contextlib.contextmanager
+def time_limit(seconds, more="; give more time with --limit, or smaller shapes with --input"):
+    """Raise InputError if the block uses more processor time; no limit on Windows."""
+    try:
+        import signal
+
+        before = signal.signal(signal.SIGPROF, _Alarm())
+        signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)
+    except (ImportError, AttributeError, ValueError):       # Windows, a browser, another thread
+        yield
+        return
+    try:
+        yield
+    except TimeOver as error:
+        raise InputError(
+            f"not finished after {seconds:g} seconds of processor time{error}{more}") from None
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+class _Alarm:
+    """Raises TimeOver; again each second, as a bare `except:` may catch it; at last exits."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __call__(self, number, frame):
+        self.times += 1
+        own = own_frame(frame)
+        where = f" (at {place(own)}: a loop without an end?)" if own else ""
+        if self.times > 3:
+            sys.stderr.write(f"not finished in time{where}; `except:` catches what would stop "
+                             "it: write `except Exception:`\n")
+            sys.stderr.flush()
+            os._exit(2)
+        raise TimeOver(where)
+
+
+def own_frame(frame):
+    """Return the innermost frame of the student's own code around a frame, or None."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not (is_library(name) or NPDL in Path(name).parents):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def place(frame):
+    """Return file.py:12 of a frame; file.py of file.py#edit, an edited copy."""
+    return f"{os.path.basename(frame.f_code.co_filename.split('#')[0])}:{frame.f_lineno}"
+
+
+def written(path, text):
+    """Write a text file atomically, create its folder if needed, and return its path."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    return path

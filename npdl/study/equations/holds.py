@@ -1,0 +1,146 @@
+"""Decide whether an equation holds for arrays; `Close` compares two arrays."""
+
+import itertools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.study.deviation import deviation
+from npdl.study.equations.tex import NotRead, read
+from npdl.study.equations.tree import Apply, Number, bound, indexed
+from npdl.study.equations.values import COMPARED, Values
+
+REL = 1e-9          # the allowed relative error
+OFF = 1e-6          # an error of this size has to be noticed
+
+
+def difference(a, b):
+    """Return the largest difference of two float64 arrays, relative to the largest entry of b."""
+    a, b = np.asarray(a), np.asarray(b)
+    assert a.shape == b.shape, f"shapes {a.shape} and {b.shape} differ"
+    for side in (a, b):
+        assert side.dtype.kind != "f" or side.dtype == np.float64, \
+            f"{side.dtype} given, float64 wanted: make the layer ready(...)"
+    kind = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
+    a, b = a.astype(kind), b.astype(kind)
+    assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
+    return deviation(a, b, 0.0 if b.any() else 1.0)
+
+
+@dataclass
+class Close:
+    """close(a, b) returns True if two float64 arrays agree to a relative error of 1e-9.
+
+    It counts the comparisons, and how often an error of OFF would have been noticed (`sharp`).
+    """
+
+    count: int = 0
+    worst: float = 0.0
+    sharp: int = 0
+
+    def __call__(self, a, b, rel=REL):
+        error = difference(a, b)
+        self.count += 1
+        self.sharp += difference(np.asarray(a) * (1 + OFF), b) > rel
+        if error <= rel:                                # `assert not close(...)` is a check too
+            self.worst = max(self.worst, error)
+        return error <= rel
+
+
+@dataclass
+class Equation:
+    """An equation as it is printed.
+
+    equation(names, x=x, ...) raises AssertionError if it does not hold, and NotRead if a symbol has
+    no value.
+
+    around  the names that need not be given
+    told    the numbers of the statements that were evaluated; commas and arrows separate statements
+    bounds  {inequality: "tight" if it was an equality once, "strict" if it was not}
+    """
+
+    tex: str
+    around: dict = field(default_factory=dict)
+    close: Close = field(default_factory=Close)
+    told: set = field(default_factory=set)
+    bounds: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.statements = read(self.tex)
+
+    def __call__(self, names=None, /, *, part=None, rel=REL, tight=False, **more):
+        """Return True. `part` selects a statement; `tight` requires an equality somewhere."""
+        values = Values({**(names or {}), **more}, self.around)
+        for number, chain in enumerate(self.statements, 1):
+            if part in (None, number):
+                for place, one in enumerate(chain, 1):
+                    self._relation(values, *one, rel, tight, f"{number}.{place}")
+                self.told.add(number)
+        return True
+
+    def __str__(self):
+        if not self.close.worst:
+            return "holds to the last bit"
+        return f"holds, worst {self.close.worst:.0e}"
+
+    def _relation(self, values, op, left, right, rel, tight, number):
+        domains = values.indices(Apply("several", (left, right)))
+        for name, over in domains.items():
+            if name in bound(left) | bound(right):
+                raise NotRead(f"{name} is an index of a sum, and stands outside of it")
+            if name in indexed(left) | indexed(right):
+                raise NotRead(f"{name} is an index, and has one")
+            if over is None:
+                raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
+        sides = [], []
+        for place in itertools.product(*domains.values()):
+            at = dict(zip(domains, place, strict=True))
+            a = values.symbol(left, at, "_new") if op == "<-" else values.value(left, at)
+            b = values.value(right, at)
+            for x, y in zip(*(s if isinstance(s, tuple) else (s,) for s in (a, b)), strict=True):
+                for side, value in zip(sides, _one_shape(x, y), strict=True):
+                    side.append(value.reshape(-1))
+        a, b = (np.concatenate(side) for side in sides)
+        if op == "~" and (printed := number_of(right)):
+            for exact in a[np.round(a, printed.places) != np.round(b, printed.places)]:
+                raise AssertionError(f"{exact:.6f} is not {b[0]:.{printed.places}f}, rounded")
+        if op in ("=", "<-"):
+            self.close.sharp += right == Number(0.0)
+            assert self.close(a, b, rel), (
+                f"{self.tex} does not hold: the sides differ by {difference(a, b):.1e}")
+        else:
+            near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
+            assert near or not tight, f"{self.tex}: the sides are nowhere equal"
+            if op in ("<=", ">="):
+                apart = np.abs(a - b) > 0.01 * np.abs(b)
+                self.bounds.setdefault(number, set()).update(
+                    {"tight"} if near else (), {"strict"} if apart.any() else ())
+            elif op in ("<", ">") and right != Number(0.0):         # near, as far as it is printed
+                near = (np.abs(a - b) <= 0.01 * np.abs(b)).any()
+                self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
+            self.close.count, self.close.sharp = self.close.count + 1, self.close.sharp + 1
+            assert _ordered(op, a, b, rel), f"{self.tex} does not hold: {op} fails"
+
+
+def number_of(node):
+    """Return the Number that a node is, whatever its sign, or None."""
+    node = node.parts[0] if getattr(node, "operation", "") == "neg" else node
+    return node if isinstance(node, Number) else None
+
+
+def _one_shape(a, b):
+    """Return both as arrays; a number is broadcast."""
+    a, b = (np.asarray(side) * 1.0 for side in (a, b))
+    if a.ndim and b.ndim and a.shape != b.shape:
+        raise AssertionError(f"the sides have shapes {a.shape} and {b.shape}")
+    return np.broadcast_arrays(a, b)
+
+
+def _ordered(op, a, b, rel):
+    """Compare with an allowance for rounding; ~ means within 5 %."""
+    room = rel * max(np.abs(a).max(), np.abs(b).max())
+    if op == "~":
+        return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())
+    if op in ("<=", ">="):
+        return bool((a <= b + room).all() if op == "<=" else (a >= b - room).all())
+    return bool(COMPARED[op](a, b).all())

@@ -1,0 +1,369 @@
+"""Read TeX, in the notation of the book, into a tree: relations of expressions.
+
+A symbol keeps its scripts as they are written. Its bindings decide whether `W_x` is a name of its
+own or the entry x of W (values.py).
+"""
+
+import re
+from dataclasses import dataclass
+
+from npdl.study.equations.tree import (
+    Apply,
+    Big,
+    Call,
+    Cases,
+    Entry,
+    Number,
+    Symbol,
+    Where,
+)
+
+SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
+TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
+                   r"|\\mathbf\{1\}|\\(begin|end)\{\w+\}|\\[A-Za-z]+|\\.|\d+(\.\d+)?|\S")
+RELATIONS = {"=": "=", r"\le": "<=", r"\ge": ">=", "<": "<", ">": ">", r"\ne": "!=",
+             r"\approx": "~", r"\leftarrow": "<-", r"\in": "in"}
+ACCENTS = {r"\dot": "dot", r"\hat": "hat", r"\tilde": "tilde"}
+OPERATIONS = {r"\odot": "times", r"\cdot": "dot", "/": "over", r"\bmod": "mod"}
+FUNCTIONS = ("log", "exp", "sin", "cos", "tanh", "max", "min", "sign")
+BRACKETS = {r"\lVert": (r"\rVert", "norm"), r"\lfloor": (r"\rfloor", "floor"),
+            r"\lceil": (r"\rceil", "ceil")}
+PARTS = (",", ":", r"\Rightarrow", None)
+STOPS = {*PARTS, *RELATIONS, "+", "-", ")", "]", "}", "&", r"\\", r"\}", r"\rangle", r"\end{cases}",
+         *(closing for closing, _ in BRACKETS.values())}
+GREEK = {r"\varphi": "phi", r"\lambda": "lam", r"\varepsilon": "epsilon", r"\ell": "l"}
+
+
+class NotRead(ValueError):
+    """TeX that is not in the notation of the book."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """`text` in TeX; `word` in a name; `glued` if no space separates it from the last token."""
+
+    text: str
+    word: str
+    glued: bool
+
+
+def tokens(tex):
+    """Return the tokens of TeX, without spaces."""
+    found, at, end = [], 0, -1
+    while at < len(tex):
+        match = SPACES.match(tex, at)
+        if match is None:
+            match = TOKEN.match(tex, at)
+            word = match["word"] or match["script"] or GREEK.get(match[0], match[0].lstrip("\\"))
+            found.append(Token(match[0], re.sub(r"\\_| ", "_", word), end == at))
+            end = match.end()
+        elif match["size"] and end == at:
+            end = match.end()
+        at = match.end()
+    return found
+
+
+def read(tex):
+    """Return the statements of an equation, each a chain of relations ((op, left, right), ...).
+
+    Raises NotRead with the part that can't be read.
+    """
+    reader = _Reader(tokens(tex))
+    statements = [reader.relations()]
+    while reader.ahead() is not None:
+        if not reader.take(*PARTS[:-1]):
+            reader.fail()
+        statements.append(reader.relations())
+    return statements
+
+
+class _Reader:
+    def __init__(self, tokens, start=0, end=None):
+        self.tokens, self.at = tokens, start
+        self.end = len(tokens) if end is None else end
+        self.inside_bars = False
+
+    def ahead(self, by=0):
+        return self.tokens[self.at + by].text if self.at + by < self.end else None
+
+    def take(self, *texts):
+        """Step over the next token if it is one of these; its text, or None."""
+        if self.ahead() is None or self.ahead() not in texts:
+            return None
+        self.at += 1
+        return self.tokens[self.at - 1].text
+
+    def need(self, text):
+        if not self.take(text):
+            self.fail(f"{text} is missing")
+
+    def fail(self, why=""):
+        rest = " ".join(token.text for token in self.tokens[self.at: self.at + 8])
+        raise NotRead(f"{why + ': ' if why else ''}cannot read {rest or 'the end'!r}")
+
+    # -- relations and sums --------------------------------------------------------------------
+
+    def relations(self):
+        left, chain = self.expression(), []
+        while (found := self.take(*RELATIONS)) is not None:
+            right = self.expression()
+            chain.append((RELATIONS[found], left, right))
+            left = right
+        if not chain:
+            self.fail("no relation such as =")
+        return tuple(chain)
+
+    def expression(self):
+        sign = self.take("+", "-")
+        made = self.term()
+        made = Apply("neg", (made,)) if sign == "-" else made
+        while (sign := self.take("+", "-")) is not None:
+            made = Apply("add" if sign == "+" else "sub", (made, self.term()))
+        return made
+
+    def term(self):
+        made = self.factor()
+        while self.ahead() not in STOPS and not (self.inside_bars and self.ahead() == "|"):
+            kind = OPERATIONS.get(self.take(*OPERATIONS), "by")
+            made = Apply(kind, (made, self.factor()))
+        return made
+
+    # -- factors -------------------------------------------------------------------------------
+
+    def factor(self):
+        text = self.ahead()
+        if text in (r"\sum", r"\prod") or text in (r"\max", r"\min") and self.ahead(1) == "_":
+            return self.big()
+        if text and text[1:] in FUNCTIONS and text[0] == "\\":
+            return self.function()
+        return self.powered(self.atom())
+
+    def powered(self, made):
+        while (script := self.take("^", "_")) is not None:
+            if script == "_":
+                made = Entry(made, self.written()[1])
+            elif self.take(r"\top"):
+                made = Apply("transposed", (made,))
+            else:
+                made = Apply("power", (made, self.group()))
+        return made
+
+    def group(self):
+        """Read the content of braces, or the one token after ^."""
+        if not self.take("{"):
+            return self.atom(scripts=False)
+        made = self.expression()
+        self.need("}")
+        return made
+
+    def function(self):
+        name, power, prime = self.tokens[self.at].word, None, False
+        self.at += 1
+        prime = self.take("'")
+        if self.take("^"):
+            power = self.group()
+        if self.take("("):
+            made = Call(Symbol(name + "_prime" * bool(prime)), self.several(")"))
+        else:
+            made = Call(Symbol(name), (self.factor(),))
+        return Apply("power", (made, power)) if power else self.powered(made)
+
+    def several(self, closing):
+        found = [self.expression()]
+        while self.take(","):
+            found.append(self.expression())
+        self.need(closing)
+        return tuple(found)
+
+    def big(self):
+        """Read a sum, product, maximum or minimum, with a range, a set or a condition."""
+        kind, low, high = self.tokens[self.at].word, [], None
+        self.at += 1
+        while (script := self.take("_", "^")) is not None:
+            if script == "^":
+                high = self.group()
+            else:
+                low = self.script()
+        inner = _Reader(self.tokens, low[0], low[1])
+        names, start, members, condition = [inner.index()], None, None, None
+        while inner.take(","):
+            names.append(inner.index())
+        if inner.take("="):
+            start = inner.expression()
+        elif inner.take(r"\in"):
+            members = inner.expression()
+        elif inner.take(":"):
+            condition = inner.relations()
+        elif inner.ahead() is not None:
+            inner.at = low[0]
+            condition = inner.relations()
+        if inner.ahead() is not None:
+            inner.fail()
+        if (high is None) != (start is None):
+            self.fail("a sum from .. to .. has both")
+        return Big(kind, tuple(names), start, high, members, condition, self.term())
+
+    def index(self):
+        self.at += 1
+        word = self.tokens[self.at - 1].word
+        if not word.isidentifier():
+            self.fail("an index is a letter")
+        return word + "_prime" * bool(self.take("'"))
+
+    def script(self):
+        """Step over a sub- or superscript; return the (start, end) of its tokens."""
+        if not self.take("{"):
+            self.at += 1
+            return self.at - 1, self.at
+        start, depth = self.at, 1
+        while depth:
+            if self.ahead() is None:
+                self.fail("} is missing")
+            depth += (self.ahead() == "{") - (self.ahead() == "}")
+            self.at += 1
+        return start, self.at - 1
+
+    # -- atoms ---------------------------------------------------------------------------------
+
+    def atom(self, scripts=True):
+        text = self.ahead()
+        if text in STOPS or text in ("^", "_"):
+            self.fail()
+        if text[0].isdigit():
+            self.at += 1
+            return Number(float(text), len(text.partition(".")[2]))
+        if self.take("("):
+            found, self.inside_bars = self.inside_bars, False
+            inner = self.several(")")
+            self.inside_bars = found
+            return inner[0] if len(inner) == 1 else Apply("several", inner)
+        if self.take("["):
+            return Apply("beside", self.several("]"))
+        if self.take("|"):
+            return self.closed("|", "abs", bars=True)
+        if text in BRACKETS:
+            self.at += 1
+            return self.closed(*BRACKETS[text])
+        if self.take(r"\langle"):
+            return Apply("inner", self.several(r"\rangle"))
+        if self.take(r"\sqrt"):
+            return Call(Symbol("sqrt"), (self.group(),))
+        if self.take(r"\frac"):
+            return self.fraction()
+        if self.take(r"\mathbf{1}"):
+            self.need("[")
+            made = Where(self.relations())
+            self.need("]")
+            return made
+        if self.take(r"\begin{cases}"):
+            return self.cases()
+        return self.symbol(scripts)
+
+    def closed(self, closing, kind, bars=False):
+        before, self.inside_bars = self.inside_bars, bars
+        made = Apply(kind, (self.expression(),))
+        self.inside_bars = before
+        self.need(closing)
+        return made
+
+    def fraction(self):
+        if self.ahead(1) != r"\partial":
+            return Apply("over", (self.group(), self.group()))
+        indices, names = (), []                         # an entry of dy_dx, with all indices
+        for _ in range(2):
+            self.at += 2
+            one = self.symbol(True)
+            names.append("d" + "_".join([one.base, *([one.high[0]] if one.high else [])]))
+            indices += (Token(",", ",", False),) * bool(indices) + one.low[1]
+            self.need("}")
+        return Entry(Symbol("_".join(names)), indices)
+
+    def cases(self):
+        found = []
+        while not self.take(r"\end{cases}"):
+            value = self.expression()
+            self.need("&")
+            found.append((value, self.relations()))
+            self.take(r"\\")
+        return Cases(tuple(found))
+
+    def symbol(self, scripts):
+        base = self.name()
+        if self.take("'"):
+            base += "_prime"
+        low = high = None
+        attribute = ""
+        while scripts and (script := self.take("_", "^", ".")):
+            if script == ".":
+                attribute = "_" + self.tokens[self.at].word
+                self.at += 1
+            elif script == "_":
+                low = self.written()
+            elif base == "e" or self.ahead() == r"\top" or not self.is_name():
+                self.at -= 1
+                break
+            else:
+                high = self.written()
+        made = Symbol(base, low, high, attribute)
+        while self.ahead() in ("(", "[") and self.tokens[self.at].glued:
+            closing = ")" if self.take("(") else self.take("[") and "]"
+            made = Call(made, self.several(closing))
+        return made
+
+    def is_name(self):
+        """Return True if a superscript is part of a name, as in h^f or x^{(l)}, and no power."""
+        inside = self.tokens[self.at + (self.ahead() == "{")]
+        return inside.text == "(" or inside.text.startswith(r"\mathrm") or (
+            self.ahead() != "{" and inside.text in ("f", "b"))
+
+    def written(self):
+        """Read a script; return its form in a name, and its tokens."""
+        start, end = self.script()
+        word = "".join("(" if t.text == "(" else t.word for t in self.tokens[start:end])
+        word = {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime"))
+        return word, tuple(self.tokens[start:end])
+
+    def name(self):
+        token = self.tokens[self.at]
+        self.at += 1
+        if token.text in ACCENTS:
+            braced = self.take("{")
+            inner = self.name()
+            if braced:
+                self.need("}")
+            return f"{inner}_{ACCENTS[token.text]}"
+        after = self.tokens[self.at] if self.at < self.end else None
+        if token.text == "d" and after and after.glued:
+            if after.text == "(":
+                start = self.at
+                self.at += 1
+                self.several(")")
+                return "d" + "".join(t.word for t in self.tokens[start: self.at])
+            if after.text in ACCENTS or after.word.replace("_", "").isalpha() and (
+                    after.text[0] != "\\" or after.text in (r"\theta", r"\mu")
+                    or after.text.startswith(r"\mathrm")):
+                return "d" + self.name()
+        if not re.fullmatch(r"[\w.]+", token.word):
+            self.at -= 1
+            self.fail()
+        return token.word.replace(".", "_")
+
+
+def script(tokens):
+    """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
+    reader = _Reader(list(tokens))
+    bracketed = reader.take("(")
+    if any(token.text == "," for token in tokens):
+        return _Reader([*tokens, Token(")", ")", False)]).several(")")
+    many = tokens[0].text[0].isdigit() and len(tokens) > 1
+    if many or any(token.text in ("+", "-", "/") for token in tokens):
+        found = (reader.expression(),)
+    else:
+        found = ()
+        while reader.ahead() not in (None, ")"):
+            found += (reader.atom(),)
+    if bracketed:
+        reader.need(")")
+    if reader.ahead() is not None:
+        reader.fail()
+    return found

@@ -1,0 +1,274 @@
+"""Evaluate a tree of TeX, with arrays, numbers and functions for its symbols."""
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+
+from npdl.study.equations.tex import NotRead, script
+from npdl.study.equations.tree import Big, Entry, Symbol, Where, children
+
+BUILT_IN = {
+    "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
+    "sign": np.sign, "pi": np.pi, "e": np.e, "diag": np.diag, "rank": np.linalg.matrix_rank,
+    "sigma": lambda x: 1 / (1 + np.exp(-np.asarray(x, float))), "Var": np.var, "mean": np.mean,
+    "max": lambda *a: np.max(a[0]) if len(a) == 1 else np.maximum(*a),
+    "min": lambda *a: np.min(a[0]) if len(a) == 1 else np.minimum(*a)}
+COMPARED = {"<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
+            "=": np.equal, "!=": np.not_equal}
+BIG = {"sum": (0.0, np.add), "prod": (1.0, np.multiply), "max": (-np.inf, np.maximum),
+       "min": (np.inf, np.minimum)}
+
+
+class Values:
+    """The values of trees: a symbol is looked up in `given`, then in `around`, then in BUILT_IN.
+
+    `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
+    `x_prime`, `norm_2.b` is `norm_2_b`. An index goes over the range or list that is given for it,
+    else over what the shapes say. Arrays, lists, dicts and functions can be indexed.
+    """
+
+    def __init__(self, given, around):
+        self.given, self.around = given, around
+
+    def known(self, name):
+        return name in self.given or name in self.around or name in BUILT_IN
+
+    # -- symbols and their scripts --------------------------------------------------------------
+
+    def resolved(self, node, suffix=""):
+        """Return (value, indices) of a symbol.
+
+        Its longest name is tried first; a value with that name has precedence over an array of
+        which the symbol would be an entry.
+        """
+        sub, sup = (f"_{s[0]}" if s else "" for s in (node.low, node.high))
+        base, rest = node.base, node.attribute + suffix
+        ways = [(base + "_at" + rest, (node.high, node.low))] if sup.startswith("_(") else []
+        ways += [(base + sup + sub + rest, ()), (base + sub + rest, (node.high,)),
+                 (base + sup + rest, (node.low,)), (base + rest, (node.high, node.low))]
+
+        def ways_in(place):
+            return [(place[name], [s[1] for s in scripts if s])
+                    for name, scripts in ways if name in place]
+
+        euler = base == "e" and not node.low and not rest           # unless e is given
+        found = ways_in(self.given) + ([] if euler else ways_in(self.around))
+        found.sort(key=lambda way: bool(way[1]) and isinstance(way[0], np.ndarray))
+        found += ways_in(BUILT_IN)
+        if not found:
+            raise NotRead(f"{base + sub} has no value: give it one, holds({base + sub}=...)")
+        value, scripts = found[0]
+        return value, [script(one) for one in scripts]
+
+    def symbol(self, node, at, suffix=""):
+        if node.bare and node.base in at:
+            return at[node.base]
+        value, scripts = self.resolved(node, suffix)
+        for one in scripts:
+            value = item(value, [self.value(i, at) for i in one], node.base)
+        return float(value) if isinstance(value, np.bool_) else value
+
+    def indices(self, node, bound=frozenset()):
+        """Return {index: its range, or None} of the free indices of a tree."""
+        found = {}
+        for name, over in self._indices(node, bound):
+            if name in self.given:
+                if not isinstance(self.given[name], range | list):
+                    continue
+                over = self.given[name]
+            if over is not None and found.get(name) is not None and [*found[name]] != [*over]:
+                raise NotRead(f"{name} goes over {found[name]} and {over}: say which, "
+                              f"holds({name}=range(...))")
+            found[name] = found.get(name) or over
+        return found
+
+    def _indices(self, node, bound):
+        """Yield (index, its range or None) for every occurrence of an index in a tree."""
+        if isinstance(node, Symbol):
+            try:
+                value, scripts = self.resolved(node)
+            except NotRead:
+                return
+            for one in scripts:
+                yield from self._of_script(one, value, bound)
+                value = self._entry(value, one)
+        if isinstance(node, Big):
+            bound = bound | set(node.names)
+        for part in children(node):
+            yield from self._indices(part, bound)
+        if isinstance(node, Entry):
+            yield from self._of_script(script(node.script), None, bound)
+
+    def _entry(self, value, one):
+        """Return value[one] if it has no free index, else None."""
+        try:
+            return item(value, [self.value(i) for i in one], "")
+        except (NotRead, TypeError, ValueError, IndexError, KeyError):
+            return None
+
+    def _of_script(self, one, value, bound):
+        for place, index in enumerate(one):
+            if isinstance(index, Symbol) and index.bare:
+                if index.base not in bound:
+                    yield index.base, extent(value, place)
+                continue
+            for node in _symbols(index):
+                if not node.bare or node.base in bound:
+                    yield from self._indices(node, bound)
+                elif not self.known(node.base) or isinstance(self.given.get(node.base),
+                                                             range | list):
+                    yield node.base, None
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def value(self, node, at=None):
+        """Return the value of a tree for the indices `at`."""
+        return getattr(self, type(node).__name__.lower())(node, {} if at is None else at)
+
+    def number(self, node, at):
+        return node.value
+
+    def apply(self, node, at):
+        parts = [self.value(part, at) for part in node.parts]
+        if node.operation == "norm" and "norm" in self.given:
+            return self.given["norm"](*parts)
+        return OPERATIONS[node.operation](*parts)
+
+    def call(self, node, at):
+        function = self.value(node.function, at)
+        arguments = [self.value(part, at) for part in node.arguments]
+        if callable(function):
+            return function(*arguments)
+        return item(function, arguments, node.function.base)
+
+    def entry(self, node, at):
+        index = [self.value(i, at) for i in script(node.script)]
+        return item(self.value(node.array, at), index, "...")
+
+    def where(self, node, at):
+        return np.all([self.compared(*one, at) for one in node.chain], 0) * 1.0
+
+    def compared(self, op, left, right, at):
+        """Return True, entry by entry, where a relation holds."""
+        left, right = self.value(left, at), self.value(right, at)
+        if op == "in":
+            return np.asarray(left in right)
+        return COMPARED[op](left, right)
+
+    def cases(self, node, at):
+        """Return each value where its condition holds."""
+        values = [self.value(value, at) for value, _ in node.rows]
+        conditions = [self.value(Where(chain), at) > 0 for _, chain in node.rows]
+        if np.any(sum(np.asarray(one, int) for one in conditions) != 1):
+            raise NotRead("a place is in none of the cases, or in two")
+        return np.select(np.broadcast_arrays(*conditions), np.broadcast_arrays(*values), np.nan)
+
+    def big(self, node, at):
+        total, step = BIG[node.kind]
+        if node.kind in ("max", "min") and not {*node.names} & {s.base for s in self.read(node)}:
+            raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
+        for values in itertools.product(*self._overs(node, at)):
+            here = at | dict(zip(node.names, values, strict=True))
+            if all(self.compared(*one, here) for one in node.condition or ()):
+                total = step(total, self.value(node.body, here))
+        return total
+
+    def read(self, node):
+        """Yield the symbols of a tree, also those in scripts."""
+        for one in _symbols(node):
+            yield one
+            for index in filter(None, (one.low, one.high)):
+                for part in script(index[1]):
+                    yield from self.read(part)
+
+    def _overs(self, node, at):
+        """Return the range of each index of a Big."""
+        if node.start is not None:
+            return [range(round(self.value(node.start, at)), round(self.value(node.high, at)) + 1)]
+        if node.members is not None:
+            return [self.value(node.members, at)]
+        inside = self.indices(node.body)
+        overs = [self.given[n] if isinstance(self.given.get(n), range | list)
+                 else inside.get(n) for n in node.names]
+        if None in overs:
+            raise NotRead(f"what {node.names} goes over is not known: "
+                          f"holds({node.names[0]}=range(...))")
+        return overs
+
+
+# -- the operations on values ------------------------------------------------------------------
+
+def by(a, b):
+    """Return the value of a function, the multiple by a factor, or the product of matrices."""
+    if callable(a):
+        return a(b)
+    return a * np.asarray(b) if not np.ndim(a) or not np.ndim(b) else np.asarray(a) @ b
+
+
+def dot(a, b):
+    product = np.multiply(a, b)
+    return product.sum(-1) if np.ndim(a) and np.ndim(b) else product
+
+
+def transposed(a):
+    if np.ndim(a) < 2:
+        raise NotRead(f"a transpose of what has {np.ndim(a)} axes says nothing")
+    return np.swapaxes(a, -1, -2)
+
+
+def inner(a, b):
+    if np.shape(a) != np.shape(b):
+        raise NotRead(f"the two sides of a bracket have shapes {np.shape(a)}, {np.shape(b)}")
+    return np.multiply(a, b).sum()
+
+
+def beside(*values):
+    """Concatenate arrays; a number fills the shape of the first."""
+    shape = np.shape(values[0])
+    return np.concatenate([np.broadcast_to(v, shape) if shape and not np.ndim(v)
+                           else np.atleast_1d(v) for v in values], -1)
+
+
+OPERATIONS = {
+    "neg": np.negative, "add": np.add, "sub": np.subtract, "times": np.multiply,
+    "over": np.true_divide, "mod": np.mod, "power": np.power, "abs": np.abs, "floor": np.floor,
+    "ceil": np.ceil, "by": by, "dot": dot, "transposed": transposed, "inner": inner,
+    "beside": beside, "several": lambda *values: values,
+    "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
+
+
+def item(value, places, name):
+    """Return value[i, j], or value(i, j) for a function."""
+    if isinstance(value, Mapping | list | tuple):
+        first = places[0]
+        if not isinstance(value, Mapping) and round(float(first)) < 0:
+            raise NotRead(f"{name} has no place {first}")
+        entry = value[round(float(first)) if isinstance(first, float | np.ndarray) else first]
+        return entry if len(places) == 1 else item(entry, places[1:], name)
+    places = [p if np.ndim(p) else round(float(p)) for p in places]
+    if callable(value):
+        return value(*places)
+    if np.ndim(value) < len(places):
+        raise NotRead(f"{name} has {np.ndim(value)} axes and {len(places)} indices")
+    if any(np.ndim(p) == 0 and p < 0 for p in places):
+        raise NotRead(f"{name} has no place {places}")
+    return np.asarray(value)[tuple(places)]
+
+
+def extent(value, place):
+    """Return the range of the index at a position, or None if the value does not say."""
+    if isinstance(value, Mapping):
+        return list(value) if place == 0 and not isinstance(next(iter(value)), tuple) else None
+    if isinstance(value, list | tuple) and place == 0:
+        return range(len(value))
+    if not isinstance(value, np.ndarray) or value.ndim <= place:
+        return None
+    return range(np.shape(value)[place])
+
+
+def _symbols(node):
+    if isinstance(node, Symbol):
+        yield node
+    for part in children(node):
+        yield from _symbols(part)

@@ -1,0 +1,108 @@
+"""`python -m npdl homework` and `python -m npdl homework grade`."""
+
+import dataclasses
+from pathlib import Path
+
+from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.options import COUNT, SECONDS, add_settings, count, setting, taken
+from npdl.errors import InputError
+from npdl.study.homework.grading import grade_class
+from npdl.study.homework.handout import LAYERS, hand_out, read_homework
+from npdl.study.homework.seal import can_seal
+from npdl.study.homework.services import write_autograder, write_results
+from npdl.train.config import usable_cores
+
+HAND_OUT = """Write layers whose backward is blank, with tests and a README for students.
+
+  python -m npdl homework --out homework
+  python -m npdl homework --out homework --layers LayerNorm LSTMCell
+  python -m npdl homework --out homework --layers mine.py:MyLayer
+  cd homework && python -m pytest -q                    the tests
+  python -m npdl homework grade FOLDER --homework homework --out grades"""
+GRADE = """Grade a folder of submissions: write grades.csv and a feedback page for each student.
+
+  python -m npdl homework grade FOLDER --homework homework --out grades
+  python -m npdl homework grade --homework homework --gradescope autograder.zip"""
+NO_SANDBOX = ("note: this is not a sandbox, because this system has no seccomp filter: a "
+              "submission may do what you may; grade in a container")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How submissions are graded."""
+
+    seed: int = setting("", 1, "seed of the numbers in the questions", "N", COUNT)
+    limit: float = setting("", 60.0, "time limit for each layer", "SECONDS", SECONDS)
+    jobs: int = setting("", usable_cores(), "submissions at the same time", "N", count(256))
+
+
+def add_arguments(parser):
+    """Add the options of `python -m npdl homework` to an argparse parser."""
+    set_description(parser, HAND_OUT)
+    actions = parser.add_subparsers(dest="action", metavar="grade")
+    _add_grade(actions.add_parser("grade", help="grade a class: see homework grade --help"))
+    parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
+    parser.add_argument("--layers", nargs="+", metavar="LAYER",
+                        help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
+                        f"classmethod samples() (default: {' '.join(LAYERS)})")
+    parser.add_argument("--forward", action="store_true",
+                        help="leave the forwards blank instead of the backwards")
+    parser.add_argument("--exam", action="store_true",
+                        help="README and tests show neither fixes nor npdl's solution")
+
+
+def _add_grade(parser):
+    set_description(parser, GRADE)
+    parser.add_argument("folder", metavar="FOLDER", nargs="?",
+                        help="has a folder or a zip for each student, or the files that Canvas "
+                        "names by student")
+    parser.add_argument("--homework", required=True, metavar="DIR",
+                        help="the folder that the class was given")
+    parser.add_argument("--out", metavar="DIR", dest="grades",
+                        help="a new or empty folder for grades.csv and feedback")
+    add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
+    service = parser.add_mutually_exclusive_group()
+    service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,
+                         help="grade nobody, write the autograder for Gradescope")
+    service.add_argument("--results", metavar="FILE.json", type=file_or_folder,
+                         help="grade FOLDER as one submission, write results for Gradescope")
+
+
+def run(options):
+    """Write a homework folder, or grade."""
+    if options.action == "grade":
+        _grade(options)
+        return
+    if options.out is None:
+        raise InputError("--out is missing; give a new or empty folder")
+    made = hand_out(options.out, options.layers, options.forward, options.exam)
+    print(f"{options.out} has these exercises:")
+    for exercise in made.exercises.values():
+        blanks = ", ".join(f"{exercise.name}.{blank}" for _, blank in exercise.methods)
+        print(f"  {exercise.file:<24} {blanks}")
+    print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")
+
+
+def _grade(options):
+    settings, homework = taken(Settings, vars(options)), read_homework(options.homework)
+    if options.gradescope:
+        write_autograder(options.gradescope, homework, settings.seed, settings.limit)
+        print(f"{options.gradescope}: written; choose the base image Ubuntu 24.04 at Gradescope")
+        return
+    if options.folder is None or not (options.results or options.grades):
+        raise InputError("FOLDER and --out are needed: the submissions, and a folder for grades")
+    is_sealed = can_seal()
+    if not is_sealed:
+        print(NO_SANDBOX, flush=True)
+    if options.results:
+        points = write_results(options.results, options.folder, homework, settings.seed,
+                               settings.limit, is_sealed)
+        print(f"{options.results}: {points}")
+        return
+    graded = grade_class(options.folder, homework, options.grades, settings.seed, settings.limit,
+                         settings.jobs, is_sealed)
+    if missing := [name for name, grades in graded.items()
+                   if any(grade.not_graded for grade in grades.values())]:
+        raise InputError(f"{options.grades}: not graded: {', '.join(missing[:9])}; grades.csv says "
+                         "why; remove the cause, and grade into a new folder")
+    print(f"{options.grades}: grades.csv has a row for each submission, feedback a page for each")

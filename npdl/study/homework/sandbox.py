@@ -1,0 +1,82 @@
+"""Run a student's file in a process of its own, with limits, and validate its answers.
+
+The process starts in an empty temporary folder. npdl's answers to the exercise are removed from it
+before it reads the file (`child`), and it returns nothing but arrays and short texts.
+"""
+
+import contextlib
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from npdl.study.homework.answers import Refused
+from npdl.study.homework.child import MOST_ANSWERED
+
+VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # what the process gets of the grader's
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class NotGraded(Exception):
+    """The grader failed, or the teacher has to decide; it costs the student no points."""
+
+
+def run_student(task, seconds, is_sealed):
+    """Return {name: array or text} that a student's file answers. Raises Refused or NotGraded.
+
+    `task` is what child.main needs. `seconds` limits the time.
+    """
+    paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
+        "PYTHONPATH": paths, "PYTHONHASHSEED": "0"} | ONE_THREAD
+    with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
+            tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as answers, \
+            tempfile.TemporaryFile() as errors:
+        pickle.dump(task | {"seconds": seconds, "is_sealed": is_sealed, "parent": os.getpid()},
+                    given)
+        given.seek(0)
+        ended = _run([sys.executable, "-B", "-P", "-m", "npdl.study.homework.child"], seconds,
+                     stdin=given, stdout=answers, stderr=errors, cwd=folder, env=environment)
+        for file in (answers, errors):
+            file.seek(0)
+        found = read_answers(answers.read(MOST_ANSWERED))
+        failure = errors.read(MOST_ANSWERED).decode("utf-8", "replace").splitlines()
+    if failure:                     # not the student's: that output goes nowhere
+        raise NotGraded(f"the grader's process failed: {failure[-1]}")
+    if not found or "refused" in found:
+        raise Refused(found.get("refused", ended))
+    return found
+
+
+def _run(command, seconds, **streams):
+    """Run a command, at most for some seconds, and return how it ended, in words."""
+    process = subprocess.Popen(command, start_new_session=True, **streams)
+    try:
+        status = process.wait(seconds)
+        return f"the code was ended by signal {-status}" if status < 0 else \
+            "the code ended the process before the tests were done"
+    except subprocess.TimeoutExpired:
+        return f"the code did not finish within {seconds:g} seconds"
+    finally:
+        with contextlib.suppress(AttributeError, OSError):
+            os.killpg(process.pid, signal.SIGKILL)          # and what it may have started
+        process.kill()
+        process.wait()
+
+
+def read_answers(content):
+    """Return {name: float array or text} of an untrusted npz; {} if it is not valid."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as found:
+            size = sum(entry.file_size for entry in found.zip.infolist())
+            arrays = {name: found[name] for name in found.files if size <= MOST_ANSWERED}
+        return {name: array if array.dtype.kind == "f" else str(array)
+                for name, array in arrays.items()
+                if array.dtype.kind == ("f" if name.count("/") > 1 else "U")}
+    except Exception:               # whatever zipfile and NumPy raise at what is no npz
+        return {}

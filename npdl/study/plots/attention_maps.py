@@ -1,0 +1,108 @@
+"""Plot attention weights: of a GPT on one sequence, or of an encoder-decoder on a translation."""
+
+import numpy as np
+
+from npdl.decoding import greedy
+from npdl.decoding.continuation import continuation
+from npdl.errors import InputError
+from npdl.models import lstm_seq2seq, seq2seq
+from npdl.models.gpt import attentions
+from npdl.study.plots import style
+
+MOST_TOKENS = 32
+SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}
+
+
+def tokens_of(run, text=None):
+    """Return (ids (S,), their tokens) of `text`, or of a sample of the run's data."""
+    vocabulary = run.task.vocabulary
+    if run.config.text is None:
+        ids = _equation(run, text)
+        return ids, [vocabulary.tokens[i] for i in ids]
+    if text is None:
+        run.task.prepare()
+        text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
+    ids = np.asarray(vocabulary.encode(text))
+    return ids, [SHOWN.get(character, character) for character in text]
+
+
+def _equation(run, text):
+    vocabulary = run.task.vocabulary
+    if text is not None:
+        return vocabulary.encode(f"BOS {text}")
+    examples = run.task.data.validation
+    examples = examples if len(examples) else run.task.data.train
+    ids = examples.inputs[0]
+    return ids[: int(np.flatnonzero(ids == vocabulary.eq)[0]) + 1]
+
+
+def plot_attention(run, title, text=None):
+    """Return a Figure with one map for each layer (row) and head (column).
+
+    Raises InputError for a run without attention and for a text that is too long.
+    """
+    if run.config.translates:
+        return plot_alignment(run, title, text)
+    if run.config.model != "gpt":
+        raise InputError("attention: this run is an LSTM and has no attention; give the folder of "
+                         "a GPT run")
+    ids, tokens = tokens_of(run, text)
+    longest = min(MOST_TOKENS, run.task.max_len)
+    if not 1 <= len(ids) <= longest:
+        raise InputError(f"attention: {len(ids)} tokens; give 1 to {longest} with --text")
+    _, cache = run.model.forward(ids[None])
+    A = attentions(cache)[0]                            # A (L, H, S, S)
+    future = np.triu(np.ones(A.shape[2:], bool), 1)
+    return _maps(np.ma.array(A, mask=np.broadcast_to(future, A.shape)), tokens, tokens, title,
+                 "row: the query token; column: the token it attends to; grey: the masked future")
+
+
+def plot_alignment(run, title, text=None):
+    """Return a Figure: which source characters (columns) each output token (row) attends to.
+
+    There is one map for each layer, the mean over its heads. The default text is a held-out date.
+    """
+    model, words = run.model, run.task.vocabulary
+    if text is None:
+        [text], _ = run.task.data.draw(list(run.task.data.parts)[-1], 1, run.config.seed)
+    source = words.encode(text)[None]
+    [found] = greedy(continuation(model, source, first=[words.bos]), MOST_TOKENS, words.eos)
+    _, cache = model.forward(source, np.array([[words.bos, *found.tokens[:-1]]]))
+    if run.config.model == "seq2seq":
+        A = seq2seq.attentions(cache)[2][0].mean(1)     # A (L, T, S), the mean over the heads
+    else:
+        A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
+    return _maps(A[:, None], [words.target[i] for i in found.tokens],
+                 [*(SHOWN.get(c, c) for c in text), "end"], title,
+                 "row: the output token; column: the source character it attends to", 0.26)
+
+
+def _maps(A, rows, columns, title, note, inches=0.19):
+    """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns."""
+    L, H, R, S = A.shape
+    width, height = max(1.9, inches * S), max(1.9, inches * R)
+    made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
+    grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
+    for layer in range(L):
+        for head in range(H):
+            axes = grid[layer, head]
+            image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
+            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
+            if layer == 0 and H > 1:
+                axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
+            if head == 0 and L > 1:
+                axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
+    bar = made.colorbar(image, ax=grid, shrink=0.8, pad=0.02)
+    bar.set_label("attention weight", color=style.INK)
+    bar.outline.set_visible(False)
+    return made
+
+
+def _label(axes, rows, columns, size):
+    axes.set_facecolor("#e8e8e8")
+    axes.spines[:].set_visible(False)
+    for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
+        ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
+    if max(map(len, columns)) > 3:
+        axes.tick_params(axis="x", labelrotation=90)
+    axes.tick_params(length=0)

@@ -1,0 +1,103 @@
+"""Plot a run's embeddings: their principal components, and the Fourier spectrum of numbers.
+
+A model that adds modulo p often embeds each number n as cos(2 pi k n / p) and sin(2 pi k n / p) for
+a few frequencies k (Nanda et al. 2023, arXiv:2301.05217), which are peaks of the spectrum.
+"""
+
+import numpy as np
+from matplotlib import colormaps
+
+from npdl.backend import to_host
+from npdl.errors import InputError
+from npdl.study.plots import style
+
+
+def principal(table):
+    """Return (scores (n, 2) on the first two principal components, their parts of the variance)."""
+    centred = table - table.mean(0)
+    U, s, _ = np.linalg.svd(centred, full_matrices=False)
+    share = np.square(s) / np.square(s).sum()
+    return U[:, :2] * s[:2], share[:2]
+
+
+def spectrum(table):
+    """Return the fraction of power at each frequency 1..p//2 over the rows of a (p, D) table."""
+    power = np.square(np.abs(np.fft.rfft(table - table.mean(0), axis=0))).sum(1)
+    if len(table) % 2 == 0:
+        power[-1] /= 2                          # the others count for k and for p - k
+    return power[1:] / power[1:].sum()
+
+
+def circle(table, k):
+    """Return scores (p, 2) in the plane of the Fourier component of frequency k."""
+    wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
+    U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
+    return (table - table.mean(0)) @ U[:, :2]
+
+
+def plot_embeddings(run, title):
+    """Return a Figure: PCA of the embeddings; for numbers also the spectrum and the main circle.
+
+    Raises InputError for an embedding matrix with a single row or column.
+    """
+    table = to_host(run.model.embedding.W.data).astype(np.float64)
+    if min(table.shape) < 2:
+        raise InputError(f"embeddings: the matrix is {table.shape}; a plot needs 2 or more rows "
+                         "and columns")
+    if run.config.text is not None:
+        made = style.figure(6.4, 6, title)
+        _components(made.subplots(), table, list(run.task.vocabulary.characters))
+        return made
+    p = run.config.p
+    numbers, shares = table[:p], spectrum(table[:p])
+    made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
+                        "colour: the number")
+    panels = made.subplots(1, 3)
+    _components(panels[0], numbers, range(p))
+    _bars(panels[1], shares)
+    k = int(shares.argmax()) + 1
+    scores = circle(numbers, k)
+    axes = panels[2]
+    order = np.arange(p) * pow(k, -1, p) % p if np.gcd(k, p) == 1 else np.arange(p)
+    path = scores[np.append(order, order[0])]
+    axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
+    _points(axes, scores, range(p))
+    style.dress(axes, f"first axis of frequency {k}", "second axis",
+                f"n at the angle 2π·{k}n/{p}")
+    axes.set_aspect("equal", "datalim")
+    return made
+
+
+def _components(axes, table, labels):
+    scores, share = principal(table)
+    _points(axes, scores, labels)
+    style.dress(axes, f"component 1 ({share[0]:.0%} of the variance)",
+                f"component 2 ({share[1]:.0%})", "principal components")
+    axes.set_aspect("equal", "datalim")
+
+
+def _points(axes, scores, labels):
+    """Draw a dot for each point, with its label on the side that faces away from the centre."""
+    colours = colormaps[style.SEQUENTIAL](np.linspace(0, 1, len(scores)))
+    axes.scatter(*scores.T, c=colours, s=26, linewidths=0, zorder=3)
+    for point, label in zip(scores, labels, strict=True):
+        outward = 11 * point / max(np.linalg.norm(point), 1e-12)
+        shown = str(label) if str(label).isprintable() else repr(label)[1:-1]
+        axes.annotate("␣" if shown == " " else shown, point, outward, textcoords="offset points",
+                      ha="center", va="center", fontsize=8, color=style.INK, parse_math=False)
+    axes.margins(0.12)
+
+
+def _bars(axes, shares):
+    k = np.arange(1, len(shares) + 1)
+    strong = shares > 2 / len(shares)
+    axes.bar(k, shares, color=np.where(strong, style.BLUE, "#b8c7d3"), width=0.75)
+    for at in k[strong]:
+        axes.text(at, shares[at - 1], f"{at}", ha="center", va="bottom", fontsize=9,
+                  color=style.INK)
+    axes.axhline(1 / len(shares), color=style.VERMILION, linewidth=1, linestyle="--")
+    axes.text(1.01, 1 / len(shares), "uniform", transform=axes.get_yaxis_transform(), va="center",
+              fontsize=8.5, color=style.VERMILION)          # right of the bars
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    style.dress(axes, "frequency k", "fraction of the power", "Fourier spectrum over the numbers",
+                grid="y")

@@ -1,0 +1,128 @@
+"""Plot the activations and the gradients of each layer of a model."""
+
+import contextlib
+
+import numpy as np
+
+from npdl.core import Layer, named_layers
+from npdl.data.text import windows
+from npdl.layers.dropout import Dropout
+from npdl.layers.recurrent import RecurrentLayer
+from npdl.layers.transformer import Same
+from npdl.losses import SequenceLoss
+from npdl.study.plots import style
+from npdl.train.task import make_model
+
+SAMPLES = 256
+
+
+@contextlib.contextmanager
+def recorded(layers, seen):
+    """Record outputs and upstream gradients of layers: seen[layer] = [outputs, gradients].
+
+    Only these instances are changed, and only within the block.
+    """
+    def record(layer, forward, backward):
+        def recording_forward(*inputs, **options):
+            outputs, cache = forward(*inputs, **options)
+            _note(seen, layer, 0, outputs)
+            return outputs, cache
+
+        def recording_backward(dout, cache):
+            _note(seen, layer, 1, dout)
+            return backward(dout, cache)
+
+        layer.forward, layer.backward = recording_forward, recording_backward
+
+    for layer in layers:
+        record(layer, layer.forward, layer.backward)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.forward, layer.backward
+
+
+def _note(seen, layer, which, value):
+    first = value[0] if isinstance(value, tuple) else value
+    if first is not None and np.asarray(first).dtype.kind == "f":
+        seen.setdefault(layer, [[], []])[which].append(np.abs(np.array(first)).ravel())
+
+
+def flow(model, ids, targets, counted):
+    """Return [(dotted name, |activations|, |gradients|)] of one forward and backward, in order.
+
+    The gradients are those of the summed loss with respect to the outputs of a layer. Layers made
+    of others are left out, except for recurrent layers; so are Dropout and Same.
+    """
+    names, seen = {}, {}
+    for name, layer in named_layers(model):
+        if layer is not model and not isinstance(layer, (Dropout, Same)) and (
+                isinstance(layer, RecurrentLayer) or not list(layer.children())) and \
+                type(layer).forward is not Layer.forward:
+            names.setdefault(layer, name)
+    loss = SequenceLoss("sum")
+    with recorded(names, seen):
+        outputs, cache = model.forward(ids)
+        logits = outputs[0] if isinstance(outputs, tuple) else outputs
+        _, c_loss = loss.forward(logits, targets, counted)
+        model.backward(loss.backward(1.0, c_loss), cache)
+    model.zero_grad()
+    return [(names[key], np.concatenate(outputs), np.concatenate(gradients))
+            for key, (outputs, gradients) in seen.items() if outputs and gradients]
+
+
+def some_samples(task, config):
+    """Return up to SAMPLES training sequences: ids, targets and the loss mask, each (B, S)."""
+    if config.text is not None:
+        ids, targets = windows(task.parts["train"], config.block, config.batch, config.seed, 0)
+        return ids, targets, np.ones(ids.shape, bool)
+    train = task.data.train
+    few = train.take(np.arange(min(SAMPLES, len(train))))
+    return few.inputs, few.targets, few.answer_mask
+
+
+def plot_flow(config, task, title, trained=None):
+    """Return a Figure of `flow` in a new model with these settings and, if given, a trained one."""
+    samples = some_samples(task, config)
+    rows = {"at the start": flow(make_model(config, task), *samples)}
+    if trained is not None:
+        rows["trained"] = flow(trained, *samples)
+    names = [_shortened(name) for name, _, _ in next(iter(rows.values()))]
+    made = style.figure(
+        10.5, 1.9 + 0.24 * len(names), title,
+        "dot: root mean square; bar: the middle 90 % of the magnitudes; zeros are left out")
+    looks = {"at the start": (style.ORANGE, -0.16, "o"), "trained": (style.BLUE, 0.16, "D")}
+    panels = made.subplots(1, 2, sharey=True)
+    for which, (axes, what) in enumerate(zip(panels, ("activation", "gradient"), strict=True)):
+        for label, layers in rows.items():
+            colour, shift, marker = looks[label]
+            shift = shift if trained is not None else 0.0
+            for row, entry in enumerate(layers):
+                _draw(axes, entry[1 + which], row + shift, colour, marker, label if not row else "")
+        axes.set_xscale("log")
+        style.dress(axes, f"magnitude of the {what}s (log scale)", "", grid="x")
+    panels[0].set_yticks(range(len(names)), names, fontfamily="monospace", fontsize=8)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    panels[0].set_title("forward, downwards", color=style.INK, fontsize=11, loc="left")
+    panels[1].set_title("backward, upwards", color=style.INK, fontsize=11, loc="left")
+    if trained is not None:
+        panels[1].legend(frameon=False, labelcolor=style.INK, fontsize=9, ncols=2,
+                         loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    return made
+
+
+def _draw(axes, sizes, row, colour, marker, label):
+    sizes = sizes[sizes > 0]
+    if not len(sizes):
+        return
+    low, high = np.quantile(sizes, [0.05, 0.95])
+    axes.plot([low, high], [row, row], color=colour, linewidth=3, alpha=0.35,
+              solid_capstyle="round")
+    rms = np.sqrt(np.square(sizes, dtype=np.float64).mean())
+    axes.plot([rms], [row], marker, color=colour, markersize=4.5, label=label or None,
+              linestyle="none")
+
+
+def _shortened(name):
+    return name.removeprefix("decoder.").replace("lstm.layers", "lstm")

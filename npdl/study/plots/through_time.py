@@ -1,0 +1,85 @@
+"""Plot the norm of the gradient through time, for an RNN, a GRU and an LSTM cell."""
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
+from npdl.study.plots import style
+
+CELLS = {"RNN": (RNNCell, style.VERMILION), "GRU": (GRUCell, style.GREEN),
+         "LSTM": (LSTMCell, style.BLUE)}
+WIDTH, BATCH, SEEDS = 64, 16, 5
+BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
+
+
+def start(cell, rng):
+    """Leave the cell at its initialisation."""
+
+
+def remember(cell, rng):
+    """Make a cell remember: W_h of an RNN orthogonal, forget gates near 1."""
+    H = cell.d_hidden
+    if isinstance(cell, RNNCell):
+        Q, R = np.linalg.qr(rng.standard_normal((H, H)))
+        cell.W_h.data[...] = Q * np.sign(np.diag(R))
+    elif isinstance(cell, LSTMCell):
+        cell.b.data[H : 2 * H] = BIAS               # forget gate: c' = f * c + i * g, f near 1
+    else:
+        cell.b.data[:H] = -BIAS                     # update gate: h' = (1 - z) * h + z * h_hat
+
+
+def gradient_norms(cell, steps, rng):
+    """Return ||dL/dstate_t|| at t = 0..steps, the mean over a batch, for a random dL/dh at the end.
+
+    The state is (h, c) for an LSTM. Inputs are standard normal; the state starts at zero.
+    """
+    state, caches = None, []
+    for _ in range(steps):
+        x = rng.standard_normal((BATCH, WIDTH))
+        state, cache = cell.forward(x, state)
+        caches.append(cache)
+    dstate = rng.standard_normal((BATCH, cell.d_hidden))
+    norms = [_norm(dstate)]
+    for cache in reversed(caches):
+        _, dstate = cell.backward(dstate, cache)
+        norms.append(_norm(dstate))
+    return np.array(norms[::-1])
+
+
+def _norm(dstate):
+    parts = dstate if isinstance(dstate, tuple) else (dstate,)
+    return np.sqrt(sum((part * part).sum(-1) for part in parts)).mean()
+
+
+def plot_gradients(steps=100):
+    """Return a Figure: the norm of the state's gradient against the steps back from the end."""
+    made = style.figure(
+        10, 4.2, "How far back does the gradient reach?",
+        f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "
+        f"{SEEDS} seeds, band: smallest to largest")
+    titles = {start: "as the layers start",
+              remember: "set to remember: orthogonal W_h, gate biases ±3"}
+    for axes, (prepare, title) in zip(made.subplots(1, 2, sharey=True), titles.items(),
+                                      strict=True):
+        for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
+            curves = np.array([_curve(cls, prepare, steps, seed) for seed in range(SEEDS)])
+            back = np.arange(steps + 1)
+            axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
+                              linewidth=0)
+            axes.plot(back, np.exp(np.log(curves).mean(0)), color=colour, linewidth=2,
+                      linestyle=dash, label=name)
+        axes.set_yscale("log")
+        axes.set_ylim(1e-16, 1e2)
+        axes.set_xlim(0, steps)
+        style.dress(axes, "steps back from the end", "gradient norm, relative (log scale)"
+                    if prepare is start else "", title)
+    axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
+    return made
+
+
+def _curve(cls, prepare, steps, seed):
+    rng = stream(seed, 14)
+    cell = cls(WIDTH, WIDTH, rng=rng, dtype="float64")
+    prepare(cell, rng)
+    norms = gradient_norms(cell, steps, rng)[::-1]
+    return np.maximum(norms / norms[0], 1e-300)

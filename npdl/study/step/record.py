@@ -1,0 +1,341 @@
+"""Record one forward and one backward: what each statement read and wrote.
+
+A Recorder is a Watch (npdl.study.trace.watch) that is also notified of every statement. Each Step
+holds a summary of every array that its statement read and wrote, also in place or through a view of
+another array, and the keys of the values that it computed.
+"""
+
+import sys
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.study.containment import CodeLeft
+from npdl.study.step.fold import carried
+from npdl.study.step.pictures import arrays_in, digest
+from npdl.study.trace.statements import Watched, read_by, written_by
+from npdl.study.trace.watch import Watch
+from npdl.study.trees import restored, tupled
+
+COPIED = 1 << 14            # larger arrays are not copied, so they are not compared
+MOST_STEPS = 4000           # statements of a phase that are recorded
+COMPARED = 1 << 12          # of larger arrays, sums are compared to find changes in place
+MOST_READ = 8               # arrays that are shown as read by one statement
+MOST_RAISED = 20            # calls that are shown for one exception
+
+
+@dataclass(repr=False, eq=False)
+class Call:
+    """One call of a function; `pairs` are the forward calls that belong to a backward call."""
+
+    number: int
+    phase: str
+    function: object
+    code: object
+    parent: "Call | None"
+    owner: object
+    arguments: dict
+    line: object = None             # of the caller
+    turns: tuple = ()
+    returned: object = None
+    pairs: list = field(default_factory=list)
+
+    @property
+    def name(self):
+        """The qualified name of the function."""
+        own, around = self.code.co_name, self.function
+        return around.qualname + f".{own}" * (own != around.code.co_name)
+
+
+@dataclass(repr=False)
+class Write:
+    """A value that a statement wrote.
+
+    name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
+    arrays   copies of the arrays in it, unless they are large
+    how      "bound", "in place", or "through a view" of another array that the statement names
+    shown    their summaries
+    """
+
+    name: str
+    arrays: list
+    how: str
+    shown: list
+
+    @property
+    def is_one(self):
+        """True for a single array, not a nested structure."""
+        return [path for path, _ in self.shown] == [""]
+
+
+@dataclass(repr=False)
+class Step:
+    """One statement that ran, or raised an exception.
+
+    turns    the loop variables around it: ((name, value), ...) for each loop
+    reads    {source: summaries} of the arrays that it read
+    keys     the keys of the values that it computed
+    carried  "same" if it passed on existing arrays unchanged, "view" if it passed on views
+    """
+
+    index: int
+    call: Call
+    line: object
+    turns: tuple
+    writes: list = field(default_factory=list)
+    reads: dict = field(default_factory=dict)
+    keys: list = field(default_factory=list)
+    carried: str = ""
+    error: object = None
+
+
+class Recording:
+    """All calls and steps of both phases.
+
+    `error` is the exception of the layer; of the phases in `cut` only the first steps are recorded.
+    """
+
+    def __init__(self):
+        self.steps, self.calls, self.cut, self.error = [], [], [], None
+        self.call_of = {}           # {key of a value in forward: its Call}
+        self.values = {}            # {key of a value in backward: a copy}
+
+    def phase(self, name):
+        return [step for step in self.steps if step.call.phase == name]
+
+
+class _Frame:
+    """The state of a call while it runs."""
+
+    def __init__(self, call, frame):
+        self.call, self.frame = call, frame
+        self.names, self.prints = dict(frame.f_locals), {}
+        self.reads, self.keys, self.counts = {}, {}, Counter()
+
+
+class Recorder(Watch):
+    """Records the functions that `work()` runs."""
+
+    marks = True
+
+    def __init__(self, work):
+        self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
+        super().__init__(work, True)
+        self.read = [place.line and place.text in read_by(place.line.node)[:MOST_READ]
+                     and place.text for place in self.places]
+
+    def run(self, layer, inputs, forward, upstream):
+        """Return the Recording of `forward()` and of a backward with `upstream(outputs)`.
+
+        Parameters and inputs are restored.
+        """
+        params = [param for _, param in layer.params()]
+        with np.errstate(all="ignore"), restored(params, inputs), self:
+            try:
+                self._begin("forward")
+                outputs, cache = forward()
+                self.stop()
+                dout = upstream(outputs)
+                self._begin("backward")
+                layer.backward(dout, cache)
+            except Exception as error:
+                self.recording.error = error
+                self._raised(error)
+            finally:
+                self.recording.values = self.seen or {}
+                self.stop()
+                self.stack.clear()
+        return self.recording
+
+    def _begin(self, phase):
+        self.phase, self.count, self.stack = phase, 0, []
+        self.start((), record=phase == "backward")
+        self.telling = True
+
+    def stop(self):
+        super().stop()
+        self.telling = False
+
+    def __call__(self, place, value, into=False):
+        if not self.telling:
+            return value if place < 0 else super().__call__(place, value, into)
+        frame = sys._getframe(1)
+        while frame.f_code.co_name[0] == "<":           # a comprehension's
+            frame = frame.f_back
+        if place < 0:
+            thing = self.marked[~place]
+            if isinstance(thing, Watched):
+                self._entered(thing, frame)
+            else:
+                self._ran(thing, value, frame)
+            return value
+        first = self.counts[place]
+        value = self._nest(place, value)
+        self._used(place, range(first, self.counts[place]), value, frame)
+        return value
+
+    def _found(self, frame):
+        """Return the _Frame of a Python frame, or None; calls above it have returned."""
+        for i in range(len(self.stack) - 1, -1, -1):
+            if self.stack[i].frame is frame:
+                del self.stack[i + 1:]
+                return self.stack[i]
+        return None
+
+    def _entered(self, function, frame):
+        outer = frame.f_back
+        while outer is not None and not any(f.frame is outer for f in self.stack):
+            outer = outer.f_back
+        around = self._found(outer) if outer is not None else None
+        code, names = frame.f_code, dict(frame.f_locals)
+        arguments = {n: names.get(n) for n in code.co_varnames[: code.co_argcount]}
+        call = Call(len(self.recording.calls), self.phase, function, code,
+                    around and around.call, names.get("self"), arguments)
+        if around is not None:
+            call.line = around.call.function.at(outer.f_lineno)
+            call.turns = self._turns(around, call.line, dict(outer.f_locals))
+        if self.phase == "backward":
+            call.pairs = pairs_of(call, self.recording.calls)
+        self.recording.calls.append(call)
+        self.stack.append(_Frame(call, frame))
+        self._changed(self.stack[-1], names, arguments)
+
+    def _used(self, place, turns, value, frame):
+        found, line = self._found(frame), self.places[place].line
+        if found is None:
+            return
+        keys = [(place, turn) for turn in turns]
+        if self.phase == "forward":
+            self.recording.call_of.update(dict.fromkeys(keys, found.call))
+        elif self.places[place].root:
+            found.keys.setdefault(line, []).extend(keys)
+        source = self.read[place]
+        if source and source not in found.reads.setdefault(line, {}):
+            shown = digest(value)
+            if shown:
+                found.reads[line][source] = shown
+
+    def _ran(self, line, value, frame):
+        found = self._found(frame)
+        if found is None:
+            return
+        call, names, returns = found.call, dict(frame.f_locals), line.is_return
+        step = self._step(found, line, names)
+        binds, changes = written_by(line.node)
+        if returns:
+            call.returned = value
+            self._write(step, "return", value)
+        for name in binds:
+            self._write(step, name, names.get(name))
+        changed = self._changed(found, names, binds)
+        if not changed:
+            made = [value] if returns else [names.get(name) for name in binds]
+            old = [v for n, v in names.items() if n not in binds]
+            step.carried = carried(made, [*found.names.values(), *old])
+        direct = [c if "." in c else c.split("[")[0] for c in changes if "(" not in c]
+        for name in dict.fromkeys((*direct, *changed)):
+            if name not in binds:
+                how = "in place" if name in direct else "through a view"
+                self._write(step, name, look_up(name, names), how)
+        found.names = names
+        if returns:
+            self.stack.remove(found)
+
+    def _step(self, found, line, names):
+        recording = self.recording
+        step = Step(len(recording.steps), found.call, line, self._turns(found, line, names),
+                    reads=found.reads.pop(line, {}), keys=found.keys.pop(line, []))
+        recording.steps.append(step)
+        found.counts[line] += 1
+        self.count += 1
+        if self.count == MOST_STEPS:
+            recording.cut.append(self.phase)
+            self.stop()
+        return step
+
+    def _turns(self, found, line, names):
+        """Return the loop variables around a Line, outer calls first.
+
+        For a loop without an integer variable, count how often the line has run.
+        """
+        turns = []
+        for loop in line.loops if line is not None else ():
+            bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
+            shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
+            turns.append(shown or (((*bound, "turn")[0], found.counts[line]),))
+        return found.call.turns + tuple(turns)
+
+    def _write(self, step, name, value, how="bound"):
+        found = [array for _, array in arrays_in(value)]
+        if found:
+            small = all(array.size <= COPIED for array in found)
+            copies = [np.array(array) for array in found] if small else []
+            step.writes.append(Write(name, copies, how, digest(value)))
+
+    def _changed(self, found, names, binds):
+        """Return the names of the arrays whose entries have changed."""
+        before, changed = found.prints, []
+        found.prints = {n: (v, fingerprint(v)) for n, v in names.items()
+                        if isinstance(v, np.ndarray) and v.dtype.kind == "f"}
+        for name, (value, now) in found.prints.items():
+            array, was = before.get(name, (None, None))
+            if array is value and was != now and name not in binds:
+                changed.append(name)
+        return changed
+
+    def _raised(self, error):
+        """Add a Step for each call that an exception passed through, the innermost first."""
+        own = error.__cause__ if isinstance(error, CodeLeft) else error
+        trail = list(traceback.walk_tb(own.__traceback__))[::-1]
+        known = {id(found.frame): found for found in self.stack}
+        passed = [(known[id(f)], f, number) for f, number in trail if id(f) in known]
+        for found, frame, number in passed[:MOST_RAISED]:
+            line = found.call.function.at(number)
+            if line is not None:
+                self._step(found, line, dict(frame.f_locals)).error = error
+
+
+def fingerprint(array):
+    """Return bytes that change if an array changes; for a large one, of sums."""
+    if array.size <= COMPARED:
+        return array.tobytes()
+    return np.array([array.sum(), np.sqrt((array * array).sum())]).tobytes()
+
+
+def look_up(source, names):
+    """Return the value of a source such as `self.W.grad` or `dz`, or None."""
+    head, *path = source.split(".")
+    value = names.get(head)
+    for attribute in path:
+        value = getattr(value, attribute, None)
+    return value
+
+
+def stem(name):
+    """Return a function's name without its direction: attend_backward -> "attend"."""
+    parts = [p for p in name.split("_") if p not in ("", "forward", "backward", "back", "grad")]
+    return "_".join(parts)
+
+
+def pairs_of(call, calls):
+    """Return the forward calls that belong to a backward call, the best match first.
+
+    They returned an argument of this call, such as a cache. If there are none, they are calls of a
+    method of the same object, which keeps its cache in self.
+    """
+    plain = (bool, int, float, str, type(None))
+    handed = {id(v): isinstance(v, np.ndarray) for v in call.arguments.values()
+              if not (isinstance(v, plain) or v is call.owner or isinstance(v, tuple) and not v)}
+    own, found, same_owner = stem(call.code.co_name), [], []
+    for other in calls:
+        if other.phase != "forward" or other.returned is None:
+            continue
+        arrays = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
+        same = stem(other.code.co_name) == own
+        if False in arrays or arrays and same and own:      # arrays alone prove little
+            found.append((not same, -other.number, other))
+        elif same and call.owner is not None and other.owner is call.owner:
+            same_owner.append((False, -other.number, other))
+    return [other for *_, other in sorted(found or same_owner, key=lambda item: item[:2])]

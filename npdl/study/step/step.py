@@ -1,0 +1,160 @@
+"""Step through a layer: every statement of forward and backward, and the arrays it wrote.
+
+    walk = step(LSTM(2, 3), x)
+    walk.show()                         # in the terminal
+    walk.to_html("lstm.html")           # as an interactive page that works offline
+
+The values of backward are compared with the true gradients of the variables of forward (marks).
+"""
+
+import functools
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npdl.study.blame.blame import check as check_gradients
+from npdl.study.blame.blame import search
+from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.subjects import Subject
+from npdl.study.containment import held_off, message, written
+from npdl.study.step.fold import Folder
+from npdl.study.step.marks import Marks
+from npdl.study.step.record import Recorder
+from npdl.study.step.show_html import framed, page
+from npdl.study.step.show_terminal import show
+from npdl.study.trace.runs import Budget, Runs, quiet
+from npdl.study.trees import copied, upstream
+
+WORK = 9_000_000            # values that the marks of single lines may compute; larger: longer
+
+
+@dataclass(repr=False)
+class Walk:
+    """A Recording with what is known of it.
+
+    recording  `recording.steps` are the statements
+    marks      {(index of a step, name): Mark} of the values that the statements wrote
+    finals     the Row of each gradient (npdl.study.check)
+    """
+
+    title: str
+    recording: object
+    marks: dict = field(default_factory=dict)
+    finals: list = field(default_factory=list)
+    notes: list = field(default_factory=list)
+
+    def show(self, phases=("forward", "backward"), file=None):
+        """Print every statement with its arrays."""
+        show(self, phases, file)
+
+    def to_html(self, path, phases=("forward", "backward")):
+        """Write the page, which needs no other file; return its path."""
+        return written(path, page(self, phases))
+
+    def _repr_html_(self):
+        return framed(self)
+
+    def __repr__(self):
+        return (f"{self.title}: {len(self.steps())} statements, {self.outcome()}; .show() prints "
+                "them, .to_html(path) writes a page")
+
+    def outcome(self):
+        """Return how it ended, in a few words."""
+        if self.recording.error is not None:
+            return f"ended by {message(self.recording.error)}"
+        wrong = [row.name for row in self.finals if row.right is False]
+        if wrong:
+            return f"wrong: the gradients of {', '.join(wrong)}"
+        count = sum(bool(row.right) for row in self.finals)
+        if count < len(self.finals):
+            return f"{count} gradients are right, {len(self.finals) - count} inconclusive here"
+        return f"all {count} gradients are right" if count else "nothing checked"
+
+    def steps(self, phases=("forward", "backward")):
+        """Return the steps to show (npdl.study.step.fold); at least those that wrote an array."""
+        found = []
+        for phase in phases:
+            steps = self.recording.phase(phase)
+            found += [s for s in steps if self.folder.shows(s)] or [s for s in steps if s.writes]
+        return found
+
+    @functools.cached_property
+    def folder(self):
+        return Folder(self.recording, self.mark)
+
+    def mark(self, step, name):
+        """Return the Mark of what a step wrote under a name, or None."""
+        return self.marks.get((step.index, name))
+
+
+def step(layer, *inputs, seed=0, check=True, title=None, **options):
+    """Run a layer's forward and backward and return the Walk through them.
+
+    The layer is copied to float64 and its parameters made random, as gradcheck does. With `check`
+    False no numerical gradients are computed. An exception of the layer ends the Walk and is kept
+    in it. Raises InputError for a layer that contains itself.
+    """
+    layer = as_layer(layer)
+    title, layer = title or type(layer).__name__, held_off(layer)
+    try:
+        subject = Subject(layer, inputs, options, seed=seed)
+    except Exception as error:                          # show how far forward came
+        return _unchecked(title, layer, inputs, options, error)
+    with quiet():
+        result = check_gradients(subject) if check else None
+    is_wrong = result is not None and result.dout is not None
+    dout = result.dout if is_wrong else subject.dout
+    recorder = Recorder(lambda: layer_backward(subject, dout))
+    for _, param in subject.layer.params():
+        param.grad = np.zeros_like(param.data)
+    recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
+    walk = Walk(title, recording, notes=subject.notes() if result is None else list(result.notes))
+    walk.notes += [f"the first {len(recording.phase(phase))} statements of {phase} are shown; "
+                   "the gradients are checked all the same" for phase in recording.cut]
+    if recorder.unseen:
+        walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}: what they "
+                          "compute is not shown")
+    if result is not None and result.rows and recording.error is None:
+        walk.finals = result.rows
+        _mark(walk, subject, recorder, dout, is_wrong)
+    return walk
+
+
+def layer_backward(subject, dout):
+    """Run forward and backward once."""
+    return subject.layer.backward(copied(dout), subject.run()[1])
+
+
+def _unchecked(title, layer, inputs, options, error):
+    """Return the Walk through a layer whose backward can't be checked."""
+    def run():
+        return layer.forward(*inputs, **options)
+
+    def draw(outputs):
+        return upstream(outputs, np.random.default_rng(0))
+
+    def both():
+        outputs, cache = run()
+        layer.backward(draw(outputs), cache)
+
+    recording = Recorder(both).run(layer, inputs, run, draw)
+    if not isinstance(error, Unfit):
+        recording.error = error
+    return Walk(title, recording, notes=[str(error)] if isinstance(error, Unfit) else [])
+
+
+def _mark(walk, subject, recorder, dout, is_wrong):
+    """Put the Marks into a Walk; if a gradient is wrong, mark the line that blame finds."""
+    report = search(subject, other_inputs=False) if is_wrong else None
+    budget = Budget(WORK)
+    with quiet(), recorder:
+        marks = Marks(walk.recording, Runs(subject, dout, recorder, budget), is_wrong)
+        if report is not None:
+            marks.mark_line(report.file, report.line)
+    walk.marks = marks.of
+    if report is not None:
+        place = f"line {report.line} in {report.function}: " if report.line else ""
+        walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
+    if budget.over:
+        walk.notes.append(f"single lines were compared up to {WORK} computed values; the "
+                          "comparison of the gradients is complete")

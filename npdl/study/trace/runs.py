@@ -1,0 +1,238 @@
+"""A layer's forward and backward for one upstream gradient, run again and again: watched, shifted,
+with other values in the places of its own; and what its gradients have to be."""
+
+import contextlib
+import copy
+import time
+import warnings
+
+import numpy as np
+
+from npdl.backend import stream
+from npdl.core import NoBias
+from npdl.study.check.adapters import holders
+from npdl.study.check.subjects import added
+from npdl.study.containment import is_npdls
+from npdl.study.trace.oracle import slope
+from npdl.study.trace.watch import Watch
+from npdl.study.trees import copied, leaves, restored
+
+CLOSE = 1e-7                    # of a gradient's largest entry
+LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
+ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or so many of more
+
+
+@contextlib.contextmanager
+def quiet():
+    """Neither NumPy's warnings nor others; inside another such block this one does nothing."""
+    if all(what == "ignore" for what in np.geterr().values()):
+        yield
+        return
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class Budget:
+    """How many values may still be computed, the same on every machine, and at any load; and for
+    how many seconds of the processor."""
+
+    def __init__(self, left=np.inf, seconds=np.inf):
+        self.left, self.seconds, self.begun = left, seconds, time.process_time()
+
+    def spend(self, values):
+        self.left -= values
+
+    @property
+    def over(self):
+        return self.left <= 0 or self.took > self.seconds
+
+    @property
+    def took(self):
+        return time.process_time() - self.begun
+
+
+@contextlib.contextmanager
+def unwritten(layer):
+    """Put back what a layer and its parts hold, whatever code binds there or writes into."""
+    held = [(vars(part), dict(vars(part))) for whole in holders(layer) for part in (
+        whole, *(value for value in vars(whole).values() if isinstance(value, NoBias)))]
+    inside = [(value, copy.copy(value)) for _, before in held for value in before.values()
+              if isinstance(value, (dict, list)) or isinstance(value, np.ndarray)
+              and value.flags.writeable]
+    try:
+        yield
+    finally:
+        for now, before in held:
+            now.clear()
+            now.update(before)
+        for value, before in inside:
+            if isinstance(value, dict):
+                value.clear()
+                value.update(before)
+            else:
+                value[... if isinstance(value, np.ndarray) else slice(None)] = before
+
+
+class Runs:
+    """The runs of a Subject with one upstream gradient; each spends of the budget.
+
+    truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
+    slopes  {name: (direction, product)} of what `learn_slopes` was asked for
+    """
+
+    uses_dout = True                # whether backward depends on the upstream gradient
+
+    def __init__(self, subject, dout, watch=None, budget=None):
+        self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
+        self.budget, self.most = budget or Budget(), {}
+        given = dict(leaves(dout))
+        self.weights = [given.get(path) for path in subject.paths]
+        self.arrays = subject.arrays
+        rng = stream(subject.seed, 79)
+        self.params = dict(subject.layer.params())
+        self.before = {name: rng.standard_normal(p.shape) for name, p in self.params.items()}
+        npdls = (is_npdls(type(subject.layer))
+                 or type(subject.layer).__module__.startswith("tests."))
+        self.watch = watch
+        self.watch = watch or Watch(lambda: self.gradients(), npdls)
+
+    def outputs(self, **watched):
+        with quiet(), self._counted("forward"), self._watching(watched):
+            return [np.array(a) for a in self.subject.outputs()]
+
+    @contextlib.contextmanager
+    def _counted(self, what):
+        """Spend what a run computes: as much as the longest before it, which the first tells."""
+        if self.watch is None:
+            yield
+            return
+        before = self.watch.work
+        with contextlib.nullcontext() if what in self.most else self.watch.counting():
+            try:
+                yield
+            finally:
+                took = max(self.most.get(what, 0), self.watch.work - before)
+                if not self.watch.edits:                # a change may make a loop of far more
+                    self.most[what] = took
+                self.budget.spend(took)
+
+    @contextlib.contextmanager
+    def _watching(self, watched):
+        if watched:
+            self.watch.start(**watched)
+        try:
+            yield
+        finally:
+            if watched:
+                self.watch.stop()
+
+    def loss(self, **watched):
+        """The sum of the outputs times their upstream gradients."""
+        return float(sum((d * o).sum() for d, o in zip(self.weights, self.outputs(**watched),
+                                                       strict=True) if d is not None))
+
+    def gradients(self, factor=1.0, **watched):
+        """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
+        gradient times `factor`."""
+        subject, params = self.subject, self.params
+        for name, param in params.items():
+            param.grad = self.before[name].copy()
+        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
+            _, cache = subject.run()
+            dout = times(copied(self.dout), factor)
+            with self._watching(watched):
+                returned = copied(subject.layer.backward(dout, cache))
+        got = subject.returned(returned) | {
+            name: added(param.grad, self.before[name]) for name, param in params.items()}
+        return {name: np.zeros(array.shape) if got.get(name) is None else np.asarray(
+            got[name], float) for name, array in self.arrays.items()}
+
+    def learn(self, wrong, base):
+        """Set the truth: of the gradients in `wrong` by differences; the others are right as they
+        are in `base`."""
+        for name, array in self.arrays.items():
+            if name not in wrong:
+                self.truth[name] = base[name]
+                continue
+            found = self.truth[name] = np.full(array.shape, np.nan)
+            places = np.arange(found.size)
+            if found.size > ENTRIES:                    # in no pattern: every column is met
+                places = stream(0, 16).permutation(found.size)[:SAMPLED]
+            for at in (np.unravel_index(i, array.shape) for i in places):
+                found[at] = slope(lambda h, a=array, at=at: self._moved(a, at, h))
+
+    def _moved(self, array, at, by):
+        before = np.copy(array[at])
+        array[at] = before + by
+        try:
+            return self.loss()
+        finally:
+            array[at] = before
+
+    def learn_slopes(self, missing=()):
+        """Know of every gradient but the missing its product with one direction, where that is
+        cheaper."""
+        for name in self.arrays.keys() - set(missing):
+            u, found = self._slope(name)
+            if not np.isnan(found):
+                self.slopes[name] = u, found
+
+    def _slope(self, name):
+        array = self.arrays[name]
+        u = stream(0, 17, *array.shape).standard_normal(array.shape)
+        return u, slope(lambda h: self._moved(array, ..., h * u))
+
+    @staticmethod
+    def _agrees(gradient, u, true):
+        if gradient.shape != u.shape:
+            return False
+        terms = gradient * u
+        scale = max(np.sqrt((terms * terms).sum()), abs(true), LEAST)
+        return bool(abs(terms.sum() - true) <= CLOSE * scale < np.inf)
+
+    def wrong(self, found):
+        """The names of the gradients that are not the truth."""
+        return {name for name, true in self.truth.items() if not self.is_right(found[name], true)} \
+            | {name for name, (u, true) in self.slopes.items()
+               if not self._agrees(found[name], u, true)}
+
+    def is_right(self, value, true):
+        """Whether a gradient is the true one, in the entries that are known."""
+        if value.shape != true.shape:
+            return False
+        known = ~np.isnan(true)
+        scale = max(np.abs(true[known]).max(initial=0), LEAST)
+        return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
+
+    def works(self, spared=()):
+        """Whether every gradient but the spared ones is right now."""
+        try:
+            with unwritten(self.subject.layer):
+                return self.wrong(self.gradients()) <= set(spared)
+        except Exception:
+            return False
+
+    def rows(self, names):
+        """Which entries of `short` are those of these gradients."""
+        return np.concatenate([np.full(true.size, name in names)
+                               for name, true in self.truth.items()])
+
+    def short(self, found):
+        """What all gradients lack, in one vector."""
+        parts = []
+        for name, true in self.truth.items():
+            have = found[name]
+            if have.shape != true.shape:
+                have = have.reshape(true.shape) if have.size == true.size else \
+                    np.broadcast_to(have, true.shape)
+            parts.append(np.where(np.isnan(true), 0, true - have).ravel())
+        return np.concatenate(parts)
+
+
+def times(dout, factor):
+    """An upstream gradient, an array or a nest of these, times a number."""
+    if isinstance(dout, tuple):
+        return type(dout)(*(times(d, factor) for d in dout)) if hasattr(dout, "_fields") \
+            else tuple(times(d, factor) for d in dout)
+    return None if dout is None else dout * factor

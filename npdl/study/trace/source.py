@@ -1,0 +1,149 @@
+"""The source of a function that runs, as a tree, and code made of a tree that was changed.
+
+A code is found by its file, its first line and its name, so that a class in a function, a name that
+is bound again or the cell of a notebook is found too; a file is what linecache knows as one.
+"""
+
+import ast
+import contextlib
+import copy
+import functools
+import inspect
+import linecache
+
+from npdl.study.trace.syntax import lambdas
+
+HOOK, LAMBDA = "__npdl__", "<lambda>"
+
+
+def original_file(filename):
+    """The file that an edited copy of a function stands for: file.py of file.py#edit."""
+    return filename.split("#", 1)[0]
+
+
+def defined(code):
+    """(the definition of a code, the class around it or ""); None when there is no source."""
+    text = "".join(linecache.getlines(code.co_filename))
+    try:
+        found = _definitions(text)
+        places = code.co_positions() if code.co_name == LAMBDA else ()
+        return next((found[place] for place in (
+            (code.co_firstlineno, code.co_name), *places) if place in found), None)
+    except SyntaxError:
+        return None
+
+
+@functools.lru_cache(maxsize=64)
+def _definitions(text):
+    """{(first line, name): (node, class)} of every function in a file."""
+    found, todo = {}, [(ast.parse(text), "")]
+    for node, owner in todo:
+        for child in ast.iter_child_nodes(node):
+            inside = owner
+            if isinstance(child, ast.FunctionDef):
+                first = min([child.lineno] + [d.lineno for d in child.decorator_list])
+                found[first, child.name] = child, owner
+                inside = ""
+            elif isinstance(child, ast.ClassDef):
+                inside = child.name
+            for made in lambdas(child):
+                at, made.name = made.body[-1].value, LAMBDA
+                found[at.lineno, at.end_lineno, at.col_offset, at.end_col_offset] = made, ""
+            todo.append((child, inside))
+    return found
+
+
+def recompiled(code, node, owner=""):
+    """The code of a changed definition, its new nodes with places, to run in the place of `code`;
+    None where that can't be, as when it has other free variables."""
+    node = copy.copy(node)
+    node.decorator_list = []
+    node.args = copy.copy(node.args)
+    none = ast.copy_location(ast.Constant(None), node)
+    node.args.defaults = [none for _ in node.args.defaults]
+    node.args.kw_defaults = [d and none for d in node.args.kw_defaults]
+    free = [name for name in code.co_freevars if name != "__class__"]
+    tree = node
+    if owner or "__class__" in code.co_freevars:
+        tree = ast.copy_location(ast.ClassDef(owner or "_", [], [], [node], []), node)
+    if free:
+        names = [ast.copy_location(ast.Name(name, ast.Store()), node) for name in free]
+        bound = ast.copy_location(ast.Assign(names, none), node)
+        empty = ast.arguments([], [], None, [], [], None, [])
+        tree = ast.copy_location(ast.FunctionDef("_", empty, [bound, tree], []), node)
+    try:
+        compiled = compile(ast.Module([tree], []), code.co_filename, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, TypeError):
+        return None
+    found = _found(compiled, code.co_name)
+    if found is None or found.co_freevars != code.co_freevars:
+        return None
+    return found.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+
+
+def _found(compiled, name):
+    """The code of a function inside that of its module, the outermost of its name."""
+    inner = [c for c in compiled.co_consts if inspect.iscode(c)]
+    return next((c for c in inner if c.co_name == name and c.co_flags & inspect.CO_OPTIMIZED),
+                None) or next(filter(None, (_found(c, name) for c in inner)), None)
+
+
+def find_code(compiled, qualname):
+    """The code of a function inside that of its module, by its qualified name; None if none is."""
+    for constant in compiled.co_consts:
+        if inspect.iscode(constant):
+            if constant.co_qualname == qualname:
+                return constant
+            inner = find_code(constant, qualname)
+            if inner is not None:
+                return inner
+    return None
+
+
+@contextlib.contextmanager
+def patched(function, code):
+    """Run with another code object in a function."""
+    before = function.__code__
+    function.__code__ = code
+    try:
+        yield
+    finally:
+        function.__code__ = before
+
+
+@contextlib.contextmanager
+def replaced(line, body):
+    """Yield the code of a Line's function with other statements in its place; None if invalid."""
+    function, (block, at) = line.function, _position(line.function.node, line.node)
+    for node in body:
+        for part in ast.walk(node):
+            if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
+                ast.copy_location(part, line.node)
+    before = block[at : at + 1]
+    block[at : at + 1] = body
+    try:
+        yield recompiled(function.code, function.node, function.owner)
+    except (SyntaxError, ValueError, TypeError):
+        yield None
+    finally:
+        block[at : at + len(body)] = before
+
+
+def _position(tree, statement):
+    """Return the list of statements that holds a statement, and its index there."""
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for i, child in enumerate(block if isinstance(block, list) else ()):
+                if child is statement:
+                    return block, i
+    return None
+
+
+@contextlib.contextmanager
+def applied(line, body):
+    """Run a Line's function with other statements in its place."""
+    with replaced(line, body) as code, contextlib.ExitStack() as stack:
+        for f in line.function.functions:
+            stack.enter_context(patched(f, code))
+        yield

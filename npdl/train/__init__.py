@@ -1,0 +1,1 @@
+"""Runs: training, checkpoints, metrics, fine-tuning, sweeps; the commands; real models."""

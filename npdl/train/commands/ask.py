@@ -1,0 +1,121 @@
+"""Ask a trained model: the most probable answers to an equation, with their probabilities.
+
+  python -m npdl ask runs/gpt-p31-plus-seed0 "5 + 7 ="
+  python -m npdl ask runs/gpt-p31-plus-seed0           two equations that it has not seen
+
+It also prints whether the model was trained on the equation, and which answer is right.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+
+from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.options import COUNT, add_settings, setting, taken
+from npdl.decoding.language_models import Recomputed
+from npdl.errors import InputError
+from npdl.train.run import load_run
+
+UNSEEN = 2          # equations that are shown when none is asked
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What is shown of an answer."""
+
+    top: int = setting("", 5, "answers to show", "N", COUNT)
+
+
+def check_equations(run):
+    """Raise InputError for a run that has learned something else."""
+    if run.config.text is not None or run.config.translates:
+        what = "dates" if run.config.translates else "text"
+        raise InputError(f"this run was trained on {what}; continue a prompt by python -m npdl "
+                         "generate")
+
+
+def read(run, question):
+    """Return the ids of a question such as "5 + 7 =" or "5+7=", after BOS.
+
+    Raises InputError for a question that is not an equation of the run's vocabulary.
+    """
+    check_equations(run)
+    vocabulary, operator = run.task.vocabulary, run.config.operator
+    words = re.findall(r"\d+|\w+|[^\w\s]", question)
+    ids = vocabulary.encode(["BOS", *words])
+    numbers, operators = ids[1:-1:2], ids[2:-1:2]
+    if (ids[-1] != vocabulary.eq or len(ids) % 2 == 0 or len(numbers) < 2
+            or (numbers >= vocabulary.operator).any() or (operators != vocabulary.operator).any()):
+        raise InputError(f"question {question!r}: must be an equation up to its '=', as in "
+                         f"'5 {operator} 7 ='")
+    return ids
+
+
+def answers(run, question):
+    """Return each token that may follow `question` with its probability, best first.
+
+    Raises InputError for a question that `read` refuses, and if a probability is not finite.
+    """
+    vocabulary = run.task.vocabulary
+    log_p, _ = Recomputed(run.model, read(run, question)).start()
+    p = np.exp(log_p[0])
+    if not np.isfinite(p).all():
+        raise InputError("the answers' probabilities are not finite: the model's parameters are "
+                         "too large; ask a run that has not diverged")
+    order = np.argsort(-p, kind="stable")
+    return [(vocabulary.tokens[i], float(p[i])) for i in order]
+
+
+def known(run, ids):
+    """Return (the right answer's token or None, whether the run knows the equation, in words)."""
+    data, n = run.task.data, len(ids)
+    for examples, what in ((data.train, "it was trained on this equation"),
+                           (data.validation, "it has not seen this equation")):
+        rows = np.flatnonzero((examples.inputs[:, :n] == ids).all(1)) if (
+            n <= examples.inputs.shape[1]) else ()
+        if len(rows):
+            return run.task.vocabulary.tokens[examples.targets[rows[0], n - 1]], what
+    return None, "no equation of this run's data"
+
+
+def unseen(run):
+    """Return the first equations of the validation set, up to their '='."""
+    check_equations(run)
+    rows = run.task.data.validation.inputs[:UNSEEN]
+    if not len(rows):
+        raise InputError('this run was trained on every equation there is; ask one, say "5 + 7 ="')
+    return [run.task.vocabulary.decode(row[1:]).partition("=")[0] + "=" for row in rows]
+
+
+def show(run, question, top):
+    """Print the answers to one question."""
+    ids = read(run, question)
+    right, what = known(run, ids)
+    found = answers(run, question)
+    print(f"{run.task.vocabulary.decode(ids[1:])}    ({run.config.model}, step {run.step}; {what})")
+    for token, probability in found[:top]:
+        print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
+    if right is not None and right not in [token for token, _ in found[:top]]:
+        print(f"the right answer, {right}, has {dict(found)[right]:.4%}")
+
+
+def add_arguments(parser):
+    """Add the options of `ask` to an argparse parser."""
+    set_description(parser, __doc__, given_only=True)
+    parser.add_argument("run", type=file_or_folder, help="a run folder")
+    parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
+    add_settings(parser, "ask", ("",), Settings())
+
+
+def run(options):
+    """Print the answers that the options ask for; the exit status."""
+    top = taken(Settings, vars(options)).top
+    if not (Path(options.run) / "config.json").is_file():
+        raise InputError(f"{options.run}: is not a run's folder; give one that a training "
+                         "script or finetune has written, such as runs/NAME")
+    loaded = load_run(options.run)
+    for question in [options.question] if options.question is not None else unseen(loaded):
+        show(loaded, question, top)
+    return 0

@@ -1,0 +1,267 @@
+"""Continue a prompt with a trained model: a run's folder, or a real model.
+
+A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a folder with
+config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
+generated. An LSTM keeps all of it in its state. The other models attend to as many tokens as they
+were trained on (the window). Beyond that the window slides, and the oldest tokens are dropped. A
+run of train_seq2seq.py translates its prompt, a date.
+
+  python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
+  python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
+  python -m npdl generate runs/gpt-text-plays-seed0 "ROMEO:" --method sample --top-k 20
+  python -m npdl generate runs/seq2seq-dates-seed0 "March 3rd, 2021"
+  python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
+
+Several prompts are continued one after the other; with --chat they are one conversation, and
+without any, its lines are read until an empty one.
+"""
+
+import dataclasses
+import math
+import sys
+import time
+
+from npdl.cli.console import file_or_folder, note, print_text, set_description
+from npdl.cli.options import (
+    COUNT,
+    NATURAL,
+    POSITIVE,
+    SHARE,
+    add_settings,
+    check,
+    count,
+    option_of,
+    setting,
+)
+from npdl.decoding import beam_search, greedy, sample
+from npdl.decoding.continuation import continuation
+from npdl.errors import InputError
+from npdl.init import generator
+from npdl.models.lstm_lm import LSTMLM
+from npdl.train.pretrained import is_model, load
+from npdl.train.run import load_run
+
+METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # their own options
+TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
+LISTED = ("arithmetic", "dates")                # one line each, with its probability
+AT_ONCE = 64                                    # continuations drawn together, then shown
+BETWEEN = "-" * 40                              # two texts
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a prompt is continued; `tokens` and `keep` are Source's where they are None."""
+
+    chat: bool = setting("text", False, "a real model: hand it the prompt as its chat template "
+                         "has it, and write its answer")
+    method: str = setting("text", "greedy", "the most probable token each time; beam search; or "
+                          "random draws", allowed=tuple(METHODS))
+    tokens: int | None = setting("text", None, "tokens at most", "N", count(100_000))
+    keep: int | None = setting("text", None, "not an LSTM: tokens that stay when the window is "
+                               "full", "N", NATURAL)
+    width: int = setting("beam search", 5, "hypotheses kept", "W", count(1000))
+    length_power: float = setting("beam search", 0.0, "rank finished ones by log probability / "
+                                  "length^A", "A")
+    n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
+    count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
+    temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T", POSITIVE)
+    top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
+    top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
+                                  "reach P", "P", SHARE)
+    seed: int = setting("sampling", 0, "of the draws", allowed=NATURAL)
+
+
+def add_arguments(p):
+    """Add the options of `generate` to an argparse parser."""
+    set_description(p, __doc__, given_only=True)
+    p.add_argument("run", type=file_or_folder,
+                   help="a run folder, a model's folder or a .gguf file")
+    p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="what to continue: an "
+                   "equation's tokens apart, or text (default: BOS, or a new line)")
+    add_settings(p, "generate", METHODS.values(), Settings(
+        tokens=f"{TOKENS['text']}; real models, which end by themselves: {TOKENS['model']}; "
+               f"equations, likewise: {TOKENS['arithmetic']}",
+        keep="all but one, which recomputes it at every token; of a real model half, which is "
+             "faster and forgets more"))
+
+
+@dataclasses.dataclass
+class Source:
+    """What a folder gives: a model, its vocabulary, which of TOKENS' kinds it is, and what ends
+    its texts (a token, several, or None)."""
+
+    model: object
+    words: object
+    kind: str
+    ends: object = None
+
+    def encode(self, prompt, chat=False):
+        """Return the ids of a prompt; with `chat` it may be a list of the turns so far."""
+        words = self.words
+        if chat and self.kind != "model":
+            raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
+        if self.kind == "arithmetic":
+            return words.encode("BOS " + (prompt or ""))
+        if self.kind == "dates":
+            return words.encode(prompt or "")
+        if self.kind == "text":
+            return words.encode(prompt or ("\n" if "\n" in words.characters
+                                           else words.characters[0]))
+        return words.chat(prompt or "") if chat else words.prompt(prompt or "")
+
+    def shown(self, ids, hypothesis):
+        """Return a prompt and its continuation as text."""
+        if self.kind not in LISTED:
+            return self.words.decode([*ids, *hypothesis.tokens])
+        if self.kind == "dates":
+            given = self.words.source.decode(ids).strip()
+            text = f"{given} -> {self.words.decode(hypothesis.tokens)}"
+        else:
+            text = self.words.decode([*ids[1:], *hypothesis.tokens])
+        return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
+
+
+def opened(path):
+    """Return the Source in a folder or a .gguf file."""
+    if is_model(path):
+        found = load(path, tokenizer=True)
+        return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
+    return of_run(load_run(path))
+
+
+def of_run(run):
+    """Return the Source of a loaded run (load_run)."""
+    words, config = run.task.vocabulary, run.config
+    if config.translates:
+        return Source(run.model, words, "dates", words.eos)
+    if config.pretrained is not None:
+        return Source(run.model, words, "model", words.ends or None)
+    if config.text is not None:
+        return Source(run.model, words, "text")
+    return Source(run.model, words, "arithmetic", words.eos)
+
+
+def generate(source, prompt=None, method="greedy", on_token=None, **how):
+    """Return the hypotheses that continue `prompt` with a Source, and the ids of the prompt.
+
+    With chat=True the prompt may be a list of turns, the user's first and last. The best hypothesis
+    is first; samples are drawn AT_ONCE at a time. on_token(sequence, token) is called as tokens are
+    chosen, except in beam search. `how` holds other Settings. Raises InputError for settings that
+    don't fit the source or the method.
+    """
+    chosen = Settings(method=method, **how)
+    check(chosen)
+    for field in dataclasses.fields(chosen):
+        owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
+        if field.name in how and owner not in ("greedy", method):
+            raise InputError(f"{option_of(field.name)} goes with --method {owner}, not {method}")
+    ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
+    slides = source.kind != "dates" and not isinstance(model, LSTMLM)
+    keep = chosen.keep
+    if keep is not None and not slides:
+        raise InputError("--keep is a GPT's; this run's model sees everything that came before")
+    if keep is None and source.kind == "model":
+        keep = model.max_len // 2       # its window is long, and takes as many tokens' time again
+    tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
+    options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
+    if source.kind == "dates":
+        options = {"first": [source.words.bos]}
+    scorer = continuation(model, ids, **options)
+    if method == "beam":
+        result = beam_search(scorer, chosen.width, tokens, eos, chosen.length_power,
+                             n_best=chosen.n_best, keep_steps=False)
+        return (result.finished + result.unfinished)[:chosen.n_best], ids
+    if method == "sample":
+        rng = generator(chosen.seed)
+        return (hypothesis for start in range(0, chosen.count, AT_ONCE) for hypothesis in
+                sample(scorer, tokens, rng, eos, min(AT_ONCE, chosen.count - start),
+                       temperature=chosen.temperature, top_k=chosen.top_k, top_p=chosen.top_p,
+                       on_token=on_token)), ids
+    return greedy(scorer, tokens, eos, on_token), ids
+
+
+class Live:
+    """Writes a text as its tokens come, and keeps the time."""
+
+    def __init__(self, source, before, begins):
+        self.begins = begins                    # shown with the first token
+        more = source.words.stream(before) if source.kind == "model" else None
+        self.text = more or (lambda *token: source.words.decode(token))
+        self.times = [time.perf_counter()]
+
+    def __call__(self, sequence, token):
+        self.times.append(time.perf_counter())
+        print_text(self.begins + self.text(token), end="")
+        self.begins = ""
+
+    def speed(self):
+        """Tokens a second after the first, which waits for the prompt."""
+        start, first, *_, last = [*self.times, self.times[-1]]
+        count = len(self.times) - 1
+        rate = f", then {(count - 1) / (last - first):.1f} a second" if last > first else ""
+        return f"{count} tokens: the first after {first - start:.2f} s{rate}"
+
+
+def run(options):
+    """Write what the options ask for; the exit status."""
+    options = vars(options)
+    source, prompts = opened(options.pop("run")), options.pop("prompts")
+    streams = (source.kind not in LISTED and options.get("method") != "beam"
+               and options.get("count", 1) == 1)
+    write = streamed if streams else listed
+    if "chat" in options:
+        turns = []
+        for said in prompts or lines_said():
+            turns.append(said)
+            turns.append(source.words.decode(write(source, turns, options)))
+        return 0
+    for i, prompt in enumerate(prompts or [None]):
+        if i and source.kind not in LISTED:
+            print(BETWEEN)
+        write(source, prompt, options)
+    return 0
+
+
+def lines_said():
+    """Yield lines of the standard input until an empty one, with a prompt on a terminal."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", flush=True)
+        line = sys.stdin.readline().strip()
+        if not line:
+            return
+        yield line
+
+
+def streamed(source, prompt, options):
+    """Print one text as it is generated; return its new tokens."""
+    first = source.encode(prompt, "chat" in options)
+    live = Live(source, first, "" if "chat" in options else source.words.decode(first))
+    found, ids = generate(source, prompt, **options, on_token=live)
+    [hypothesis] = found
+    print_text(live.text())
+    if source.kind == "model":
+        note(live.speed())
+    say_window(source, len(ids) + len(hypothesis.tokens))
+    return hypothesis.tokens
+
+
+def listed(source, prompt, options):
+    """Equations, dates, several texts, or what a beam search found; the first one's new tokens."""
+    found, ids = generate(source, prompt, **options)
+    longest, before, tokens = 0, [] if "chat" in options else ids, None
+    for i, hypothesis in enumerate(found):
+        if i and source.kind not in LISTED:
+            print(BETWEEN)
+        print_text(source.shown(before, hypothesis))
+        longest = max(longest, len(ids) + len(hypothesis.tokens))
+        tokens = hypothesis.tokens if tokens is None else tokens
+    say_window(source, longest)
+    return tokens
+
+
+def say_window(source, longest):
+    """Say when a text has been longer than what the model sees; its last token is not read."""
+    seen = getattr(source.model, "max_len", longest)
+    if source.kind != "dates" and longest - 1 > seen:
+        note(f"the model sees {seen} tokens; its window slid along these {longest}")

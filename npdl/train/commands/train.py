@@ -1,0 +1,117 @@
+"""The command line of the training scripts (experiments/train_*.py): options, then one call."""
+
+import dataclasses
+import textwrap
+
+from npdl import backend
+from npdl.backend import plain_errors
+from npdl.cli.console import OneLineParser, guarded, offer_all, set_description
+from npdl.cli.options import COUNT, add_settings, option_of, setting, taken
+from npdl.errors import InputError
+from npdl.train.config import (
+    ARITHMETIC,
+    DATES,
+    GPT,
+    MACHINE,
+    MODEL,
+    RECORDS,
+    SEQ2SEQ,
+    TEXT,
+    TRAINING,
+    Config,
+    TextConfig,
+    usable_cores,
+)
+from npdl.train.folder import default_folder
+from npdl.train.recipes import RECIPES, new_config, recipe_settings
+from npdl.train.run import resumed_config
+from npdl.train.task import resolved
+
+PROCESS = "this process"
+TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", "eval_first",
+              "eval_every")
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    """What this process does with a run."""
+
+    out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
+    resume: bool = setting(PROCESS, False, "continue the run in --out, from its last checkpoint")
+    for_steps: int | None = setting(PROCESS, None, "make N more updates now, save and leave; "
+                                    "--resume continues", "N", COUNT)
+    quiet: bool = setting(PROCESS, False, "print nothing")
+    check: bool = setting(PROCESS, False, "stop at the first operation that overflows or is "
+                          "undefined, and name it; computes with --engine plain", rare=True)
+
+
+def run_script(train, model, description, arguments=None):
+    """Run a training script and return its exit status.
+
+    train  called as train(config, folder=, resume=, quiet=, for_steps=, check=)
+    model  "gpt", "lstm" or "seq2seq": which options there are
+    """
+    parser = OneLineParser(prog=f"train_{model}.py")
+
+    def run():
+        _add_options(parser, model, description)
+        given, out, how = parsed(parser.parse_args(arguments))
+        config, folder = _config_of(given, model, out, how["resume"])
+        with plain_errors():
+            backend.use(config.backend)
+            return train(resolved(config), folder=folder, **how)
+
+    return guarded(parser.prog, run)
+
+
+def parsed(options):
+    """Return (the settings that were given, --out, the other arguments of `train`)."""
+    given = vars(options)
+    process = taken(Process, given)
+    how = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps", "check")}
+    return given, process.out, how
+
+
+def run_options(parser, folder):
+    """Add the options of Process; `folder` is the default of --out, in words."""
+    offer_all(parser)
+    add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
+
+
+def _config_of(given, model, out, resume):
+    """Return (Config, folder) of the run that the options describe, or that they resume."""
+    model = given.get("model", model)
+    if not resume:
+        config = new_config(model, {"threads": min(2, usable_cores()), **given})
+        return config, out or default_folder(config)
+    folder = out or default_folder(new_config(model, given))
+    config = resumed_config(folder, recipe_settings(model, given))
+    command = Config(model=model).command
+    if config.command != command:
+        raise InputError(f"--out {folder}: holds the run of another command; resume it with "
+                         f"{config.command}")
+    return config, folder
+
+
+def _add_options(parser, model, description):
+    set_description(parser, description, given_only=True)
+    if model in SEQ2SEQ:
+        add_settings(parser, GPT, (DATES, MODEL, TRAINING, RECORDS, MACHINE), Config(model=model),
+                     left_out=("norm_bias", "init"))
+        run_options(parser, "runs/<model>-dates-seed<seed>")
+        return
+    text, defaults = TextConfig(model=model), Config(model=model, threads=min(2, usable_cores()))
+    shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
+                      for name in TEXT_SHOWN for value in [getattr(text, name)]
+                      if name != "positions" or model == "gpt")
+    parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
+    parser.add_argument("--recipe", choices=list(RECIPES), help="the programming assignment names "
+                        "neither clipping nor the LSTM's initialisation: default (--clip 1.0, "
+                        "PyTorch's initialisation), release (its published starter code: "
+                        "--clip 1.0, Glorot's initialisation of an LSTM's gates) or stated (no "
+                        "clipping); --clip and --init take precedence").rare = True
+    for groups, table in (((ARITHMETIC,), defaults), ((TEXT,), text),
+                          ((MODEL, TRAINING, RECORDS, MACHINE), defaults)):
+        add_settings(parser, f"train-{model}", groups, table)
+    run_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
+                "runs/<model>-text-<file>-seed<seed>")

@@ -1,0 +1,356 @@
+"""Everything that decides what a run computes, in one value that is saved with the run."""
+
+import dataclasses
+import functools
+import os
+
+from npdl.adapt.quantize import ROUNDINGS
+from npdl.backend import NAMES as BACKENDS
+from npdl.cli.options import (
+    BELOW_1,
+    COUNT,
+    NATURAL,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    check,
+    count,
+    option_of,
+    setting,
+)
+from npdl.engine.target import TARGETS
+from npdl.errors import InputError
+from npdl.layers.activation import ACTIVATIONS
+from npdl.layers.embedding import POSITIONS
+from npdl.schedule import SCHEDULES
+from npdl.train.engine import ENGINES
+from npdl.train.initialise import INITS, ONLY
+
+SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
+RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
+# Newer settings, which a file holds only if they have another value than this one: an older run has
+# the same settings, and a sweep's folder the same name, as without them.
+ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True, "merged": False,
+         "engine": "recorded", "target": "auto", "double": False}
+RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
+
+# The headings of the options, in the order of the helps.
+ARITHMETIC = "data: equations a o b = r modulo p, with an operator o"
+TEXT = "or data: a text"
+DATES = "data: dates"
+MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
+ADAPTERS = "adapters"
+GPT = "train-gpt"
+
+
+@dataclasses.dataclass(frozen=True)
+class Adapters:
+    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: all linear layers are quantized too."""
+
+    rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R")
+    alpha: float | None = setting(ADAPTERS, None, "scale the adapter's product by alpha / r; "
+                                  "none: by 1", allowed=POSITIVE)
+    where: tuple[str, ...] | None = setting(
+        ADAPTERS, None, "linear layers that get an adapter, by the ends of their names, such as "
+        "W_Q,W_V; none: every one", "NAMES")
+    bits: int | None = setting(ADAPTERS, None, "QLoRA: bits for each weight of the frozen linear "
+                               "layers", "M")
+    block: int | None = setting(ADAPTERS, None, "weights that share a step size; none: a whole "
+                                "matrix", "N", COUNT)
+    rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
+    double: bool = setting(ADAPTERS, False, "store the step sizes in 8 bits too")
+
+    def __post_init__(self):
+        check(self)
+        if self.bits is None and (self.block is not None or self.rounding != "floor"
+                                  or self.double):
+            raise InputError("--block, --rounding and --double say how to quantize; give --bits "
+                             "too")
+        if self.rounding == "nf4" and self.bits != 4:
+            raise InputError(f"--bits {self.bits} with --rounding nf4: it has 16 levels; give 4")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The settings that every run has.
+
+    `Config(**settings)` makes the class of the task that they describe: ArithmeticConfig,
+    TextConfig, DatesConfig or PretrainedConfig. The defaults are those of the command line, except
+    for `threads`. Raises InputError for a setting that the task doesn't have, or for a value that
+    isn't allowed.
+
+    engine   what computes a step: "plain" npdl's layers, "recorded" their recording (npdl.engine);
+             the results differ by rounding only
+    target   what a recording is lowered to; "auto" is C if there is a compiler, or else NumPy
+    threads  threads of the recorded engine that share a batch; for a real model, BLAS's threads;
+             results are bitwise identical for the same number
+    """
+
+    # Settings that only some tasks have; their classes define them below.
+    text = pretrained = adapters = None
+    merged = translates = False
+    dropout = 0.0
+
+    model: str = setting(None, "gpt")
+    steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
+    batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
+                         "B", COUNT)
+    optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"),
+                             rare=True)
+    lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
+    betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
+                                         "AdamW", ("B1", "B2"), rare=True)
+    eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
+    momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1, rare=True)
+    weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
+    decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"), rare=True)
+    schedule: str = setting(TRAINING, "constant", "of the learning rate", allowed=tuple(SCHEDULES),
+                            rare=True)
+    warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
+                          rare=True)
+    lr_min: float = setting(TRAINING, 0.0, "final learning rate of linear and cosine",
+                            allowed=NOT_NEGATIVE, rare=True)
+    clip: float | None = setting(TRAINING, 1.0, "largest global norm of the gradients, or none",
+                                 "NORM", POSITIVE)
+    eval_first: int = setting(RECORDS, 100, "also evaluate at each of the first N steps", "N",
+                              NATURAL, rare=True)
+    eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
+    save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
+    seed: int = setting(TRAINING, 0, "of data split, parameters, batches and dropout",
+                        allowed=NATURAL)
+    dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"),
+                         rare=True)
+    backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
+    engine: str = setting(MACHINE, "recorded", "what computes a step: npdl's layers (plain), where "
+                          "a breakpoint in a layer fires, or their recording (recorded), which is "
+                          "faster; the results differ by rounding only", allowed=ENGINES)
+    target: str = setting(MACHINE, "auto", "what a recording becomes: C, or NumPy calls (auto: C if "
+                          "there is a compiler)", allowed=TARGETS, rare=True)
+    threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
+                           "real model, BLAS's threads; ignored by --backend cupy", "N",
+                           count(256))
+
+    def __new__(cls, **settings):
+        kind = task_of(settings) if cls is Config else cls
+        kind.refuse(settings)
+        return object.__new__(kind)
+
+    def __post_init__(self):
+        check(self)
+
+    @classmethod
+    def refuse(cls, names):
+        """Raise InputError if one of the names is not a setting of this task."""
+        for odd in sorted(set(names) - names_of(cls)):
+            theirs = " or ".join(other.task for other in TASKS if odd in names_of(other))
+            raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}is not an "
+                             f"option of {cls.task}; leave it out")
+
+    @property
+    def command(self):
+        """The command that makes such a run, and resumes it."""
+        if self.is_based:
+            return "python -m npdl finetune"
+        return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
+
+    @property
+    def is_based(self):
+        """True if the run fine-tunes the parameters of another one."""
+        return self.adapters is not None or self.pretrained is not None
+
+    def to_json(self):
+        """Return a dict that JSON can hold."""
+        values = dataclasses.asdict(self)
+        if self.adapters is not None:
+            values["adapters"] = _without_added(values["adapters"])
+        return _without_added(values)
+
+    @staticmethod
+    def from_json(values):
+        """Return the Config of a dict that this or an earlier version's to_json made.
+
+        Raises InputError for names that no task has.
+        """
+        kind = task_of(values)
+        odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
+        if odd:
+            raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
+        values = {name: _tupled(value) for name, value in {**ADDED, **values}.items()
+                  if name in names_of(kind)}
+        values["engine"] = RENAMED.get(values["engine"], values["engine"])
+        if values.get("adapters") is not None:
+            adapters = values["adapters"].items()
+            values["adapters"] = Adapters(**{name: _tupled(value) for name, value in adapters})
+        return kind(**values)
+
+
+def _without_added(values):
+    return {name: value for name, value in values.items()
+            if name not in ADDED or value != ADDED[name]}
+
+
+def other_defaults(**defaults):
+    """Return a class decorator that gives inherited settings other defaults."""
+    def change(table):
+        inherited = {field.name: field for base in table.__mro__ if dataclasses.is_dataclass(base)
+                     for field in dataclasses.fields(base)}
+        for name, default in defaults.items():
+            table.__annotations__[name] = inherited[name].type
+            setattr(table, name, dataclasses.field(default=default,
+                                                   metadata=inherited[name].metadata))
+        return table
+    return change
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig(Config):
+    """The settings of a model that is made here, unlike a real one that is read from a folder."""
+
+    layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
+    width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
+    heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
+    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network / width", "M",
+                              COUNT, GPT, rare=True)
+    bias: bool = setting(MODEL, True, "no biases in a GPT's attention, or in an LSTM's cells and "
+                         "classifier", rare=True)
+    norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each sublayer",
+                        allowed=("post", "pre"), only=GPT, rare=True)
+    norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
+    activation: str = setting(MODEL, "gelu", "of the feed-forward network",
+                              allowed=tuple(ACTIVATIONS), only=GPT, rare=True)
+    positions: str = setting(MODEL, "k/d", "sinusoidal with exponent k/d (the assignment's) or "
+                             "2k/d (the usual one), or learned",
+                             allowed=POSITIONS, only=GPT, rare=True)
+    dropout: float = setting(MODEL, 0.0, "dropout rate", "RATE", BELOW_1)
+    init: str = setting(MODEL, "torch", "initialisation: PyTorch's; for a GPT also GPT-2's, or "
+                        "normal by width (lecun); for an LSTM's gates also Glorot's (xavier)",
+                        allowed=INITS, rare=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.model in ("gpt", "seq2seq") and self.width % self.heads:
+            raise InputError(f"--heads {self.heads} does not divide --width {self.width}; each "
+                             "head takes an equal part of the width")
+        if ONLY.get(self.init, self.model) != self.model:
+            who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
+            raise InputError(f"--init {self.init}: is for {who} only; choose --init torch")
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(NetworkConfig):
+    """A GPT or an LSTM.
+
+    adapters  low-rank adapters, which alone are trained (npdl.train.finetune), or None
+    merged    True if the run began with the merged parameters of a fine-tuned one, which only its
+              checkpoint holds
+    """
+
+    model: str = setting(None, "gpt", allowed=("gpt", "lstm"))
+    tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
+                         rare=True)
+    adapters: Adapters | None = setting(None, None)
+    merged: bool = setting(None, False)
+
+
+@dataclasses.dataclass(frozen=True)
+class ArithmeticConfig(LanguageModelConfig):
+    """Equations. The vocabulary's numbers are 0..numbers-1; None: as many as p and q need."""
+
+    task = "modular arithmetic"
+    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
+    q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
+    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
+    orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
+                                      rare=True)
+    symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
+    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
+                               rare=True)
+    r_train: float = setting(ARITHMETIC, 0.5, "fraction of the equations, or of the text, to train "
+                             "on, in (0, 1]; with 1 there is no validation set", "R", SHARE)
+    numbers: int | None = setting(None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowsConfig(Config):
+    """A text, in windows of `block` tokens; sha256 is read from it."""
+
+    text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
+    sha256: str | None = setting(None, None)
+    r_train: float = setting(None, 0.9, allowed=SHARE)
+    block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
+    eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
+                                "N", COUNT, rare=True)
+
+
+@dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
+                positions="2k/d")
+class TextConfig(WindowsConfig, LanguageModelConfig):
+    """The characters of a text, which are read from it."""
+
+    task = "a text"
+    characters: str | None = setting(None, None)
+
+
+@dataclasses.dataclass(frozen=True)
+@other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
+                eval_every=250, layers=1, norm="pre", positions="2k/d")
+class DatesConfig(NetworkConfig):
+    """Dates to translate (npdl.data.dates), by an encoder-decoder."""
+
+    task, translates = "dates to translate", True
+    model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
+    r_train: float = setting(DATES, 0.9, "fraction of the days to train on, in (0, 1]; with 1 "
+                             "there is no validation set", "R", SHARE)
+
+
+@dataclasses.dataclass(frozen=True)
+@other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
+                eval_batches=4, save_every=50)
+class PretrainedConfig(WindowsConfig):
+    """The folder or GGUF file of a real model (npdl.train.pretrained), fine-tuned on a text.
+
+    The model's weights stay there; pretrained_sha256 is their digest.
+    """
+
+    task = "a real model"
+    model: str = setting(None, "pretrained", allowed=("pretrained",))
+    pretrained: str | None = setting(None, None)
+    pretrained_sha256: str | None = setting(None, None)
+    adapters: Adapters | None = setting(None, None)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.pretrained is None:
+            raise InputError("--pretrained: is missing; name the folder of a real model")
+        if self.text is None:
+            raise InputError("--text: is missing; name the text to fine-tune on")
+
+
+TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig)
+
+
+@functools.cache
+def names_of(task):
+    """Return the names of a task's settings."""
+    return {field.name for field in dataclasses.fields(task)}
+
+
+def task_of(settings):
+    """Return the class of TASKS that the settings belong to."""
+    if settings.get("model") in SEQ2SEQ:
+        return DatesConfig
+    if settings.get("model") == "pretrained" or settings.get("pretrained") is not None:
+        return PretrainedConfig
+    return ArithmeticConfig if settings.get("text") is None else TextConfig
+
+
+def _tupled(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def usable_cores():
+    """Return the number of processor cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,142 @@
+"""Fine-tuning a run with LoRA or QLoRA: its model, its vocabulary, another task.
+
+Arithmetic: the vocabulary holds the numbers, one operator and the special tokens. The new operator
+takes the old one's id, and a new modulus may not need more numbers than the run's vocabulary has,
+so the model keeps its shape. Text: the new text must be written in the run's characters.
+
+A real model (npdl.train.pretrained) learns a text in its own tokens. Its weights stay in their
+folder.
+
+The result is a run folder like any other. The fine-tuning of a run contains the base: it resumes,
+loads, answers and generates without the folder that it came from.
+"""
+
+import dataclasses
+import time
+
+from npdl.adapt import merge_lora
+from npdl.adapt.linears import QuantLinear
+from npdl.backend import to_host
+from npdl.cli.folders import new_folder
+from npdl.core import named_layers
+from npdl.errors import InputError
+from npdl.train import checkpoint
+from npdl.train.config import Adapters, PretrainedConfig, names_of
+from npdl.train.folder import conclude, write_config
+from npdl.train.loop import Trainer
+from npdl.train.metrics import MetricsWriter
+from npdl.train.run import load_run
+
+# Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
+# the whole model; the weight decay that makes them small keeps the result near the base.
+DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "clip": None,
+            "eval_first": 0}
+MODEL_ADAPTERS = {"rank": 8}                                # of a real model
+MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # loses less than the other ways
+# Settings that a fine-tuning takes from its run.
+KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+        "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
+        "stratified", "characters", "block", "eval_batches")
+
+
+def finetune_config(run, adapters, given, folder="the run"):
+    """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
+
+    Settings that `given` leaves out are DEFAULTS' and, for the task, the run's. Raises InputError
+    if the run has adapters itself, if its vocabulary lacks numbers that the task needs, and for
+    settings of the other kind of task.
+    """
+    base = run.config
+    if base.translates:
+        raise InputError(f"{folder}: holds a model that translates, and that learns as a whole; "
+                         "fine-tune a GPT's or an LSTM's run")
+    if base.pretrained is not None:
+        raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
+                         "fine-tune that")
+    if base.adapters is not None:
+        raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
+                         "fine-tune the merged run")
+    settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
+    if base.text is None:
+        settings |= {"numbers": run.task.vocabulary.size - 5}
+        settings |= {} if "p" in given else {"q": base.q}
+    elif "text" not in given:
+        raise InputError("--text: is missing; name the text to fine-tune on")
+    else:
+        settings["batch"] = base.batch
+    config = type(base)(**{**DEFAULTS, **settings, **given, "adapters": adapters})
+    for name in ("p", "q") if base.text is None else ():
+        _check_number(name, getattr(config, name), config.numbers)
+    return config
+
+
+def model_config(path, adapters, given):
+    """Return the Config of a fine-tuning of the real model in `path`.
+
+    `adapters` and `given` are the options, {name: value}. Raises InputError for options that a
+    real model doesn't have.
+    """
+    given = dict(given)
+    full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
+    PretrainedConfig.refuse(given)
+    if "pretrained" in given:
+        raise InputError("--pretrained: goes with --resume; the model is named already, leave it "
+                         "out")
+    if full and adapters:
+        raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
+                         "one of them out")
+    if window < 1:
+        raise InputError(f"--window {window}: must be an integer, 1 or more")
+    quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
+    chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
+    return PretrainedConfig(**{**given, "block": window, "pretrained": str(path),
+                               "adapters": chosen})
+
+
+def _check_number(name, value, numbers):
+    if isinstance(value, int) and value > numbers:
+        raise InputError(f"--{name} {value}: the run's vocabulary has the numbers 0 to "
+                         f"{numbers - 1}; choose at most {numbers}")
+
+
+def plain_parameters(model):
+    """Return {name: array} of the model without adapters that computes the same.
+
+    Merges the adapters of `model` in place. What was quantized becomes floats.
+    """
+    merge_lora(model)
+    arrays = model.state_dict()
+    for name, layer in named_layers(model):
+        if isinstance(layer, QuantLinear):      # quantized, but without an adapter
+            for part in ("packed", "step", "scale"):
+                arrays.pop(f"{name}.{part}", None)
+            arrays[f"{name}.W"] = to_host(layer.weight())
+    return arrays
+
+
+def merge(folder, out):
+    """Make in `out` the run folder of the fine-tuned run in `folder` with its adapters merged.
+
+    It has the same step and the same records, and fresh moments of the optimizer. The folder
+    appears when all of it is on the disk, or not at all. Returns the merged model. Raises
+    InputError when the run has no adapters or something is in `out`.
+    """
+    started = time.monotonic()
+    run = load_run(folder)
+    if run.config.adapters is None:
+        raise InputError(f"{folder}: has no adapters to merge; name a run that was fine-tuned")
+    config = dataclasses.replace(run.config, adapters=None, merged=True)
+    trainer = Trainer(config, plain_parameters(run.model))
+    trainer.step = run.step
+    records = [record for record in run.records if record["step"] <= run.step]
+    with new_folder(out) as made:
+        write_config(made, config)
+        with MetricsWriter(made / "metrics.jsonl") as metrics:
+            for record in records:
+                metrics.write(record)
+        arrays, meta = trainer.state()
+        checkpoint.save(made / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
+        if records:
+            conclude(made, config, trainer.model, run.step, records,
+                     time.monotonic() - started)
+    return trainer.model

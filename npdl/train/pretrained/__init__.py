@@ -1,0 +1,10 @@
+"""Real models: GPT-2 and the Llama family from the files that people have on disk.
+
+    model = load("SmolLM2-135M").model              # a folder, or a .gguf file
+    to_huggingface(pretrained, "tuned")             # and back, for transformers and others
+"""
+
+from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, read, to_huggingface
+from npdl.train.pretrained.tokenizer import read_tokenizer
+
+__all__ = ["Pretrained", "digest", "is_model", "load", "read", "read_tokenizer", "to_huggingface"]

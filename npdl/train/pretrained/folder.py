@@ -1,0 +1,304 @@
+"""A model folder as people have it on disk, read into one of npdl's models, and written back.
+
+    config.json, model.safetensors (or shards and model.safetensors.index.json)
+    tokenizer.json, or vocab.json and merges.txt (npdl.train.pretrained.tokenizer)
+
+Nothing is ever downloaded, and nothing of a folder is run or believed before its files show it.
+"""
+
+import contextlib
+import hashlib
+import math
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from npdl import safetensors
+from npdl.adapt import merged_linear, quantize_linears
+from npdl.adapt.linears import FrozenLinear, LoRALinear
+from npdl.backend import to_device, to_host
+from npdl.cli.folders import new_folder
+from npdl.cli.process import memory
+from npdl.core import Layer, named_layers
+from npdl.errors import InputError, require_dtype
+from npdl.files import is_file, read_json, reason, write_json
+from npdl.layers.linear import Linear
+from npdl.train.pretrained.config import Architecture
+from npdl.train.pretrained.gguf_file import GGUFWeights
+from npdl.train.pretrained.tokenizer import FILES, read_tokenizer
+
+ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
+BUFFERS = re.compile(r"(h|layers)\.\d+\.(attn\.(bias|masked_bias)|self_attn\.rotary_emb\.inv_freq)")
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass
+class Pretrained:
+    """A model that was read from `path`, frozen; its architecture; its tokenizer when asked for."""
+
+    path: Path
+    model: Layer
+    architecture: Architecture
+    weights: object
+
+    @cached_property
+    def tokenizer(self):
+        """Raises InputError where the package or the folder's file is missing."""
+        return read_tokenizer(self.path, self.architecture, self.weights)
+
+
+def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=False,
+         tokenizer=False):
+    """The model in a folder, or in a GGUF file; frozen (model.set_trainable(True) frees it).
+
+    float32 arrays stay in the file, mapped; others are turned into `dtype` one by one. With
+    `bits`, each linear map is quantized (QuantLinear) as it comes: never all of them in full.
+    With `tokenizer` that is read first, so that what it takes on the way is free again.
+    Raises InputError or CheckpointError, one line, for what is damaged or not supported.
+    """
+    require_dtype(dtype)
+    architecture, weights = read(path)
+    rows = _checked_rows(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
+    found = Pretrained(Path(path), None, architecture, weights)
+    if tokenizer:
+        found.tokenizer  # noqa: B018  (reads it, or says why it cannot)
+    model = found.model = architecture.make(dtype)
+    model.set_trainable(False)
+    params = dict(model.params(frozen=True))
+    for param in params.values():
+        param.data = None                                   # each will be set: no zeros till then
+    linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
+    quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
+    for row, array in _arrays(rows, weights, dtype, quantized):
+        if not (math.isfinite(array.min()) and math.isfinite(array.max())):
+            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; fetch it again")
+        parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
+        for name, part in zip(row.ours, parts, strict=True):
+            params[name].data = to_device(part)
+        del array, parts, part
+        for name in row.ours if row in quantized else ():
+            quantize_linears(model, bits, rounding=rounding, block=block, double=double,
+                             where=name.removesuffix(".W"))
+            del params[name]                                # with it go its floats
+    return found
+
+
+def _arrays(rows, weights, dtype, alone):
+    """Yield (Row, array): in its file where that has it, those of `alone` in memory of their own,
+    the others in one block of memory, since many of different sizes would leave gaps."""
+    read = {row for row in rows
+            if row not in alone and weights.mapped(row.theirs, dtype) is None}
+    room = np.empty(sum(math.prod(row.shape) for row in read), dtype)
+    for row in rows:
+        if row in alone:
+            yield row, weights.take(row.theirs, dtype)
+        elif row in read:
+            here, room = np.split(room, [math.prod(row.shape)])
+            yield row, weights.take(row.theirs, dtype, here)
+        else:
+            yield row, weights.mapped(row.theirs, dtype)
+
+
+def is_model(path):
+    """Whether a path is a GGUF file or a model's folder, rather than a folder of npdl's runs.
+
+    Raises InputError where there is nothing.
+    """
+    path = Path(path)
+    if not os.path.lexists(path):
+        raise InputError(f"{path}: there is no such folder or file; give a run's folder, or a real "
+                         "model's folder or .gguf file (npdl downloads none: docs/real-models.md)")
+    if path.suffix.lower() == ".gguf":
+        return True
+    if path.is_file():
+        raise InputError(f"{path}: is a file; give a run's folder, a model's folder or a .gguf "
+                         "file")
+    try:
+        return "config" not in read_json(path / "config.json")      # a run's has one
+    except (OSError, ValueError, TypeError):
+        return any(os.path.lexists(path / name) for name in (ONE, INDEX))
+
+
+def read(path):
+    """(Architecture, weights) of a folder or a GGUF file; nothing large is made."""
+    path = Path(path)
+    if path.suffix.lower() == ".gguf" and not path.is_dir():
+        weights = GGUFWeights(path)
+        return Architecture(weights.config, path), weights
+    config = path / "config.json"
+    values = _json(config, f"{path}: holds no model (config.json is missing); give a folder with "
+                   "config.json and model.safetensors, or a .gguf file")
+    architecture, weights = Architecture(values, config), FolderWeights(path)
+    if architecture.tied:
+        weights.use_for_missing(architecture.embedding, "lm_head.weight")
+    return architecture, weights
+
+
+class FolderWeights:
+    """The arrays of a folder's safetensors files: `shapes` {name without prefix: shape}."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.paths = [folder / name for name in _shards(folder)]
+        self._files = {}
+        for path in self.paths:
+            file = safetensors.SafetensorsFile(path)
+            for name in file.entries:
+                short = name.removeprefix("transformer.").removeprefix("model.")
+                if short in self._files:
+                    other, twin = self._files[short]
+                    raise InputError(f"{folder}: {name} of {path.name} and {twin} of "
+                                     f"{other.path.name} are the same parameter; remove one")
+                self._files[short] = file, name
+        self.shapes = {short: file.entries[name].shape
+                       for short, (file, name) in self._files.items()}
+
+    def use_for_missing(self, name, other):
+        """Let an array stand for one that the files don't have: a tied matrix is saved once."""
+        if name not in self._files and other in self._files:
+            self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
+
+    def mapped(self, name, dtype):
+        """The array in its file, if that has floats of `dtype`; else None."""
+        file, name = self._files[name]
+        entry = file.entries[name]
+        if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
+                entry.stored == np.dtype(dtype)):
+            return file.mapped(name)
+        return None
+
+    def take(self, name, dtype, out=None):
+        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        file, name = self._files[name]
+        entry = file.entries[name]
+        if entry.dtype not in safetensors.FLOATS:
+            raise InputError(f"{file.path}: {name} is {entry.dtype}; npdl reads "
+                             f"{', '.join(safetensors.FLOATS)}: numbers that another library has "
+                             "quantized are its own")
+        return file.read(name, dtype, out)
+
+
+def _shards(folder):
+    """The names of the safetensors files of a folder, each in it."""
+    if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
+        return [ONE]
+    if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
+        raise InputError(f"{folder}: holds pytorch_model.bin, a pickle, which can run anything; "
+                         "save the model as safetensors (save_pretrained)")
+    index = _json(folder / INDEX, f"{folder}: holds no {ONE} and no {INDEX}; fetch one of them")
+    names = index.get("weight_map")
+    if not isinstance(names, dict) or not names:
+        raise InputError(f"{folder / INDEX}: has no weight_map of names; fetch it again")
+    names = sorted({str(name) for name in names.values()})
+    for name in names:
+        if name != os.path.basename(name) or "\\" in name or not name.endswith(".safetensors"):
+            raise InputError(f"{folder / INDEX}: names the shard {name[:60]!r}; a shard is a "
+                             ".safetensors file in the same folder")
+        if not (folder / name).exists():
+            raise InputError(f"{folder}: the shard {name} is missing; {INDEX} names {len(names)}")
+    return names
+
+
+def _json(path, if_missing):
+    try:
+        values = read_json(path)
+    except FileNotFoundError:
+        raise InputError(if_missing) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be used ({reason(error)}); fetch it again") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: is not a JSON object; fetch it again")
+    return values
+
+
+def _checked_rows(architecture, weights, itemsize):
+    """The Rows of the architecture, once the arrays there are those, of those shapes, and their
+    numbers fit into this machine."""
+    where, shapes = architecture.where, weights.shapes
+    if architecture.num_layers > len(shapes):
+        raise InputError(f"{where}: claims {architecture.num_layers:,} layers; the files hold "
+                         f"{len(shapes)} arrays in all")
+    rows = list(architecture.rows())
+    wanted = {row.theirs: row.shape for row in rows}
+    missing = [name for name in wanted if name not in shapes]
+    if missing:
+        raise InputError(f"{where}: {missing[0]} is not in the files ({len(missing)} of "
+                         f"{len(wanted)} arrays are missing); fetch them again")
+    for name, shape in wanted.items():
+        if shapes[name] != shape:
+            raise InputError(f"{where}: {name} has shape {shapes[name]} in the files; the "
+                             f"settings need {shape}")
+    passed = {"lm_head.weight"} if architecture.tied else set()
+    odd = [name for name in shapes.keys() - wanted.keys() - passed if not BUFFERS.fullmatch(name)]
+    if odd:
+        raise InputError(f"{where}: {min(odd)[:60]} is an array that npdl's {architecture.kind} "
+                         f"does not have ({len(odd)} such); use another model")
+    need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), memory()
+    if have is not None and need > have:
+        raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, this "
+                         f"machine has {have / 2**30:,.0f}; use a smaller model")
+    return rows
+
+
+def digest(path):
+    """The SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
+    path, (_, weights) = Path(path), read(path)
+    files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
+    about = [os.stat(file) for file in files]
+    return _digest(tuple(files), tuple((each.st_size, each.st_mtime_ns) for each in about))
+
+
+@lru_cache
+def _digest(files, stamps):
+    """Of these files, read once as long as their `stamps`, sizes and times, stay."""
+    sha256 = hashlib.sha256()
+    for name in files:
+        with open(name, "rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                sha256.update(chunk)
+    return sha256.hexdigest()
+
+
+def to_huggingface(pretrained, folder):
+    """Write `folder`, new or empty, as `transformers` reads it: config.json, model.safetensors
+    and the tokenizer's files. Adapters are merged and quantized maps become floats on the way,
+    one at a time; the model itself stays as it is. Raises InputError when something is there.
+    """
+    architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
+    arrays = {}
+    for row in architecture.rows():
+        prefix = "" if row.theirs == "lm_head.weight" else architecture.prefix
+        arrays[prefix + row.theirs] = lambda row=row: _theirs(row, layers)
+    dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
+    with new_folder(folder) as made:
+        write_json(made / "config.json", {**architecture.values, "dtype": dtype,
+                                          "torch_dtype": dtype})
+        safetensors.write(made / ONE, arrays, {"format": "pt"})
+        if pretrained.path.is_dir():
+            for name in FILES:
+                with contextlib.suppress(FileNotFoundError):
+                    if is_file(pretrained.path / name):
+                        shutil.copyfile(pretrained.path / name, made / name)
+        else:
+            pretrained.tokenizer.save(made)
+
+
+def _theirs(row, layers):
+    """The array of a Row from the model's layers."""
+    parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
+    array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
+    return array.T if row.turned else array
+
+
+def _plain(layers, name, param):
+    layer = layers[name]
+    if isinstance(layer, LoRALinear):
+        layer = merged_linear(layer)
+    elif isinstance(layer, FrozenLinear) and param == "W":
+        return layer.weight()
+    return getattr(layer, param).data

@@ -1,0 +1,255 @@
+"""GGUF files: their settings and arrays, named and laid out as Hugging Face's folders have them.
+
+The header is read here, with distrust; the package `gguf` turns quantized blocks into floats.
+
+Source: the specification of GGUF, versions 2 and 3 (ggml, docs/gguf.md).
+"""
+
+import math
+import mmap
+import os
+import re
+import struct
+
+import numpy as np
+
+from npdl.errors import CheckpointError, InputError
+from npdl.files import is_file, reason
+from npdl.train.pretrained.tokenizer import require_package
+
+SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
+           12: "<d"}
+STRING, ARRAY = 8, 9
+AT_ONCE = 1 << 17           # numbers turned into floats together
+MOST = 1 << 21              # items of a list, settings and arrays: more than any model has
+NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head",
+         "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+         "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+         "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+         "ffn_down": "mlp.down_proj"}
+SIZES = {"hidden_size": "embedding_length", "num_hidden_layers": "block_count",
+         "intermediate_size": "feed_forward_length", "num_attention_heads": "attention.head_count",
+         "num_key_value_heads": "attention.head_count_kv", "head_dim": "attention.key_length",
+         "max_position_embeddings": "context_length"}
+
+# Settings that change what is computed, and the only values of theirs that npdl has.
+UNUSUAL = {"rope.scale_linear": 1.0, "attention.sliding_window": 0, "attention.clamp_kqv": 0.0,
+           "attention.max_alibi_bias": 0.0, "attention.causal": True, "expert_count": 0,
+           "logit_scale": 1.0, "residual_scale": 1.0, "embedding_scale": 1.0}
+
+
+class GGUFWeights:
+    """The arrays of a GGUF file: `shapes` {name: shape}, `take`; `metadata` without its lists of
+    texts, and `config`, what a config.json would say.
+
+    Raises InputError where the package is missing, CheckpointError for a damaged file.
+    """
+
+    def __init__(self, path):
+        self.path, self.library = path, _library()
+        try:
+            if not is_file(path):
+                raise ValueError("it is not a file")
+            self.size = os.path.getsize(path)
+            self.metadata, found, start = self._header(texts=False)
+            self._arrays = {}
+            for name, shape, kind, offset in found:
+                self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
+                                                                      start + offset))
+        except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
+            raise CheckpointError(f"{path}: cannot be read as GGUF ({reason(error)}); fetch it "
+                                  "again, or check its name") from error
+        self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()}
+        self.config = self._config()
+
+    def _header(self, texts):
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0,
+                                                      access=mmap.ACCESS_READ) as data:
+            return _header(data, texts)
+
+    def whole_metadata(self):
+        """`metadata` with the lists of texts, the tokenizer's: much memory for a short time."""
+        return self._header(texts=True)[0]
+
+    def _span(self, name, shape, kind, start):
+        """(type, bytes of a row, first byte) of an array, within the file."""
+        kind = self.library.GGMLQuantizationType(kind)
+        block, size = self.library.GGML_QUANT_SIZES[kind]
+        if shape[-1] % block:
+            raise ValueError(f"{name!r} has rows of {shape[-1]}, no multiple of {block}")
+        row = shape[-1] // block * size
+        end = start + math.prod(shape[:-1]) * row
+        if end > self.size:
+            raise ValueError(f"{name!r} ends at byte {end:,} of {self.size:,}: cut short, or a "
+                             "false header")
+        return kind, row, start
+
+    def mapped(self, name, dtype):
+        """None: what a file of this kind holds has another order, or another form."""
+
+    def take(self, name, dtype, out=None):
+        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        shape, kind, row, start = self._arrays[name]
+        values = np.empty(math.prod(shape), dtype) if out is None else out
+        values = values.reshape(-1, shape[-1])
+        step = max(1, AT_ONCE // shape[-1])
+        with open(self.path, "rb") as file:
+            file.seek(start)
+            for first in range(0, len(values), step):
+                part = values[first : first + step]
+                packed = np.fromfile(file, "u1", len(part) * row)
+                if packed.size < len(part) * row:
+                    raise CheckpointError(f"{self.path}: was cut short while it was read; fetch "
+                                          "it again")
+                if kind.name in ("F32", "F16"):             # the library expects these as numbers
+                    part[...] = packed.view("<f4" if kind.name == "F32" else "<f2").reshape(
+                        part.shape)
+                else:
+                    part[...] = self.library.dequantize(packed.reshape(-1, row), kind)
+        self._turn_back(name, values)
+        return values.reshape(shape)
+
+    def _turn_back(self, name, W):
+        """In llama's files W_Q and W_K have neighbours turned together where Hugging Face's have
+        the two halves of a head."""
+        if self.metadata.get("general.architecture") != "llama" or not re.search(
+                r"self_attn\.[qk]_proj", name):
+            return
+        heads = self.config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
+        if type(heads) is not int or heads < 1 or len(W) % (2 * heads):
+            raise InputError(f"{self.path}: {name} has {len(W)} rows, which {heads} heads cannot "
+                             "share")
+        W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
+
+    def _config(self):
+        about, kind = self.metadata, self.metadata.get("general.architecture")
+        if kind not in ("llama", "qwen2"):
+            raise InputError(f"{self.path}: architecture {str(kind)[:40]!r}; npdl reads GGUF files "
+                             "of llama and qwen2")
+        config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
+                  if f"{kind}.{name}" in about}
+        self._refuse_unusual(kind, config)
+        eps = about.get(f"{kind}.attention.layer_norm_rms_epsilon")
+        if eps is None:
+            raise InputError(f"{self.path}: {kind}.attention.layer_norm_rms_epsilon is missing; "
+                             "convert the model again")
+        factor = about.get(f"{kind}.rope.scaling.factor")
+        scaling = about.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
+        return config | {
+            "architectures": ["LlamaForCausalLM" if kind == "llama" else "Qwen2ForCausalLM"],
+            "model_type": kind, "hidden_act": "silu",
+            "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
+            "tie_word_embeddings": "lm_head.weight" not in self.shapes,
+            "rope_theta": _short(about.get(f"{kind}.rope.freq_base", 10000.0)),
+            "rope_scaling": None if scaling == "none" else {"rope_type": scaling,
+                                                            "factor": factor},
+            "rms_norm_eps": _short(eps),
+            "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
+            "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
+        }
+
+    def _refuse_unusual(self, kind, config):
+        """Raise InputError for a setting that changes what is computed, and that npdl has not."""
+        width, heads = config.get("hidden_size"), config.get("num_attention_heads")
+        sizes = type(width) is type(heads) is int and heads > 0
+        d_head = config.get("head_dim", width // heads if sizes else None)
+        usual = UNUSUAL | {"rope.dimension_count": d_head}
+        if type(d_head) is int and d_head > 0:
+            usual["attention.scale"] = float(np.float32(d_head ** -0.5))
+        for name, plain in usual.items():
+            value = self.metadata.get(f"{kind}.{name}", plain)
+            if value != plain:
+                raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]}, which npdl's "
+                                 f"{kind} does not have (only {plain}); use another model")
+
+
+def _library():
+    require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
+    import gguf
+    return gguf
+
+
+def _short(value):
+    """A float32 as the shortest decimal number that is it: 1e-05, not 9.999999747378752e-06."""
+    return float(str(np.float32(value))) if isinstance(value, float) else value
+
+
+def _their_name(name):
+    """llama's blk.3.attn_q.weight is Hugging Face's layers.3.self_attn.q_proj.weight."""
+    match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
+    if match is None or match[2] not in NAMES:
+        return name
+    block = "" if match[1] is None else f"layers.{int(match[1])}."
+    return f"{block}{NAMES[match[2]]}.{match[3]}"
+
+
+def _header(data, texts):
+    """(metadata, [(name, shape, type, offset)], where the numbers begin) of a file's bytes."""
+    if data[:4] != b"GGUF":
+        raise ValueError("it does not begin as one")
+    version, arrays, values = struct.unpack_from("<IQQ", data, 4)
+    if version not in (2, 3):
+        raise ValueError(f"version {version}; supported: 2, 3")
+    check_count(arrays, "arrays")
+    check_count(values, "settings")
+    metadata, at = {}, 24
+    for _ in range(values):
+        key, at = _string(data, at)
+        (kind,) = struct.unpack_from("<I", data, at)
+        metadata[key], at = _value(data, at + 4, kind, texts)
+    found = []
+    for _ in range(arrays):
+        name, at = _string(data, at)
+        (axes,) = struct.unpack_from("<I", data, at)
+        if not 1 <= axes <= 4:
+            raise ValueError(f"{name!r} has {axes} axes")
+        *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", data, at + 4)
+        if not all(shape):
+            raise ValueError(f"{name!r} is empty")
+        found.append((name, tuple(shape[::-1]), kind, offset))
+        at += 16 + 8 * axes
+    unit = metadata.get("general.alignment", 32)
+    if type(unit) is not int or unit < 1:
+        raise ValueError(f"alignment {unit!r}")
+    return metadata, found, -(-at // unit) * unit
+
+
+def check_count(count, what):
+    """Each item would take memory, however few bytes it has in the file."""
+    if count > MOST:
+        raise ValueError(f"{count:,} {what}, more than {MOST:,}: a false header")
+
+
+def _string(data, at):
+    (length,) = struct.unpack_from("<Q", data, at)
+    if length > len(data) - at - 8:
+        raise ValueError("a text is longer than the file: cut short, or a false header")
+    return data[at + 8 : at + 8 + length].decode(), at + 8 + length
+
+
+def _value(data, at, kind, texts):
+    """(a value of the metadata, where the next thing begins); a list of texts is None unless
+    `texts` are wanted."""
+    if kind == STRING:
+        return _string(data, at)
+    if kind != ARRAY:
+        if kind not in SCALARS:
+            raise ValueError(f"a value of the unknown type {kind}")
+        (value,) = struct.unpack_from(SCALARS[kind], data, at)
+        return value, at + struct.calcsize(SCALARS[kind])
+    kind, length = struct.unpack_from("<IQ", data, at)
+    check_count(length, "items in a list")
+    at += 12
+    if kind in SCALARS:
+        size = length * struct.calcsize(SCALARS[kind])
+        if size > len(data) - at:
+            raise ValueError("a list is longer than the file: cut short, or a false header")
+        return np.frombuffer(data, np.dtype(SCALARS[kind]), length, at).tolist(), at + size
+    if kind != STRING:
+        raise ValueError(f"a list of the unknown type {kind}")
+    found = []
+    for _ in range(length):
+        text, at = _string(data, at)
+        if texts:
+            found.append(text)
+    return found if texts else None, at

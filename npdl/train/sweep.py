@@ -1,0 +1,116 @@
+"""Sweeps: many runs, each in a folder named by its settings, several at a time.
+
+Finished runs are skipped and unfinished ones are resumed. So after an interruption, the same sweep
+again completes what is missing. Several sweeps on one machine may share a folder.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import joblib
+from tqdm import tqdm
+
+from npdl.backend import using
+from npdl.cli.console import note
+from npdl.errors import InputError
+from npdl.files import reason
+from npdl.train.folder import FolderInUse, is_bare, read_config
+from npdl.train.metrics import read_records
+from npdl.train.run import StopSignals, train
+from npdl.train.summary import read_summary
+
+
+def sweep(configs, root, jobs=2, quiet=False):
+    """Train every run of `configs`, `jobs` at a time; return {outcome: [folder, ...]}.
+
+    configs  their `backend` says where each is computed: "cupy" for this machine's GPU
+
+    The outcomes are "finished", "failed", "stopped" (by a signal) and "in use" (another process
+    trains there). Each run has a process of joblib's. For a cluster, call this inside
+    `joblib.parallel_config(backend="dask")`, with a `root` that every machine sees under the same
+    path. On Ctrl-C and SIGTERM the runs on this machine save and end, and then KeyboardInterrupt
+    is raised.
+    """
+    if jobs < 1:
+        raise InputError(f"jobs = {jobs}: must be 1 or more")
+    folders = [folder_of(root, config).resolve() for config in configs]
+    outcomes = {}
+    with _StopWorkers() as stop:
+        tasks = (joblib.delayed(_work)(config, folder, os.getpid())
+                 for config, folder in zip(configs, folders, strict=True) if not stop.asked)
+        parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs,
+                                   return_as="generator_unordered")
+        try:
+            for folder, outcome, message in tqdm(parallel(tasks), total=len(configs), unit="run",
+                                                 disable=True if quiet else None):
+                outcomes.setdefault(outcome, []).append(folder)
+                if message:
+                    note(f"{folder}: {message}")
+        except Exception:               # joblib's, for a worker that a signal has ended
+            if not stop.asked:
+                raise
+    if stop.asked:
+        raise KeyboardInterrupt
+    return {outcome: sorted(found, key=folders.index) for outcome, found in outcomes.items()}
+
+
+class _StopWorkers(StopSignals):
+    """Signals only set `asked`, and the worker processes are told to stop."""
+
+    def _stop(self, number, frame):
+        if not self.asked:
+            for process in multiprocessing.active_children():
+                process.terminate()
+        super()._stop(number, frame)
+
+
+def _work(config, folder, launcher):
+    """Train or resume one run; return (folder, outcome, message).
+
+    In a worker process SIGINT is ignored, because the launcher (a process id) passes every signal
+    on as SIGTERM, and SIGTERM does nothing between two runs.
+    """
+    if os.getpid() != launcher:
+        with contextlib.suppress(ValueError):           # a thread of a dask worker
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        if is_finished(folder, config):
+            return folder, "finished", ""
+        begun = (folder / "config.json").exists()
+        if begun and dataclasses.replace(read_config(folder), backend=config.backend) != config:
+            raise InputError("holds a run with other settings; move it away")
+        with using(config.backend):
+            status = train(config, folder, begun and not is_bare(folder), quiet=True)
+        return folder, "finished" if status == 0 else "stopped", ""
+    except FolderInUse:
+        return folder, "in use", ""
+    except Exception as error:          # a run that fails doesn't stop the others
+        return folder, "failed", reason(error)
+
+
+def folder_of(root, config):
+    """Return the folder of a run: `root`/<hash of all settings that decide what it computes>."""
+    settings = {**config.to_json(), "backend": None, "compute": "shared"}   # an old setting's value
+    text = json.dumps(settings, sort_keys=True)
+    return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def is_finished(folder, config):
+    """Return True if the run has made all its steps and written its summary."""
+    try:
+        return read_summary(Path(folder) / "summary.json")["steps"] >= config.steps
+    except (InputError, TypeError):
+        return False
+
+
+def load_records(root, config):
+    """Return the records of a finished run, or None if it isn't finished."""
+    folder = folder_of(root, config)
+    return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None

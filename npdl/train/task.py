@@ -1,0 +1,318 @@
+"""Tasks: the data that a model is trained on, and the model that fits it."""
+
+import dataclasses
+from functools import cached_property
+
+import numpy as np
+
+from npdl import optim
+from npdl.adapt import add_lora, quantize_linears
+from npdl.backend import stream
+from npdl.data import ModularArithmetic, batch_indices
+from npdl.data.dates import LONGEST, Dates
+from npdl.data.text import Characters, read_text, split_text, windows
+from npdl.errors import InputError
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
+from npdl.models.seq2seq import Seq2Seq
+from npdl.train.engine import Batch
+from npdl.train.initialise import initialise
+from npdl.train.pretrained import digest, load, read, read_tokenizer
+
+DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
+CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; more take more memory,
+CHUNK_SCORES = 1 << 22  # as do more scores of words
+BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
+
+
+class Task:
+    """Data to train on; `vocabulary`, `vocab_size` and `max_len` are what its model needs.
+
+    batch(step)  the Batch of update number `step`, from 0
+    evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
+    """
+
+    padding_id = None
+
+    def prepare(self):
+        """Read the data that training needs; InputError if it can't be read."""
+
+    def measure(self, engine):
+        """Return {train_loss, train_accuracy, validation_loss, ...} for the metrics."""
+        record = {}
+        for name, batch in self.evaluation.items():
+            loss, count = engine.measure(batch)
+            record[f"{name}_loss"] = float(loss.mean(dtype=np.float64))
+            record[f"{name}_accuracy"] = self.accuracy(count, batch.counted)
+            record |= self.details(name, loss, count)
+        return record
+
+    def details(self, name, loss, count):
+        """Return further numbers of a set for the record."""
+        return {}
+
+    def accuracy(self, count, counted):
+        """Return the fraction of sequences of which every counted token is right.
+
+        count  (B,) the number of counted tokens that are right
+        """
+        return float((count == counted.sum(1)).mean(dtype=np.float64))
+
+
+class ArithmeticTask(Task):
+    """Modular arithmetic (npdl.data); the loss counts the right-hand sides."""
+
+    def __init__(self, config):
+        self.config = config
+        self.data = ModularArithmetic(**{name: getattr(config, name) for name in DATA})
+        self.vocabulary = self.data.vocabulary
+        self.vocab_size = self.vocabulary.size
+        self.max_len = self.data.sequence_length
+        self.padding_id = self.vocabulary.pad
+        sets = {"train": self.data.train, "validation": self.data.validation}
+        # Sorted, so that sequences with equal prefixes are neighbours: an engine computes an equal
+        # prefix once for each of its threads.
+        self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
+                      for name, examples in sets.items() if len(examples)}
+        self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
+        self._last = (None, None)
+
+    def batch(self, step):
+        """Return the Batch of update `step`: the one before, if the examples are the same."""
+        train, size = self._sets["train"], self.config.batch
+        if size < len(train):
+            indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
+        else:
+            indices = np.arange(len(train))
+        known, batch = self._last
+        if known is None or not np.array_equal(indices, known):
+            batch = _batch(train.take(indices))
+            self._last = (indices, batch)
+        return batch
+
+    def details(self, name, loss, count):
+        """Return the losses and accuracies of each order, if there are several."""
+        orders, found = self.config.orders, {}
+        right = count == self.evaluation[name].counted.sum(1)       # the whole answer
+        for order in orders if len(orders) > 1 else ():
+            these = self._sets[name].orders == order
+            if these.any():
+                found[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
+                found[f"{name}_accuracy_order{order}"] = float(right[these].mean())
+        return found
+
+
+def _batch(examples):
+    return Batch(examples.inputs, examples.targets, examples.answer_mask)
+
+
+class DatesTask(Task):
+    """Dates to translate (npdl.data.dates); the loss counts every token of the ISO date.
+
+    The decoder is fed the correct tokens before each one (teacher forcing). An evaluation uses
+    MEASURED pairs of each set. Greedy decoding gets exactly the dates right that count as right.
+    """
+
+    MEASURED = 2000
+
+    def __init__(self, config):
+        self.config = config
+        self.data = Dates(config.r_train, config.seed)
+        self.vocabulary = self.data.words
+        self.vocab_size = len(self.vocabulary.target)
+        self.max_len = LONGEST
+
+    def batch(self, step):
+        return self._batch("train", self.config.batch, self.config.seed, step, BATCHES)
+
+    def _batch(self, part, count, *key):
+        source, real, target = self.data.encoded(*self.data.draw(part, count, *key))
+        # All batches have one shape, so that one recording serves them.
+        source = np.pad(source, ((0, 0), (0, LONGEST - source.shape[1])))
+        if self.config.model == "seq2seq":
+            real = np.arange(source.shape[1]) < real[:, None]       # lengths -> a mask
+        inputs, targets = target[:, :-1], target[:, 1:]
+        return Batch(inputs, targets, np.ones(targets.shape, bool), source, real, chunk=256)
+
+    @cached_property
+    def evaluation(self):
+        return {name: self._batch(name, self.MEASURED, self.config.seed, place, EVALUATION)
+                for place, name in enumerate(self.data.parts)}
+
+
+class TextTask(Task):
+    """Random windows of a text (npdl.data.text); the loss counts every position.
+
+    The text is read when it is first needed, so a model can be built without it. An evaluation uses
+    config.eval_batches batches of each part.
+    """
+
+    units = "--block", "characters"
+
+    def __init__(self, config):
+        self.config = config
+        self.vocabulary = Characters(config.characters)
+        self.vocab_size = self.vocabulary.size
+        self.max_len = config.block
+
+    @cached_property
+    def parts(self):
+        """{"train": ids, "validation": ids}. Raises InputError for a text that has changed."""
+        config = self.config
+        try:
+            text, sha256 = read_text(config.text)
+        except InputError as error:
+            raise InputError(f"{error}; if it has moved, name its new place by --text") from None
+        if sha256 != config.sha256:
+            raise InputError(f"--text {config.text}: has changed since the run began (another "
+                             "SHA-256); restore it, or start a new run with another --out")
+        return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
+
+    def prepare(self):
+        self.parts  # noqa: B018  (reads the text, or raises)
+
+    def batch(self, step):
+        config = self.config
+        return self._batch(*windows(self.parts["train"], config.block, config.batch, config.seed,
+                                    step, BATCHES))
+
+    def _batch(self, inputs, targets):
+        tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
+        chunk = max(1, tokens // self.config.block)
+        return Batch(inputs, targets, np.ones(inputs.shape, bool), chunk=chunk)
+
+    @cached_property
+    def evaluation(self):
+        config = self.config
+        count = config.eval_batches * config.batch
+        return {name: self._batch(*windows(ids, config.block, count, config.seed, place,
+                                           EVALUATION))
+                for place, (name, ids) in enumerate(self.parts.items())}
+
+    def accuracy(self, count, counted):
+        """Return the fraction of characters that are the most probable one."""
+        return float(count.sum() / counted.sum())
+
+
+class PretrainedTask(TextTask):
+    """A text in the tokens of a real model, whose folder has its vocabulary.
+
+    Raises InputError for windows longer than the model's context, and for a folder whose files
+    are not those that the run began with.
+    """
+
+    units = "--window", "tokens"
+
+    def __init__(self, config):
+        self.config = config
+        try:
+            self.architecture, self.weights = read(config.pretrained)
+        except InputError as error:
+            raise InputError(f"{error}; if it has moved, name its new place by --pretrained"
+                             ) from None
+        self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
+        longest = self.architecture.options["max_len"]
+        if config.block > longest:
+            raise InputError(f"--window {config.block}: the model's context has {longest} tokens; "
+                             "choose fewer")
+        if digest(config.pretrained) != config.pretrained_sha256:
+            raise InputError(f"--pretrained {config.pretrained}: is not the model that the run "
+                             "began with (another SHA-256); name that model by --pretrained")
+
+    @cached_property
+    def vocabulary(self):
+        return read_tokenizer(self.config.pretrained, self.architecture, self.weights)
+
+
+def resolved(config):
+    """Return the settings with those that are read from the data: a text's characters, digests.
+
+    They are saved with a run, so a resumed run can tell that its text is unchanged, and a finished
+    run generates without its text. Raises InputError if the text can't be read, or has a character
+    that is not among `config.characters`.
+    """
+    if config.text is None or config.sha256 is not None:
+        return config
+    text, sha256 = read_text(config.text)
+    if config.pretrained is not None:
+        return dataclasses.replace(config, sha256=sha256,
+                                   pretrained_sha256=digest(config.pretrained))
+    given = config.characters
+    known = Characters.from_text(text) if given is None else Characters(given)
+    split_text(known.encode(text), config.r_train, config.block)
+    return dataclasses.replace(config, sha256=sha256, characters=known.characters)
+
+
+def make_task(config):
+    """Return the task that the settings (from `resolved`) describe."""
+    if config.translates:
+        return DatesTask(config)
+    if config.pretrained is not None:
+        return PretrainedTask(config)
+    return ArithmeticTask(config) if config.text is None else TextTask(config)
+
+
+def make_model(config, task, base=None):
+    """Return a new model, initialised with the settings' seed.
+
+    base  {name: array}: parameters that replace the random ones, before adapters are added
+    """
+    rng = stream(config.seed, 0)
+    if config.model == "pretrained":
+        return pretrained_model(config, rng)
+    common = {"bias": config.bias, "dropout": config.dropout, "rng": rng, "dtype": config.dtype}
+    transformer = {"norm": config.norm, "positions": config.positions,
+                   "activation": config.activation, **common}
+    if config.model == "lstm":
+        model = LSTMLM(task.vocab_size, config.width, config.layers, padding_id=task.padding_id,
+                       **common)
+    elif config.model == "lstm-seq2seq":
+        model = LSTMSeq2Seq(task.vocabulary.source.size, task.vocab_size, config.width,
+                            config.layers, **common)
+    elif config.model == "seq2seq":
+        model = Seq2Seq(task.vocabulary.source.size, task.vocab_size, config.width, config.layers,
+                        config.heads, config.multiplier, task.max_len, **transformer)
+    else:
+        model = GPT(task.vocab_size, config.width, config.layers, config.heads, config.multiplier,
+                    task.max_len, norm_bias=config.norm_bias, tied=config.tied,
+                    padding_id=task.padding_id, **transformer)
+    initialise(model, config.init, rng)
+    if base is not None:
+        model.load_state_dict(base)
+    if config.adapters is not None:
+        adapters = config.adapters
+        if adapters.bits is not None:
+            quantize_linears(model, adapters.bits, **quantization(adapters))
+        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
+    return model
+
+
+def pretrained_model(config, rng):
+    """Return the real model that the settings name, with adapters or wholly trainable."""
+    adapters, quantized = config.adapters, {}
+    if adapters is not None and adapters.bits is not None:
+        quantized = {"bits": adapters.bits, **quantization(adapters)}
+    model = load(config.pretrained, config.dtype, **quantized).model
+    if adapters is None:
+        model.set_trainable(True)
+    else:
+        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
+    return model
+
+
+def quantization(adapters):
+    """Return the options of quantize_linears besides the bits."""
+    return {"block": adapters.block, "rounding": adapters.rounding, "double": adapters.double}
+
+
+def make_optimizer(config, model):
+    """Return the optimizer that the settings describe."""
+    if config.decay == "matrices":
+        optim.matrices_only(model)
+    if config.optimizer == "sgd":
+        return optim.SGD(model, config.lr, momentum=config.momentum,
+                         weight_decay=config.weight_decay)
+    kind = optim.AdamW if config.optimizer == "adamw" else optim.Adam
+    return kind(model, config.lr, betas=config.betas, eps=config.eps,
+                weight_decay=config.weight_decay)

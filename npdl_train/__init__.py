@@ -1,1 +1,0 @@
-"""Runs of npdl: training and its folders, real models, and the commands."""

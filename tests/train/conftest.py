@@ -1,0 +1,50 @@
+"""Small trained runs that several tests read, each trained once."""
+
+import shutil
+
+import pytest
+
+from npdl.train.config import Config
+from npdl.train.run import load_run, train
+
+TINY = {"layers": 1, "width": 16, "heads": 2, "eval_first": 0}
+PLAY = "To be, or not to be: that is the question.\n" * 20
+SETTINGS = {
+    "gpt": {"p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY},
+    "lstm": {"model": "lstm", "p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY},
+    "adds": {"p": 7, "layers": 2, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200,
+             "save_every": 100, "steps": 300, "r_train": 1.0, "lr": 1e-2, "weight_decay": 0.0,
+             "clip": None},
+    "text": {"text": "play.txt", "block": 8, "batch": 5, "eval_batches": 3, "steps": 1, **TINY},
+    "text-lstm": {"model": "lstm", "text": "play.txt", "block": 8, "batch": 5, "eval_batches": 3,
+                  "steps": 1, **TINY},
+}
+
+
+@pytest.fixture(scope="session")
+def run_of(tmp_path_factory):
+    """run_of(name): the folder of the trained run with these SETTINGS, only to be read."""
+    root = tmp_path_factory.mktemp("runs")
+    (root / "play.txt").write_text(PLAY)
+
+    def make(name):
+        folder, settings = root / name, dict(SETTINGS[name])
+        if "text" in settings:
+            settings["text"] = str(root / settings["text"])
+        if not folder.exists():
+            assert train(Config(**settings), folder, quiet=True) == 0
+        return folder
+    return make
+
+
+@pytest.fixture
+def copy_of(run_of, tmp_path):
+    """copy_of(name): a copy of run_of(name) to change."""
+    return lambda name: shutil.copytree(run_of(name), tmp_path / name)
+
+
+@pytest.fixture(scope="session")
+def adds(run_of):
+    """A run of a GPT that adds modulo 7 without a mistake."""
+    assert load_run(run_of("adds")).records[-1]["train_accuracy"] == 1.0
+    return run_of("adds")

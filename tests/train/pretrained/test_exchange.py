@@ -1,0 +1,244 @@
+"""Parameters to and from PyTorch's names and layouts."""
+
+import numpy as np
+import pytest
+
+from npdl import safetensors
+from npdl.adapt import add_lora
+from npdl.errors import InputError
+from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.batch_norm import BatchNorm, GroupNorm
+from npdl.layers.embedding import Embedding
+from npdl.layers.gru import ResetAfterGRU
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
+from npdl.layers.linear import Linear
+from npdl.layers.recurrent import GRU, LSTM, RNN, LSTMCell
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.train.pretrained.exchange import from_torch, to_torch
+
+DTYPES = {"float32": 1e-5, "float64": 1e-10}
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="exchange is checked against torch itself")
+
+
+def reference():
+    """tests/tools/torch_reference.py, which imports torch."""
+    from tests.tools import torch_reference
+    return torch_reference
+
+
+def arrays_of(module):
+    return {name: tensor.detach().numpy() for name, tensor in module.state_dict().items()}
+
+
+def fill(torch, module, arrays):
+    module.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", [
+    {}, {"bias": False, "norm": "pre"}, {"positions": "learned", "tied": True, "norm": "pre"},
+    {"bias": False, "norm_bias": False, "norm": "pre"},
+])
+def test_a_trained_gpt_comes_in_and_goes_out(torch, dtype, options):
+    torch.manual_seed(0)
+    module = reference().GPT(11, 8, 2, 2, max_len=7, **options).to(getattr(torch, dtype))
+    tokens = np.random.default_rng(0).integers(0, 11, (3, 6))
+    own = options | ({} if "positions" in options else {"positions": "k/d"})
+    model = GPT(11, 8, 2, 2, max_len=7, dtype=dtype, **own)
+    ignored = () if "positions" in options else ("positions",)          # a fixed table
+    from_torch(model, arrays_of(module), **module.exchange, ignore=ignored)
+    wanted = module(torch.tensor(tokens)).detach().numpy()
+    assert abs(model.forward(tokens)[0] - wanted).max() < DTYPES[dtype]
+    back = to_torch(model, **module.exchange)
+    for name, array in arrays_of(module).items():
+        if name in back:
+            np.testing.assert_array_equal(back[name], array)
+    assert arrays_of(module).keys() - back.keys() == set(ignored)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kind", ["LSTMLM", "LSTMLMPerGate"])
+def test_a_trained_lstm_comes_in_and_goes_out(torch, dtype, bias, kind):
+    torch.manual_seed(1)
+    build = getattr(reference(), kind)
+    options = build.exchange
+    module = build(7, 5, 6, 2, bias=bias).to(getattr(torch, dtype))
+    model = LSTMLM(7, 5, 2, 6, bias=bias, rng=9, dtype=dtype)
+    tokens = np.random.default_rng(1).integers(0, 7, (2, 5))
+    from_torch(model, arrays_of(module), **options)
+    wanted = module(torch.tensor(tokens)).detach().numpy()
+    assert abs(model.forward(tokens)[0][0] - wanted).max() < DTYPES[dtype]
+    other = build(7, 5, 6, 2, bias=bias).to(getattr(torch, dtype))
+    fill(torch, other, to_torch(model, **options))                      # strict: every name
+    assert abs(other(torch.tensor(tokens)).detach().numpy() - wanted).max() < DTYPES[dtype]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_single_modules(torch, bias):
+    torch.manual_seed(2)
+    rng = np.random.default_rng(2)
+    f64 = {"dtype": torch.float64}
+    x = rng.standard_normal((2, 3, 4))
+    pairs = [
+        (torch.nn.Linear(4, 3, bias=bias, **f64), Linear(4, 3, bias=bias, dtype="float64"), x),
+        (torch.nn.Embedding(5, 4, **f64), Embedding(5, 4, dtype="float64"),
+         rng.integers(0, 5, (2, 3))),
+        (torch.nn.LayerNorm(4, **f64), LayerNorm(4, dtype="float64"), x),
+    ]
+    for module, layer, inputs in pairs:
+        for param in module.parameters():
+            torch.nn.init.normal_(param)
+        from_torch(layer, arrays_of(module))
+        wanted = module(torch.tensor(inputs)).detach().numpy()
+        np.testing.assert_allclose(layer.forward(inputs)[0], wanted, atol=1e-12)
+        fill(torch, module, to_torch(layer))
+        np.testing.assert_array_equal(module(torch.tensor(inputs)).detach().numpy(), wanted)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_multihead_attention_and_lstm(torch, bias):
+    torch.manual_seed(3)
+    rng = np.random.default_rng(3)
+    q, k, v = rng.standard_normal((3, 2, 5, 4))
+    module = torch.nn.MultiheadAttention(4, 2, bias=bias, batch_first=True, dtype=torch.float64)
+    layer = MultiHeadAttention(4, 2, bias=bias, dtype="float64")
+    if bias:
+        torch.nn.init.normal_(module.in_proj_bias)
+    from_torch(layer, arrays_of(module), style="torch")
+    wanted = module(*map(torch.tensor, (q, k, v)))[0].detach().numpy()
+    np.testing.assert_allclose(layer.forward(q, k, v)[0], wanted, atol=1e-12)
+    fill(torch, module, to_torch(layer, style="torch"))
+    module = torch.nn.LSTM(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
+    layer = LSTM(4, 3, 2, bias=bias, dtype="float64")
+    from_torch(layer, arrays_of(module), style="torch")
+    y, (h, c) = (module(torch.tensor(q)))
+    (own, (own_h, own_c)), _ = layer.forward(q)
+    for mine, theirs in ((own, y), (own_h, h), (own_c, c)):
+        np.testing.assert_allclose(mine, theirs.detach().numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("kind", "theirs"), [(RNN, "RNN"), (ResetAfterGRU, "GRU")])
+def test_recurrent_networks(torch, kind, theirs, bias):
+    torch.manual_seed(4)
+    module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
+    layer = kind(4, 3, 2, bias=bias, dtype="float64")
+    arrays, x = arrays_of(module), np.random.default_rng(4).standard_normal((2, 5, 4))
+    from_torch(layer, arrays, style="torch")
+    (y, h), _ = layer.forward(x)
+    for mine, wanted in zip((y, h), module(torch.tensor(x)), strict=True):
+        np.testing.assert_allclose(mine, wanted.detach().numpy(), atol=1e-12)
+    fill(torch, module, to_torch(layer, style="torch"))     # strict: every name
+    np.testing.assert_allclose(module(torch.tensor(x))[0].detach().numpy(), y, atol=1e-12)
+
+
+def test_norms(torch):
+    torch.manual_seed(5)
+    f64, x = {"dtype": torch.float64}, np.random.default_rng(5).standard_normal((3, 4, 6))
+    for module, layer, inputs in (
+            (torch.nn.RMSNorm(6, eps=1e-5, **f64), RMSNorm(6, dtype="float64"), x),
+            (torch.nn.GroupNorm(2, 4, **f64), GroupNorm(4, 2, dtype="float64"), x),
+            (torch.nn.GroupNorm(2, 4, affine=False), GroupNorm(4, 2, affine=False, dtype="float64"),
+             x),
+            (torch.nn.BatchNorm1d(4, **f64), BatchNorm(4, dtype="float64"), x)):
+        for tensor in module.state_dict().values():
+            if tensor.is_floating_point():
+                torch.nn.init.uniform_(tensor, 0.5, 1.5)
+        from_torch(layer, arrays_of(module))
+        options = {"training": False} if isinstance(layer, BatchNorm) else {}
+        wanted = module.eval()(torch.tensor(inputs)).detach().numpy()
+        np.testing.assert_allclose(layer.forward(inputs, **options)[0], wanted, atol=1e-12)
+        fill(torch, module, to_torch(layer))
+        np.testing.assert_allclose(module(torch.tensor(inputs)).detach().numpy(), wanted)
+
+
+@pytest.mark.parametrize("style", ["course", "torch"])
+@pytest.mark.parametrize("build", [
+    lambda rng: LSTMLM(6, 3, 2, 4, rng=rng), lambda rng: LSTMLM(6, 3, 1, bias=False, rng=rng),
+    lambda rng: GPT(6, 4, 1, 2, max_len=5, tied=True, positions="learned", rng=rng),
+    lambda rng: GPT(6, 4, 1, 2, max_len=5, norm="pre", bias=False, norm_bias=False,
+                    positions="learned", rng=rng),
+])
+def test_out_and_in_again_without_torch(style, build):
+    model, other = build(0), build(1)
+    arrays = to_torch(model, style)
+    assert all(a.flags.c_contiguous and a.flags.owndata for a in arrays.values())
+    from_torch(other, {n: np.asfortranarray(a) for n, a in arrays.items()}, style)
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(other.state_dict()[name], array)
+
+
+def test_the_names_of_the_two_styles():
+    assert set(to_torch(LSTMCell(3, 2), "course")) == {
+        f"{gate}.{part}" for gate in ("input_gate", "forget_gate", "output_gate", "candidate")
+        for part in ("weight", "bias")}
+    assert to_torch(LSTMCell(3, 2))["forget_gate.weight"].shape == (2, 5)
+    assert list(to_torch(LSTM(3, 2), "torch")) == [
+        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
+    assert set(to_torch(MultiHeadAttention(4, 2), "torch")) == {
+        "in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
+    model = to_torch(GPT(6, 4, 1, 2))
+    assert "decoder.blocks.0.attention.W_Q.weight" in model and "classifier.bias" in model
+
+
+def test_the_forget_gate_is_the_forget_gate():
+    """A gate that is swapped on both ways would pass every round trip."""
+    cell = LSTMCell(1, 1, dtype="float64")
+    cell.W_x.data[...], cell.W_h.data[...] = 0, 0
+    arrays = to_torch(cell)
+    for name, bias in (("forget_gate", 9), ("input_gate", -9), ("output_gate", 9),
+                       ("candidate", 1)):
+        arrays[f"{name}.bias"][...] = bias
+    from_torch(cell, arrays)
+    one = np.ones((1, 1))
+    (h, c), _ = cell.forward(one, (one, 2 * one))
+    assert c == pytest.approx(2, abs=1e-3) and h == pytest.approx(np.tanh(2), abs=1e-3)
+
+
+def test_what_it_refuses_changes_nothing():
+    model = GPT(5, 4, 1, 2, max_len=4, tied=True)
+    before, arrays = model.state_dict(), to_torch(model)
+    first = next(iter(arrays))
+    bad = [
+        {n: a for n, a in arrays.items() if n != first},
+        arrays | {"mystery": np.ones(2)},
+        arrays | {first: arrays[first].T},
+        arrays | {first: arrays[first].astype(int)},
+        arrays | {"classifier.weight": arrays["classifier.weight"] + 1},    # tied, but different
+    ]
+    for wrong in bad:
+        with pytest.raises(InputError) as caught:
+            from_torch(model, wrong)
+        assert "\n" not in str(caught.value)
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+    from_torch(model, arrays | {"mystery": np.ones(2)}, ignore=("myst",))
+    for wrong in (lambda: to_torch(model, "keras"), lambda: to_torch(GRU(2, 3))):
+        with pytest.raises(InputError):
+            wrong()
+    add_lora(model, rank=1)
+    with pytest.raises(InputError, match="merge_lora"):
+        to_torch(model)
+
+
+def test_a_file_of_another_precision_is_cast():
+    model = Linear(3, 2, rng=0)
+    arrays = {n: a.astype("float64") for n, a in to_torch(Linear(3, 2, rng=5)).items()}
+    from_torch(model, arrays)
+    assert model.W.data.dtype == np.float32
+    np.testing.assert_array_equal(model.W.data, Linear(3, 2, rng=5).W.data)
+
+
+def test_a_model_through_a_file(tmp_path):
+    model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
+    safetensors.write(path, to_torch(model))
+    other = GPT(5, 4, 1, 2, max_len=4, rng=2)
+    from_torch(other, safetensors.read(path))
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(other.state_dict()[name], array)

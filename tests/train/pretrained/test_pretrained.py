@@ -1,0 +1,194 @@
+"""Model folders and GGUF files: what is read, how, and what goes back."""
+
+import itertools
+import json
+import mmap
+import shutil
+
+import numpy as np
+import pytest
+
+from npdl import safetensors
+from npdl.adapt import add_lora, merge_lora, quantize_linears
+from npdl.adapt.linears import QuantLinear
+from npdl.decoding import greedy
+from npdl.decoding.continuation import continuation
+from npdl.train.pretrained import digest, load, to_huggingface
+from tests.tools import slow
+from tests.tools.model_folders import (
+    KINDS,
+    arrays_of,
+    random_model,
+    rewrite,
+    write_bfloat16,
+    write_folder,
+    write_gguf,
+)
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+IDS = np.random.default_rng(1).integers(0, 320, (2, 9))
+
+
+def assert_same(model, other):
+    wanted = model.state_dict()
+    assert wanted.keys() == other.state_dict().keys()
+    for name, array in other.state_dict().items():
+        np.testing.assert_array_equal(array, wanted[name], err_msg=name)
+
+
+@every_kind
+def test_out_and_in_again(tmp_path, kind):
+    made = write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
+    found = load(tmp_path / "a")
+    assert_same(made.model, found.model)
+    assert not list(found.model.params())                       # frozen
+    assert_same(made.model.astype("float64"), load(tmp_path / "a", "float64").model)
+    to_huggingface(found, tmp_path / "b")
+    assert_same(made.model, load(tmp_path / "b").model)
+    assert digest(tmp_path / "a") == digest(tmp_path / "b")
+
+
+@pytest.mark.torch
+@every_kind
+def test_the_same_as_transformers(tmp_path, kind):
+    torch = pytest.importorskip("torch", reason="compares with transformers")
+    transformers = pytest.importorskip("transformers", reason="compares with transformers")
+    torch.manual_seed(0)
+    values = dict(KINDS[kind])
+    settings = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
+    module = transformers.AutoModelForCausalLM.from_config(settings).eval()
+    for param in module.parameters():
+        torch.nn.init.normal_(param, std=0.3)
+    module.save_pretrained(tmp_path / "theirs")
+    found = load(tmp_path / "theirs")
+
+    def logits(module):
+        with torch.no_grad():
+            return module(torch.tensor(IDS)).logits.numpy()
+
+    wanted = logits(module)
+    assert abs(found.model.forward(IDS)[0] - wanted).max() < 1e-5 * abs(wanted).max()
+    to_huggingface(found, tmp_path / "ours")
+    back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
+    np.testing.assert_array_equal(logits(back), wanted)
+    with torch.no_grad():
+        tokens = module.generate(torch.tensor(IDS[:1]), max_new_tokens=20, do_sample=False,
+                                 eos_token_id=None, pad_token_id=0)[0, IDS.shape[1]:].tolist()
+    assert list(greedy(continuation(found.model, IDS[:1]), 20)[0].tokens) == tokens
+    add_lora(found.model, rank=2)
+    for name, param in found.model.params():
+        param.data[...] = np.random.default_rng(len(name)).standard_normal(param.shape)
+    tuned = found.model.forward(IDS)[0]
+    to_huggingface(found, tmp_path / "tuned")
+    back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
+    assert abs(logits(back) - tuned).max() < 1e-4 * abs(tuned).max()
+    assert abs(tuned - wanted).max() > 0.1
+
+
+def test_half_precision_becomes_float32(tmp_path):
+    write_folder(tmp_path / "a", tokenizer=False)
+    arrays = arrays_of(tmp_path / "a")
+    path = tmp_path / "a" / "model.safetensors"
+    halves = {n: a.astype("f2") for n, a in arrays.items()}
+    safetensors.write(path, halves)
+    W = load(tmp_path / "a").model.embedding.W.data
+    np.testing.assert_array_equal(W, halves["model.embed_tokens.weight"].astype("f4"))
+    stands_for = write_bfloat16(path, arrays)
+    W = load(tmp_path / "a").model.blocks[1].attention.W_K.W.data
+    name = "model.layers.1.self_attn.k_proj.weight"
+    np.testing.assert_array_equal(W.T, stands_for[name])
+    assert W.dtype == "f4" and abs(W.T - arrays[name]).max() > 0
+
+
+def test_shards_names_without_prefix_and_buffers(tmp_path):
+    made = write_folder(tmp_path / "a", KINDS["gpt2"], tokenizer=False)
+    arrays = {n.removeprefix("transformer."): a for n, a in arrays_of(tmp_path / "a").items()}
+    arrays["h.0.attn.bias"] = np.ones((1, 1, 64, 64), "u1")
+    names = list(arrays)
+    index = {}
+    for number, part in enumerate((names[:7], names[7:]), 1):
+        shard = f"model-{number:05}-of-00002.safetensors"
+        safetensors.write(tmp_path / "a" / shard, {name: arrays[name] for name in part})
+        index |= {name: shard for name in part}
+    (tmp_path / "a" / "model.safetensors").unlink()
+    (tmp_path / "a" / "model.safetensors.index.json").write_text(json.dumps(
+        {"metadata": {"total_size": 1}, "weight_map": index}))
+    assert_same(made.model, load(tmp_path / "a").model)
+
+
+def test_float32_stays_in_its_file(tmp_path):
+    write_folder(tmp_path / "a", tokenizer=False)
+    before = digest(tmp_path / "a")
+    model = load(tmp_path / "a").model
+    for name, param in model.params(frozen=True):
+        base = param.data
+        while isinstance(getattr(base, "base", None), np.ndarray):
+            base = base.base
+        assert isinstance(memoryview(base.base).obj, mmap.mmap), name
+    model.set_trainable(True)
+    for _, param in model.params():
+        param.data[...] = 0                                 # this process's own pages
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert digest(tmp_path / "b") == before
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "qwen2", "llama untied"])
+def test_quantized_as_it_comes_or_afterwards_is_the_same(tmp_path, kind):
+    write_folder(tmp_path / "a", KINDS[kind], tokenizer=False)
+    whole = load(tmp_path / "a").model
+    names = quantize_linears(whole, 4, rounding="nearest", block=8)
+    found = load(tmp_path / "a", bits=4, block=8, rounding="nearest")
+    assert_same(whole, found.model)
+    assert isinstance(found.model.classifier, QuantLinear) == ("classifier" in names)
+    np.testing.assert_array_equal(found.model.forward(IDS)[0], whole.forward(IDS)[0])
+    to_huggingface(found, tmp_path / "b")                   # floats again
+    plain = load(tmp_path / "b").model.forward(IDS)[0]
+    assert abs(plain - whole.forward(IDS)[0]).max() < 1e-4
+
+
+def test_merging_on_the_way_out_leaves_the_model_as_it_is(tmp_path):
+    found = random_model(KINDS["llama"])
+    add_lora(found.model, rank=2, where="W_Q")
+    found.model.blocks[0].attention.W_Q.B.data[...] = 1
+    before = found.model.state_dict()
+    found.path = tmp_path                                   # no tokenizer there
+    to_huggingface(found, tmp_path / "b")
+    assert before.keys() == found.model.state_dict().keys()
+    merge_lora(found.model)
+    assert_same(found.model, load(tmp_path / "b").model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "stored"), slow.but(
+    [("llama", "Q4_1"), ("qwen2", "BF16")], list(itertools.product(
+        ["llama", "llama untied", "qwen2"], ["F32", "F16", "Q8_0", "Q4_1", "BF16"])), tuple))
+def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
+    pytest.importorskip("gguf", reason="reads GGUF files")
+    pytest.importorskip("tokenizers", reason="GGUF files hold a tokenizer")
+    values = {name: value for name, value in KINDS[kind].items() if name != "head_dim"}
+    made = write_folder(tmp_path / "a", values)
+    write_gguf(tmp_path / "a.gguf", tmp_path / "a", stored)
+    found, folder = load(tmp_path / "a.gguf"), load(tmp_path / "a")
+    limit = {"F32": 0, "F16": 2e-3, "BF16": 2e-2, "Q8_0": 2e-2, "Q4_1": 0.2}[stored]
+    wanted = made.model.state_dict()
+    for name, array in found.model.state_dict().items():
+        assert abs(array - wanted[name]).max() <= limit, name
+    text = "The lazy fox: 日本 12"
+    np.testing.assert_array_equal(found.tokenizer.encode(text), folder.tokenizer.encode(text))
+    hi = folder.tokenizer.chat("hi")
+    np.testing.assert_array_equal(found.tokenizer.chat("hi"), hi)
+    assert found.tokenizer.ends == folder.tokenizer.ends == (0,)
+    to_huggingface(found, tmp_path / "b")
+    back = load(tmp_path / "b")
+    assert_same(found.model, back.model)
+    np.testing.assert_array_equal(back.tokenizer.chat("hi"), hi)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_tied_weights_that_are_saved_as_the_head(kind, tmp_path):
+    found = write_folder(tmp_path / "model", KINDS[kind], tokenizer=False)
+    name = found.architecture.prefix + found.architecture.embedding
+    rewrite(tmp_path / "model", lambda arrays: arrays.update({"lm_head.weight": arrays.pop(name)}))
+    ids = np.arange(5)[None]
+    np.testing.assert_allclose(load(tmp_path / "model").model.forward(ids)[0],
+                               found.model.forward(ids)[0], atol=1e-5)

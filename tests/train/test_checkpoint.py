@@ -1,0 +1,176 @@
+"""A checkpoint is read exactly as it was saved, or refused; a failed save leaves the old one."""
+
+import errno
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from npdl.cli.folders import clean_stale
+from npdl.errors import CheckpointError
+from npdl.train import checkpoint
+
+META = {"step": 7, "model": {"layers": 2, "bias": True, "p": None}, "lr": 1e-3, "note": "é ∘"}
+
+
+def example():
+    rng = np.random.default_rng(0)
+    return {"embedding.W": rng.standard_normal((5, 4)).astype(np.float32),
+            "param/decoder.0.b": rng.standard_normal(3), "adam.step": np.array(7)}
+
+
+def refused(path, data=None):
+    """Return the one-line message of `load`, which must refuse the file."""
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.load(path)
+    message = str(caught.value)
+    assert str(path) in message and "\n" not in message
+    return message
+
+
+def assert_same(got, expected):
+    assert set(got) == set(expected)
+    for name, array in expected.items():
+        assert got[name].dtype == array.dtype and got[name].shape == array.shape, name
+        assert got[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8", ">f4"])
+def test_arrays_of_every_dtype_and_layout_come_back(tmp_path, dtype):
+    base = np.arange(24).reshape(4, 6).astype(dtype)
+    arrays = {"plain": base, "transposed": base.T, "strided": base[::2, 1::3],
+              "reversed": base[::-1], "scalar": base[2, 3].reshape(()), "empty": base[:0]}
+    checkpoint.save(tmp_path / "a.npz", arrays, META)
+    got, meta = checkpoint.load(tmp_path / "a.npz")
+    assert_same(got, arrays)
+    assert meta == META
+
+
+def test_numpy_reads_it_and_the_same_content_gives_the_same_bytes(tmp_path):
+    arrays = example()
+    checkpoint.save(tmp_path / "a.npz", arrays, META)
+    checkpoint.save(tmp_path / "b.npz", dict(reversed(arrays.items())),
+                    dict(reversed(META.items())))
+    first = (tmp_path / "a.npz").read_bytes()
+    assert first == (tmp_path / "b.npz").read_bytes()
+    assert first[-64:] == hashlib.sha256(first[:-64]).hexdigest().encode()
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
+        np.testing.assert_array_equal(file["embedding.W"], arrays["embedding.W"])
+        assert json.loads(file["meta.json"]) == META
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_not_saved(tmp_path, bad):
+    path = tmp_path / "a.npz"
+    checkpoint.save(path, example(), META)
+    with pytest.raises(CheckpointError, match=r"'decoder\.1\.W' holds NaN or infinity"):
+        checkpoint.save(path, {"decoder.1.W": np.array([1, bad], "f4")}, META)
+    assert_same(checkpoint.load(path)[0], example())
+
+
+@pytest.mark.parametrize("changes, what", [
+    ({"new": np.ones(1, "f4")}, "array 'new' is missing (1 names"),
+    ({"adam.step": None}, "array 'adam.step' is unknown"),
+    ({"param/decoder.0.b": np.ones(4)}, r"float64 (3,); this model needs float64 (4,)"),
+    ({"param/decoder.0.b": np.ones(3, "f4")}, "this model needs float32 (3,)")])
+def test_arrays_of_another_model_are_refused(changes, what):
+    checkpoint.check_fits("a.npz", example(), example())
+    expected = {name: array for name, array in (example() | changes).items() if array is not None}
+    with pytest.raises(CheckpointError, match="a.npz: does not fit this model: ") as caught:
+        checkpoint.check_fits("a.npz", example(), expected)
+    assert what in str(caught.value)
+
+
+def test_every_flipped_byte_and_every_truncation_is_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    checkpoint.save(path, {"W": np.ones(3, "f4")}, {"step": 1})
+    good = path.read_bytes()
+    for place in range(len(good)):
+        refused(path, good[:place] + bytes([good[place] ^ 1]) + good[place + 1:])
+        refused(path, good[:place])
+    refused(path, good + b"x")
+    path.write_bytes(good)
+    assert checkpoint.load(path)[1] == {"step": 1}
+
+
+def sealed(path, members):
+    """Write an archive with these members and a correct digest."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.comment = b"0" * 64
+    content = path.read_bytes()[:-64]
+    path.write_bytes(content + hashlib.sha256(content).hexdigest().encode())
+
+
+class Trap:
+    def __reduce__(self):
+        return os.mkdir, ("trapped",)
+
+
+@pytest.mark.parametrize("members", [{}, {"meta.json": "[]"}, {"meta.json": "{"},
+                                     {"meta.json": "{}", "W.npy": b"\x93NUMPY nonsense"}])
+def test_a_wrong_archive_with_a_correct_digest_is_refused(tmp_path, members):
+    sealed(tmp_path / "a.npz", members)
+    refused(tmp_path / "a.npz")
+
+
+def test_a_pickle_is_never_loaded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save(tmp_path / "W.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    sealed(tmp_path / "a.npz", {"meta.json": "{}", "W.npy": (tmp_path / "W.npy").read_bytes()})
+    refused(tmp_path / "a.npz")
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_missing_file_folder_and_pipe_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("nothing", "", "pipe"):
+        assert "cannot be read" in refused(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"),
+                                   KeyboardInterrupt()])
+def test_a_failed_save_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatch, name, error):
+    path = tmp_path / "a.npz"
+    checkpoint.save(path, example(), META)
+
+    def fail(*_, **__):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, fail)
+        with pytest.raises(CheckpointError if isinstance(error, OSError) else KeyboardInterrupt):
+            checkpoint.save(path, {"W": np.ones(3)}, {})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]
+    assert_same(checkpoint.load(path)[0], example())
+
+
+KILLED = """
+import os, signal, sys, numpy as np
+from npdl.train import checkpoint
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(os, sys.argv[2], die)
+checkpoint.save(sys.argv[1], {"W": np.ones(5)}, {})
+"""
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_a_killed_save_leaves_the_old_file_and_its_temporary_is_cleaned(tmp_path, moment):
+    path = tmp_path / "a.npz"
+    checkpoint.save(path, example(), META)
+    ran = subprocess.run([sys.executable, "-c", KILLED, path, moment], capture_output=True)
+    assert ran.returncode == -9
+    assert_same(checkpoint.load(path)[0], example())
+    removed = clean_stale(tmp_path)
+    assert len(removed) == 1 and removed[0].startswith(".a.npz.")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]

@@ -1,0 +1,63 @@
+"""Settings: a class for each task; files and folder names of earlier versions stay valid."""
+
+import dataclasses
+import json
+
+import pytest
+
+from npdl.errors import InputError
+from npdl.train.config import (
+    Adapters,
+    ArithmeticConfig,
+    Config,
+    DatesConfig,
+    PretrainedConfig,
+    TextConfig,
+)
+from npdl.train.sweep import folder_of
+
+REAL = {"model": "pretrained", "pretrained": "a", "text": "b"}
+EVERY = [(ArithmeticConfig, {"p": 7, "orders": (2, 3)}),
+         (TextConfig, {"text": "b", "model": "lstm"}),
+         (DatesConfig, {"model": "lstm-seq2seq"}), (PretrainedConfig, REAL),
+         (ArithmeticConfig, {"adapters": Adapters(rank=2), "engine": "plain", "numbers": 31})]
+
+
+@pytest.mark.parametrize("task, settings", EVERY)
+def test_settings_make_the_class_of_their_task_and_are_read_back(task, settings):
+    config = Config(**settings)
+    assert type(config) is task and all(getattr(config, name) == value
+                                        for name, value in settings.items())
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert dataclasses.replace(config, seed=3) == Config(**settings, seed=3)
+
+
+@pytest.mark.parametrize("settings, said", [
+    ({"text": "a", "p": 7}, "--p: goes with modular arithmetic, and is not an option of a text"),
+    ({"model": "seq2seq", "tied": True}, "--tied: .* is not an option of dates to translate"),
+    ({**REAL, "width": 8}, "--width: .* is not an option of a real model"),
+    ({"widht": 8}, "--widht: is not an option of modular arithmetic"),
+    ({"model": "gpt", "pretrained": "a", "text": "b"}, "--model 'gpt'"),
+    ({"model": "pretrained", "text": "b"}, "--pretrained: is missing"),
+    ({"model": "pretrained", "pretrained": "a"}, "--text: is missing"),
+])
+def test_a_setting_of_another_task_is_refused(settings, said):
+    with pytest.raises(InputError, match=said):
+        Config(**settings)
+
+
+def test_a_file_of_an_earlier_version_is_read():
+    """It has settings of arithmetic in a text's file, and one that npdl no longer has."""
+    old = {**Config().to_json(), "compute": "shared", "text": "b", "sha256": "c", "block": 16,
+           "characters": "ab", "eval_batches": 3}
+    config = Config.from_json(old)
+    assert (config.text, config.block, config.steps, config.clip) == ("b", 16, 10001, 1.0)
+    assert not {"p", "orders", "compute"} & config.to_json().keys()
+    with pytest.raises(InputError, match="'novel' is unknown"):
+        Config.from_json({**old, "novel": 1})
+
+
+@pytest.mark.parametrize("settings, name", [
+    ({}, "b5fbbd4c27b4a8b1"), ({"adapters": Adapters(rank=2)}, "f954a899976fc58a")])
+def test_a_sweep_finds_the_folders_that_earlier_versions_made(settings, name):
+    assert folder_of("runs", Config(clip=None, **settings)).name == name

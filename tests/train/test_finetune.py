@@ -1,0 +1,269 @@
+"""Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, merging, what is refused."""
+
+import json
+import os
+import shutil
+import signal
+
+import numpy as np
+import pytest
+
+from npdl import backend
+from npdl.data import ModularArithmetic
+from npdl.errors import InputError
+from npdl.losses import loss_and_accuracy
+from npdl.train.commands import ask, generate
+from npdl.train.config import Adapters, Config
+from npdl.train.finetune import finetune_config, merge
+from npdl.train.loop import Trainer
+from npdl.train.run import load_run, train
+from tests.tools import commands, device, slow
+from tests.tools.device_helpers import assert_same_records
+from tests.tools.refusals import check_refused
+from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
+
+SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200, "save_every": 100}
+QUICK = {"steps": 12, "eval_every": 5, "save_every": 4, "threads": 1}
+KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("W_Q", "up")},
+         "qlora": {"rank": 2, "bits": 4, "block": 16},
+         "qlora some": {"rank": 2, "bits": 8, "rounding": "nearest", "where": ("W_V",)}}
+
+
+@pytest.fixture(scope="module")
+def base(adds):
+    return adds
+
+
+@pytest.fixture(scope="module")
+def lora(tmp_path_factory, base):
+    """The folder of a fine-tuning of `base`."""
+    folder = tmp_path_factory.mktemp("tuned") / "run"
+    assert commands.finetune([str(base), "--operator", "-", "--steps", "2", "--eval-every", "1",
+                              "--quiet", "--out", str(folder)]) == 0
+    return folder
+
+
+def tuned(base, out, adapters, **given):
+    run = load_run(base)
+    config = finetune_config(run, adapters, {**QUICK, **given})
+    assert train(config, out, quiet=True, base=run.model.state_dict()) == 0
+    return load_run(out)
+
+
+@pytest.mark.parametrize("kind", slow.but(["lora", "qlora"], KINDS))
+def test_only_the_adapters_are_trained_and_step_0_is_the_base(tmp_path, base, kind):
+    run = tuned(base, tmp_path / "run", Adapters(**KINDS[kind]), operator="-", r_train=0.5)
+    before, after = load_run(base).model.state_dict(), run.model.state_dict()
+    learned = {name for name, _ in run.model.params()}
+    assert learned and all(name.rsplit(".", 1)[1] in "AB" for name in learned)
+    assert {name.removeprefix("m/") for name in arrays_of(tmp_path / "run")
+            if name.startswith("m/")} == learned
+    kept = 0
+    for name, array in after.items():
+        plain = name.replace(".base.", ".")
+        if plain in before:
+            kept += 1
+            np.testing.assert_array_equal(array, before[plain], err_msg=name)
+    assert kept >= 8
+    assert all(np.abs(after[name]).max() > 0 for name in learned if name.endswith(".B"))
+    if "bits" in KINDS[kind]:
+        return
+    data = ModularArithmetic(7, "-", r_train=0.5)       # untrained adapters: still the base
+    for part, examples in (("train", data.train), ("validation", data.validation)):
+        logits, _ = load_run(base).model.forward(examples.inputs)
+        loss, accuracy = loss_and_accuracy(logits, examples.targets, examples.eq_positions,
+                                           examples.mask)
+        assert run.records[0]["step"] == 0
+        assert run.records[0][f"{part}_loss"] == pytest.approx(float(loss), rel=1e-4)
+        assert run.records[0][f"{part}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
+
+
+def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(base):
+    run = load_run(base)
+    config = finetune_config(run, Adapters(), {"p": 5, "operator": "*"})
+    words = Trainer(config, run.model.state_dict()).task.vocabulary
+    known = run.task.vocabulary
+    assert words.size == known.size and words.operator == known.operator
+    assert words.tokens[words.operator] == "*" and known.tokens[known.operator] == "+"
+    assert [words.id_of(t) for t in ("4", "=", "BOS", "EOS", "PAD")] == \
+        [known.id_of(t) for t in ("4", "=", "BOS", "EOS", "PAD")]
+    for given, said in (({"p": 8}, "--p 8"), ({"q": 9}, "--q 9")):
+        with pytest.raises(InputError, match=f"{said}: the run's vocabulary .* 0 to 6"):
+            finetune_config(run, Adapters(), given)
+    assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
+
+
+RESUMED = [(model, kind, engine) for model, kind in (
+    *(("gpt", kind) for kind in KINDS), ("lstm", "lora"), ("lstm", "qlora")) for engine in ENGINES]
+
+
+@pytest.mark.parametrize("model, kind, engine", slow.but(
+    [("gpt", "lora", "recorded"), ("lstm", "qlora", "recorded")],
+    RESUMED, tuple))
+def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
+    train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
+    adapters, given = Adapters(**KINDS[kind]), {"operator": "-", "engine": engine, "threads": 2}
+    for name in ("whole", "cut"):
+        tuned(tmp_path / "base", tmp_path / name, adapters, **given)
+    run = load_run(tmp_path / "base")
+    resumed_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 8,
+                 run.model.state_dict())
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
+def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, capsys, bits):
+    copy, out, plain = tmp_path / "copy", tmp_path / "tuned", tmp_path / "plain"
+    shutil.copytree(base, copy)
+    options = ["--operator", "-", "--rank", "4", "--steps", "300", "--lr", "0.01", "--eval-every",
+               "300", "--weight-decay", "0", "--threads", "1", "--out", str(out)]
+    options += [] if bits is None else ["--bits", str(bits), "--block", "32"]
+    assert commands.finetune([str(copy), *options]) == 0
+    said = capsys.readouterr().out
+    shutil.rmtree(copy)                                 # the result stands by itself
+    run = load_run(out)
+    first, last = run.records[0], run.records[-1]
+    assert first["step"] == 0 and first["train_accuracy"] < 0.5 and last["train_accuracy"] == 1.0
+    summary = json.loads((out / "summary.json").read_text())["adapted"]
+    D, V, L, M = 16, 12, 2, 64
+    assert summary["trainable"] == 4 * (L * (4 * 2 * D + 2 * (D + M)) + D + V)
+    assert f"{summary['trainable']:,}" in said and f"{summary['stored_bytes']:,}" in said
+    assert ask.answers(run, "2 - 5 =")[0][0] == "4"
+    assert commands.generate([str(out), "2 - 5 ="]) == 0
+    assert capsys.readouterr().out.startswith("2 - 5 = 4 EOS    (probability ")
+    assert commands.finetune([str(out), "--merge", "--out", str(plain)]) == 0
+    merged = load_run(plain)
+    assert merged.config.adapters is None and merged.step == run.step
+    assert merged.model.state_dict().keys() == load_run(base).model.state_dict().keys()
+    assert merged.records == run.records
+    ids = run.task.data.equations.inputs
+    np.testing.assert_allclose(merged.model.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
+
+
+def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, base):
+    run = tuned(base, tmp_path / "run", Adapters(**KINDS["qlora some"]), operator="-")
+    merge(tmp_path / "run", tmp_path / "plain")
+    plain = load_run(tmp_path / "plain").model
+    ids = run.task.data.equations.inputs
+    np.testing.assert_allclose(plain.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
+    unquantized = load_run(base).model.state_dict()
+    assert np.abs(plain.classifier.W.data - unquantized["classifier.W"]).max() > 0
+
+
+def test_the_device_path_gives_the_same_run(tmp_path, base):
+    adapters = Adapters(rank=2, bits=4, block=16)
+    here = tuned(base, tmp_path / "numpy", adapters, operator="-")
+    with device.numpy_as_cupy(), backend.using("cupy"):
+        config = finetune_config(load_run(base), adapters,
+                                 {**QUICK, "operator": "-", "backend": "cupy",
+                                  "engine": "plain"})
+        parameters = load_run(base).model.state_dict()
+        train(config, tmp_path / "device", quiet=True, base=parameters)
+    assert_same_records(load_run(tmp_path / "device").records, here.records)
+
+
+def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
+    first, second, odd = (tmp_path / name for name in ("first", "second", "odd"))
+    first.write_text("abcdefg " * 60)
+    second.write_text("gfedcba " * 60)
+    odd.write_text("xyz " * 60)
+    given = {"layers": 1, "width": 16, "heads": 2, "block": 8, "batch": 4, "eval_batches": 2,
+             "steps": 3, "threads": 1}
+    for model in ("gpt", "lstm"):
+        run, out = tmp_path / model, tmp_path / f"{model}-tuned"
+        train(Config(model=model, text=str(first), **given), run, quiet=True)
+        quick = ["--steps", "3", "--quiet", "--out", str(out)]
+        assert commands.finetune([str(run), "--text", str(odd), *quick]) == 2
+        assert "character 'x' is not among the 8" in capsys.readouterr().err
+        assert commands.finetune([str(run), *quick]) == 2 and not out.exists()
+        assert "name the text" in capsys.readouterr().err
+        assert commands.finetune([str(run), "--text", str(second), *quick]) == 0
+        tuned_run = load_run(out)
+        assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
+        assert tuned_run.task.vocabulary.characters == " abcdefg"
+        assert generate.generate(generate.of_run(tuned_run), "ab", tokens=12)[0]
+
+
+BAD = [
+    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the numbers 0 to 6"),
+    (("{base}", "--operator", "^"), "operator"),
+    (("{base}", "--rank", 100), "rank = 100"),
+    (("{base}", "--where", "W_X"), "no linear map fits where = ('W_X',)"),
+    (("{base}", "--bits", 1), "bits = 1"),
+    (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
+    (("{base}", "--block", 64), "give --bits too"),
+    (("{base}", "--text", "play.txt"), "is not an option of modular arithmetic"),
+    (("{base}/nowhere",), "there is no such folder"),
+    ((), "give the folder of the run"),
+    (("{base}", "--resume"), "give the folder of the run"),
+    (("{base}", "--merge"), "has no adapters to merge"),
+    (("{base}", "--merge", "--rank", 2), "--rank: has no effect with --merge"),
+    (("{base}", "--merge", "--check"), "--check: has no effect with --merge"),
+    (("{base}", "--merge", "--for-steps", 2), "--for-steps: has no effect with --merge"),
+    (("--resume",), "holds no run"),
+    (("--resume", "--rank", 3), "--rank: the adapters"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, arguments, mentioned):
+    arguments = [str(a).format(base=base) for a in arguments]
+    folder = tmp_path / "run"
+    check_refused(commands.finetune, [*arguments, "--quiet", "--out", str(folder)], mentioned,
+                  folder, capsys)
+
+
+def test_runs_of_the_wrong_kind_are_refused(base, lora, capsys):
+    with pytest.raises(InputError, match="has adapters already"):
+        finetune_config(load_run(lora), Adapters(), {})
+    assert commands.finetune(["--resume", "--out", str(base)]) == 2
+    assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
+    assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["lora", "qlora"])
+def test_check_finds_where_a_fine_tuning_overflows(tmp_path, base, capsys, kind):
+    out = str(tmp_path / "run")
+    options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
+    bits = ["--bits", "4"] if kind == "qlora" else []
+    assert commands.finetune([*options, *bits]) == 2
+    assert "--resume --check" in capsys.readouterr().err
+    assert commands.finetune(["--resume", "--check", "--quiet", "--out", out]) == 2
+    checked = capsys.readouterr().err
+    assert "encountered in" in checked and "npdl/" in checked and checked.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call, times", [("npdl.train.checkpoint.save", 1), ("os.fsync", 8),
+                                         ("os.rename", 1)])
+def test_a_killed_merge_leaves_nothing_and_can_be_made_again(tmp_path, lora, monkeypatch, curves,
+                                                             call, times):
+    out, left = tmp_path / "merged", iter(range(times, 0, -1))
+    arguments = [str(lora), "--merge", "--quiet", "--out", str(out)]
+    pid = os.fork()
+    if pid == 0:
+        monkeypatch.setattr(call, lambda *_: next(left) == 1 and os.kill(os.getpid(), 9))
+        try:
+            commands.finetune(arguments)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert not out.exists()
+    assert commands.finetune(arguments) == 0
+    assert os.listdir(tmp_path) == ["merged"]
+    assert sorted(os.listdir(out)) == ["checkpoint.npz", "config.json", "curves.png",
+                                       "metrics.jsonl", "summary.json"]
+    assert (out / "metrics.jsonl").read_bytes() == (lora / "metrics.jsonl").read_bytes()
+    assert commands.finetune(arguments) == 2                    # the folder is taken now
+
+
+def test_a_merged_run_is_in_the_table_and_needs_its_checkpoint(tmp_path, base, lora, capsys):
+    out = tmp_path / "merged"
+    assert commands.finetune([str(lora), "--merge", "--quiet", "--out", str(out)]) == 0
+    assert commands.table([str(lora), str(base), str(out)]) == 0
+    assert "GPT, - mod 7" in capsys.readouterr().out
+    (out / "checkpoint.npz").unlink()
+    check_refused(commands.train_gpt, ["--resume", "--quiet", "--out", str(out)],
+                  "checkpoint.npz: is missing", tmp_path / "nothing", capsys)

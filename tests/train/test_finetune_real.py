@@ -1,0 +1,182 @@
+"""Fine-tuning a real model's folder: run folders, resuming, merging, refusals."""
+
+import itertools
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from npdl.adapt.linears import QuantLinear
+from npdl.core import walk
+from npdl.train import checkpoint
+from npdl.train.folder import describe
+from npdl.train.metrics import read_records
+from npdl.train.pretrained import load
+from npdl.train.run import load_run
+from tests.tools import commands, slow
+from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
+from tests.tools.refusals import check_refused, status_of
+
+pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
+
+KINDS = {"lora": ["--rank", "2"], "qlora": ["--rank", "2", "--bits", "4", "--block", "16"],
+         "full": ["--full"]}
+every_kind = pytest.mark.parametrize("kind", slow.but(["qlora"], KINDS))
+IDS = np.arange(12).reshape(2, 6)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A folder `model` and a text beside it."""
+    folder = tmp_path_factory.mktemp("base")
+    write_folder(folder / "model", LLAMA)
+    write_folder(folder / "gpt2", GPT2)
+    (folder / "fox.txt").write_text(TEXT * 40)
+    return folder
+
+
+def tune(base, out, *options, model="model"):
+    given = ["--steps", "6", "--batch", "2", "--window", "8", "--eval-every", "3", "--eval-batches",
+             "1", "--quiet", "--out", str(out)]
+    return commands.finetune([str(base / model), "--text", str(base / "fox.txt"), *given,
+                          *map(str, options)])
+
+
+def arrays(out):
+    return checkpoint.load(out / "checkpoint.npz")[0]
+
+
+@pytest.mark.parametrize(("kind", "model"), slow.but(
+    [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
+def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, base, kind, model):
+    out = tmp_path / "run"
+    assert tune(base, out, *KINDS[kind], "--steps", 60, "--lr", 0.02, model=model) == 0
+    first, *_, last = read_records(out / "metrics.jsonl")
+    assert first["step"] == 0 and last["validation_loss"] < 0.9 * first["validation_loss"]
+    tuned = load_run(out)
+    learned = {name.removeprefix("param/") for name in arrays(out) if name.startswith("param/")}
+    assert learned == {name for name, _ in tuned.model.params()}
+    if kind != "full":
+        assert all(name.endswith((".A", ".B")) for name in learned)
+    plain = load(base / model).model.state_dict()
+    for name, array in tuned.model.state_dict().items():
+        if kind == "lora" and not name.endswith((".A", ".B")):
+            np.testing.assert_array_equal(array, plain[name.replace(".base.", ".")])
+    assert any(isinstance(layer, QuantLinear) for layer in walk(tuned.model)) == (kind == "qlora")
+
+
+@pytest.mark.slow
+@every_kind
+def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert tune(base, whole, *KINDS[kind]) == 0
+    assert tune(base, parts, *KINDS[kind], "--for-steps", 2) == 0
+    for _ in range(2):
+        assert commands.finetune(["--resume", "--for-steps", "2", "--quiet",
+                                  "--out", str(parts)]) == 0
+    one, other = arrays(whole), arrays(parts)
+    assert one.keys() == other.keys()
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+    assert (whole / "metrics.jsonl").read_bytes() == (parts / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+@every_kind
+def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
+    out, merged = tmp_path / "run", tmp_path / "merged"
+    assert tune(base, out, *KINDS[kind], "--lr", 0.1) == 0
+    assert commands.finetune([str(out), "--merge", "--out", str(merged)]) == 0
+    assert "transformers and `python -m npdl generate` load it" in capsys.readouterr().out
+    tuned, found = load_run(out), load(merged)
+    wanted = tuned.model.forward(IDS)[0]
+    assert abs(found.model.forward(IDS)[0] - wanted).max() < 1e-4
+    assert abs(load(base / "model").model.forward(IDS)[0] - wanted).max() > 1e-2
+    texts = []
+    for folder in (out, merged):
+        assert commands.generate([str(folder), "The quick", "--tokens", "5"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and texts[0].startswith("The quick")
+    check_refused(commands.finetune, [str(out), "--merge", "--out", str(merged)],
+                  "is not an empty folder", tmp_path / "nothing", capsys)
+    assert tune(tmp_path, tmp_path / "again", "--text", base / "fox.txt", model="merged") == 0
+
+
+def test_what_is_shown_at_the_end(tmp_path, base, capsys):
+    options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--out",
+               str(tmp_path / "run")]
+    assert commands.finetune(options) == 0
+    shown = capsys.readouterr().out
+    assert "held-out loss" in shown and "at step 1" in shown and "peak memory" in shown
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
+
+
+def test_the_other_scripts_know_such_a_run(tmp_path, base, capsys):
+    out = tmp_path / "run"
+    assert tune(base, out, "--rank", 2) == 0
+    assert commands.table([str(out)]) == 0
+    assert "model, " in capsys.readouterr().out
+    assert describe(load_run(out).config) == "model, LoRA, fox.txt, seed 0"
+    for command, more, mentioned in ((commands.ask, [str(out), "5 + 7 ="], "trained on text"),
+                                     (commands.train_gpt, ["--resume", "--out", str(out)],
+                                      "resume it with python -m npdl finetune")):
+        assert status_of(command, more) == 2
+        assert mentioned in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
+    model, out = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(base / "model", model)
+    assert tune(base, out, "--for-steps", 2, model=model) == 0
+    model.rename(tmp_path / "elsewhere")
+    capsys.readouterr()
+    again = ["--resume", "--quiet", "--out", str(out)]
+    refused(again, "if it has moved, name its new place by --pretrained", capsys)
+    assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
+    assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
+    rewrite(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
+    refused(again, "is not the model that the run began with (another SHA-256)", capsys)
+    status = status_of(commands.generate, [str(out), "The"])
+    assert status == 2 and "another SHA-256" in capsys.readouterr().err
+
+
+def refused(arguments, mentioned, capsys):
+    assert status_of(commands.finetune, arguments) == 2
+    errors = capsys.readouterr().err
+    assert len(errors.strip().splitlines()) == 1 and mentioned in errors, errors
+
+
+BAD = [
+    (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator: goes"),
+    (("--pretrained", "a"), "--pretrained: goes with --resume"),
+    (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
+    (("--rank", 100), "rank = 100"), (("--bits", 1), "bits = 1"),
+    (("--where", "W_X"), "no linear map fits"), (("--block", 8), "give --bits too"),
+    (("--window", 65), "--window 65: the model's context has 64 tokens"),
+    (("--window", 0), "--window 0: must be"),
+    (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
+    (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),
+    (("--merge",), "has no effect with --merge"),
+]
+
+
+@pytest.mark.parametrize("options, mentioned", BAD)
+def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, mentioned):
+    given = [str(base / "model"), "--text", str(base / "fox.txt"), "--out", str(tmp_path / "run"),
+             *map(str, options)]
+    check_refused(commands.finetune, given, mentioned, tmp_path / "run", capsys)
+
+
+def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):
+    assert tune(base, tmp_path / "run") == 0
+    for option in (["--window", "4"], ["--eval-batches", "2"], ["--full"]):
+        refused([str(tmp_path / "run"), *option], "goes with a real model", capsys)
+    refused([str(base / "model")], "--text: is missing", capsys)
+    refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank: the adapters",
+            capsys)
+    refused([str(tmp_path / "run"), "--text", str(base / "fox.txt")], "is a run of a real model",
+            capsys)

@@ -1,0 +1,164 @@
+"""Continuing a prompt from a run folder: every method, past the window, and refusals."""
+
+import io
+import itertools
+
+import numpy as np
+import pytest
+
+from npdl.decoding import sample
+from npdl.layers.embedding import Embedding
+from npdl.models.llama import Llama
+from npdl.train.commands import generate
+from npdl.train.config import Config
+from npdl.train.run import load_run, train
+from tests.train.conftest import PLAY
+from tests.tools import commands, slow
+from tests.tools.refusals import status_of
+
+SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3}
+
+
+@pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])
+def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
+    """It recomputes half a window now and then; a run's model recomputes all of it each time."""
+    class Words:
+        prompt = encode = staticmethod(lambda text: [1, 2, 3])
+
+    rows, forward = set(), Embedding.forward
+    monkeypatch.setattr(Embedding, "forward",
+                        lambda self, ids: rows.add(np.shape(ids)[-1]) or forward(self, ids))
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=8), Words(), kind)
+    [found], _ = generate.generate(source, "a", tokens=20)
+    assert len(found.tokens) == 20 and rows == {3, *computed}
+
+
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_a_run_loads_and_generates_without_its_text(copy_of, capsys, model):
+    run = copy_of("text" if model == "gpt" else "text-lstm")
+    settings = (run / "config.json").read_text()
+    (run / "config.json").write_text(settings.replace("play.txt", "gone.txt"))
+    assert load_run(run).task.vocabulary.characters == "".join(sorted(set(PLAY)))
+    assert commands.generate([str(run), "To be", "--tokens", "20"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("To be") and len(shown.out.rstrip("\n")) <= 25
+    assert ("the model sees 8 tokens" in shown.err) == (model == "gpt")
+    assert commands.ask([str(run), "5 + 7 ="]) == 2
+    assert "trained on text; continue a prompt by python -m npdl generate" in \
+        capsys.readouterr().err
+
+
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
+def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, model):
+    path = tmp_path / "round.txt"
+    path.write_text("abcdefg" * 100)
+    config = Config(model=model, text=str(path), steps=300, lr=1e-2, weight_decay=0.0,
+                    eval_every=300, **SMALL)
+    train(config, tmp_path / "run", quiet=True)
+    run = load_run(tmp_path / "run")
+    assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
+    for keep in (None, 4) if model == "gpt" else (None,):
+        [found], ids = generate.generate(generate.of_run(run), "abcdef", tokens=30, keep=keep)
+        assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
+    beam, _ = generate.generate(generate.of_run(run), "abc", "beam", tokens=5, width=2, n_best=2)
+    assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
+    assert beam[0].log_prob >= beam[1].log_prob
+    drawn, _ = generate.generate(generate.of_run(run), "abc", "sample", tokens=5, count=3,
+                                 top_k=1, seed=5)
+    assert [run.task.vocabulary.decode(h.tokens) for h in drawn] == ["defga"] * 3
+
+
+def test_sampling_repeats_with_its_seed(run_of):
+    run = load_run(run_of("text"))
+
+    def drawn(seed):
+        return next(generate.generate(generate.of_run(run), "To", "sample", tokens=30,
+                                      temperature=2.0, seed=seed)[0])
+
+    assert drawn(1) == drawn(1) != drawn(2)
+
+
+def test_many_samples_are_drawn_a_batch_at_a_time(run_of, monkeypatch):
+    run, asked = load_run(run_of("text")), []
+
+    def counted(scorer, tokens, rng, eos, count, **how):
+        asked.append(count)
+        return sample(scorer, tokens, rng, eos, count, **how)
+
+    monkeypatch.setattr(generate, "sample", counted)
+    few, many = (generate.generate(generate.of_run(run), "To", "sample", tokens=2, count=count)[0]
+                 for count in (100, 10**9))
+    assert list(itertools.islice(many, 64)) == list(few)[:64]       # the same, how many follow
+    assert sorted(asked) == [36, 64, 64]
+
+
+def test_an_equation_is_continued_to_its_end(adds, capsys):
+    run = load_run(adds)
+    for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
+                {"method": "sample", "top_p": 0.5}):
+        found, ids = generate.generate(generate.of_run(run), "2 + 6 =", **how)
+        found = list(found)
+        assert run.task.vocabulary.decode(ids) == "BOS 2 + 6 ="
+        assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete
+        assert len(found) == how.get("n_best", 1)
+    assert commands.generate([str(adds), "2 + 6 ="]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("2 + 6 = 1 EOS    (probability 0.9") and not shown.err
+    assert commands.generate([str(adds), "2 + 9 ="]) == 2
+    assert "unknown token '9'" in capsys.readouterr().err
+
+
+def test_several_prompts_are_continued_one_after_the_other(run_of, capsys):
+    run, apart = str(run_of("text")), []
+    for prompt in ("To", "be"):
+        assert commands.generate([run, prompt, "--tokens", "3"]) == 0
+        apart.append(capsys.readouterr().out)
+    assert commands.generate([run, "To", "be", "--tokens", "3"]) == 0
+    assert capsys.readouterr().out == f"{apart[0]}{'-' * 40}\n{apart[1]}"
+
+
+@pytest.mark.parametrize("said", [["hi", "and then"], []], ids=["arguments", "lines"])
+def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
+    """Each prompt follows the turns before it; without prompts, lines are read from stdin."""
+    heard = []
+
+    class Words:
+        def chat(self, turns):
+            heard.append(list(turns))
+            return [1, 2, 3]
+
+        def decode(self, ids):
+            return "".join(map(str, ids))
+
+        def stream(self, before):
+            return lambda *token: self.decode(token)
+
+    source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=64, rng=0), Words(), "model")
+    monkeypatch.setattr(generate, "opened", lambda path: source)
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\nand then\n\nnever read\n"))
+    assert commands.generate(["model", *said, "--chat", "--tokens", "4"]) == 0
+    answers = capsys.readouterr().out.split()
+    assert len(answers) == 2 and heard[0] == heard[1] == ["hi"]     # shown, then continued
+    assert heard[2:] == [["hi", answers[0], "and then"]] * 2
+
+
+BAD_GENERATION = [
+    (("Zebra",), "character 'Z'"),
+    (("To", "--tokens", 0), "tokens"),
+    (("To", "--method", "sample", "--temperature", 0), "temperature"),
+    (("To", "--method", "sample", "--top-p", 2), "--top-p 2.0: must be a number in (0, 1]"),
+    (("To", "--method", "sample", "--seed", -1), "--seed -1"),
+    (("To", "--method", "beam", "--top-k", 3), "--top-k goes with --method sample"),
+    (("To", "--width", 3), "--width goes with --method beam"),
+    (("To", "--method", "beam", "--width", 0), "width"),
+    (("To", "--keep", 8), "keep"),
+    (("To", "--method", "best"), "--method"),
+]
+
+
+@pytest.mark.parametrize("arguments, mentioned", BAD_GENERATION)
+def test_bad_options_are_one_line_and_status_2(run_of, capsys, arguments, mentioned):
+    status = status_of(commands.generate, [str(run_of("text")), *map(str, arguments)])
+    shown = capsys.readouterr()
+    assert status == 2 and not shown.out
+    assert len(shown.err.strip().splitlines()) == 1 and mentioned in shown.err

@@ -1,0 +1,79 @@
+"""Starting values: their sizes, and who may start so."""
+
+import math
+
+import numpy as np
+import pytest
+
+from npdl.errors import InputError
+from npdl.losses import CrossEntropy
+from npdl.models.gpt import GPT
+from npdl.models.lstm_lm import LSTMLM
+from npdl.train.config import Config
+from npdl.train.initialise import initialise
+
+V, L, D = 50, 3, 64
+
+
+def started(init, **options):
+    model = GPT(V, D, L, 4, max_len=16, norm="pre", positions="learned", padding_id=7, rng=0,
+                **options)
+    initialise(model, init, np.random.default_rng(1))
+    return model
+
+
+@pytest.mark.parametrize("init", ["gpt2", "lecun"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_sizes_and_the_first_loss_is_that_of_guessing(init, tied):
+    model, residual = started(init, tied=tied), 0
+    for name, param in model.params():
+        is_table = name in ("embedding.W", "positions.W")
+        std = 0.02 if init == "gpt2" or is_table else 1 / math.sqrt(param.data.shape[0])
+        if name.endswith(("W_O.W", "ffn.down.W")):
+            residual += 1
+            assert param.data.std() == pytest.approx(std / math.sqrt(2 * L), rel=0.05), name
+        elif param.data.ndim == 2:
+            assert param.data.std() == pytest.approx(std, rel=0.1), name
+        else:
+            assert (param.data == (1 if name.endswith("gain") else 0)).all(), name
+        assert param.data.dtype == np.float32
+    assert residual == 2 * L and not model.embedding.W.data[7].any()
+    ids = np.random.default_rng(2).integers(0, V, (8, 17))
+    loss, _ = CrossEntropy().forward(model.forward(ids[:, :-1])[0], ids[:, 1:])
+    wide = 0.5 if init == "lecun" and not tied else 0       # logits of variance 1 add 1/2
+    assert float(loss) == pytest.approx(math.log(V) + wide, abs=0.15 if wide else 0.1)
+
+
+def test_torchs_values_are_the_layers_own():
+    model, other = started("torch"), GPT(V, D, L, 4, max_len=16, norm="pre", positions="learned",
+                                         padding_id=7, rng=0)
+    for (name, a), (_, b) in zip(model.params(), other.params(), strict=True):
+        np.testing.assert_array_equal(a.data, b.data, err_msg=name)
+
+
+def test_a_map_keeps_the_variance_of_what_it_reads():
+    block = started("lecun").decoder.blocks[0]
+    x = np.random.default_rng(3).standard_normal((200, D)).astype("float32")
+    for layer in (block.attention.W_Q, block.ffn.up):
+        y, _ = layer.forward(x)
+        assert y.var() == pytest.approx(1, rel=0.1)
+
+
+def test_glorots_gates_are_wider_and_their_biases_zero():
+    for bias in (True, False):
+        model = LSTMLM(V, D, 2, bias=bias)
+        before = model.state_dict()
+        initialise(model, "xavier", np.random.default_rng(1))
+        for name, param in model.params():
+            if name.startswith("lstm.") and name.endswith(".b"):
+                assert not param.data.any()
+            elif name.startswith("lstm."):
+                assert abs(param.data).max() == pytest.approx(math.sqrt(6 / (3 * D)), rel=0.01)
+            else:
+                np.testing.assert_array_equal(param.data, before[name])
+
+
+@pytest.mark.parametrize("init", ["gpt2", "lecun"])
+def test_initialisations_of_a_gpt_are_refused_for_an_lstm(init):
+    with pytest.raises(InputError, match="is for a GPT only"):
+        Config(model="lstm", init=init)

@@ -1,0 +1,82 @@
+"""Metrics: records are appended line by line, read back, and cut off where a run resumes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from npdl.errors import CheckpointError, InputError
+from npdl.train.metrics import MetricsWriter, read_records, truncate_after
+
+RECORDS = [{"step": step, "train_loss": 1 / (step + 1)} for step in range(4)]
+
+
+def write(path, records):
+    with MetricsWriter(path) as metrics:
+        for record in records:
+            metrics.write(record)
+
+
+def test_records_come_back_and_are_appended(tmp_path):
+    path = tmp_path / "m.jsonl"
+    write(path, RECORDS[:2])
+    write(path, RECORDS[2:])
+    assert read_records(path) == RECORDS
+    write(path, [{"step": np.int64(9), "train_loss": np.float32(0.1)}])
+    assert read_records(path)[-1] == {"step": 9, "train_loss": float(np.float32(0.1))}
+
+
+def test_each_record_is_in_the_file_at_once(tmp_path):
+    with MetricsWriter(tmp_path / "m.jsonl") as metrics:
+        for count, record in enumerate(RECORDS, 1):
+            metrics.write(record)
+            assert len(read_records(tmp_path / "m.jsonl")) == count
+
+
+@pytest.mark.parametrize("record", [{"step": 1, "x": float("nan")}, {"step": 1, "x": np.ones(2)},
+                                    {"step": 1, "x": {1, 2}}])
+def test_a_value_that_json_cannot_hold_is_refused(tmp_path, record):
+    with MetricsWriter(tmp_path / "m.jsonl") as metrics:
+        with pytest.raises(InputError, match="cannot be written as JSON"):
+            metrics.write(record)
+    assert (tmp_path / "m.jsonl").read_bytes() == b""
+
+
+def test_an_incomplete_last_line_is_left_out_and_removed(tmp_path):
+    path = tmp_path / "m.jsonl"
+    write(path, RECORDS)
+    whole = path.read_bytes()
+    last = whole.rindex(b"\n", 0, -1) + 1
+    for cut in range(last + 1, len(whole)):
+        path.write_bytes(whole[:cut])
+        assert read_records(path) == RECORDS[:-1]
+        assert truncate_after(path, 99) == 1
+        assert path.read_bytes() == whole[:last]
+
+
+def test_records_after_a_step_are_removed(tmp_path):
+    path = tmp_path / "m.jsonl"
+    write(path, RECORDS)
+    assert truncate_after(path, 3) == 0
+    assert truncate_after(path, 1) == 2
+    assert read_records(path) == RECORDS[:2]
+
+
+@pytest.mark.parametrize("broken", [
+    "nonsense", "[1]", "{}", '{"step": 1.5}', '{"step": -1}', '{"step": true}',
+    '{"step": 1, "train_loss": "x"}', '{"step": 1, "train_loss": [1.0]}',
+    '{"step": 1, "validation_accuracy": NaN}'])
+def test_a_line_that_is_not_a_record_is_refused_with_its_number(tmp_path, broken):
+    path = tmp_path / "m.jsonl"
+    path.write_text(f"{json.dumps(RECORDS[0])}\n{broken}\n{json.dumps(RECORDS[1])}\n")
+    with pytest.raises(InputError, match="line 2 is not a record"):
+        read_records(path)
+
+
+def test_a_missing_file_and_a_full_disk_are_one_line(tmp_path):
+    with pytest.raises(InputError, match="metrics cannot be read"):
+        read_records(tmp_path / "m.jsonl")
+    with pytest.raises(InputError, match="metrics cannot be opened"):
+        MetricsWriter(tmp_path / "none" / "m.jsonl")
+    with MetricsWriter("/dev/full") as metrics, pytest.raises(CheckpointError, match="free space"):
+        metrics.write(RECORDS[0])

@@ -1,0 +1,293 @@
+"""A run in its folder: what it holds, resuming, stopping, divergence, and who may work in it."""
+
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from npdl.errors import InputError, NpdlError
+from npdl.train import checkpoint, folder
+from npdl.train.config import Config
+from npdl.train.folder import FolderInUse, locked
+from npdl.train.loop import Diverged, Trainer
+from npdl.train.metrics import read_records
+from npdl.train.run import load_run, resumed_config, train
+from tests.tools import commands, slow
+from tests.tools.trained import (
+    ENGINES,
+    arrays_of,
+    assert_same_bytes,
+    assert_same_runs,
+    resumed_from,
+)
+
+SMALL = {"p": 7, "width": 16, "heads": 2, "eval_first": 3, "eval_every": 5, "save_every": 4}
+FILES = {"config.json", "metrics.jsonl", "checkpoint.npz", "curves.png", "summary.json"}
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
+def small(model="gpt", **settings):
+    return Config(model=model, **{**SMALL, **settings})
+
+
+def test_the_folder_holds_settings_records_parameters_curves_and_summary(tmp_path, capsys, curves):
+    config = small(steps=11)
+    assert train(config, tmp_path / "run") == 0
+    run_folder = tmp_path / "run"
+    assert {path.name for path in run_folder.iterdir()} == FILES
+    records = read_records(run_folder / "metrics.jsonl")
+    assert [r["step"] for r in records] == [1, 2, 3, 5, 10, 11]
+    assert set(records[0]) == {"step", "train_loss", "train_accuracy", "validation_loss",
+                               "validation_accuracy", "l2_norm", "lr"}
+    saved = json.loads((run_folder / "config.json").read_text())
+    assert Config.from_json(saved["config"]) == config
+    summary = json.loads((run_folder / "summary.json").read_text())
+    assert summary["train_loss"] == min(r["train_loss"] for r in records)
+    assert "t_f(L_val)" in capsys.readouterr().out
+    run = load_run(run_folder)
+    assert run.step == 11 and run.records == records
+    assert records[-1]["l2_norm"] == pytest.approx(
+        np.sqrt(sum((p.data.astype("float64") ** 2).sum() for _, p in run.model.params())),
+        rel=1e-5)
+    assert_same_bytes(run.model.state_dict(), {
+        name.removeprefix("param/"): array for name, array in arrays_of(run_folder).items()
+        if name.startswith("param/")})
+
+
+@pytest.mark.parametrize("engine", slow.but(["recorded"], ENGINES))
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
+def test_a_resumed_run_is_bitwise_identical_and_repeats_later_records(tmp_path, model, engine):
+    config = small(model, steps=11, engine=engine)
+    train(config, tmp_path / "whole", quiet=True)
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    with open(tmp_path / "cut/metrics.jsonl", "a") as file:
+        file.write('{"step": 12, "tr')
+    resumed_from(tmp_path / "cut", config, 4)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+
+
+@every_engine
+def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
+        tmp_path, capsys, engine):
+    def number(trainer, stops=False):
+        if stops and trainer.step == 0:
+            signal.raise_signal(signal.SIGINT)
+        return trainer.step
+
+    config = small(steps=9, engine=engine)
+    base = {name: param.data for name, param in Trainer(config).model.params()}
+    stopped = functools.partial(number, stops=True)
+    assert train(config, tmp_path / "run", base=base, metrics={"n": stopped}, quiet=True) == 130
+    assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
+    assert train(config, tmp_path / "run", True, metrics={"n": number}, quiet=True) == 0
+    assert train(config, tmp_path / "whole", base=base, metrics={"n": number}, quiet=True) == 0
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.parametrize("more, engine", [
+    ({"compute": "shared", "engine": "fast", "threads": 2}, "recorded"), ({}, "plain")])
+@pytest.mark.parametrize("model", ["gpt", "lstm"])
+def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
+        tmp_path, capsys, model, more, engine):
+    train(small(model, steps=4, engine=engine), tmp_path, quiet=True)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    saved["config"] |= more
+    saved["versions"]["npdl"] = "0.1.0"
+    (tmp_path / "config.json").write_text(json.dumps(saved))
+    run = load_run(tmp_path)
+    assert run.step == 4 and len(run.records) == 4
+    config = resumed_config(tmp_path, {"steps": 6})
+    assert config.engine == engine
+    assert train(config, tmp_path, resume=True, quiet=True) == 0
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "was computed with npdl 0.1.0" in line and "differ by rounding" in line
+    assert load_run(tmp_path).step == 6
+    assert Trainer(resumed_config(tmp_path, {})).engine.name == engine
+
+
+@every_engine
+def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engine):
+    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2,
+                   engine=engine)
+    with pytest.raises(Diverged, match=r"step 2: embedding.W \(and \d+ more\) not finite"):
+        train(config, tmp_path / "run", quiet=True)
+    assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
+    with pytest.raises(Diverged, match="the last checkpoint is kept; .* or --resume --check to"):
+        train(config, tmp_path / "run", resume=True, quiet=True)
+    config = dataclasses.replace(config, save_every=40, eval_every=1)
+    with pytest.raises(Diverged, match="nothing was saved yet; .* or the same command with --che"):
+        train(config, tmp_path / "other", quiet=True)
+
+
+@every_engine
+def test_check_names_the_operation_that_overflows(tmp_path, engine):
+    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, engine=engine)
+    with pytest.raises(Diverged, match=r"step 2: overflow encountered in \w+ in \w+ at "
+                                       r"npdl/layers/\w+\.py:\d+: .* = .*the last checkpoint"):
+        train(config, tmp_path / "run", quiet=True, check=True)
+    assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
+
+
+def test_check_changes_no_number_of_the_plain_engine(tmp_path):
+    config = small(steps=6, engine="plain")
+    for name in ("plain", "checked"):
+        train(config, tmp_path / name, quiet=True, check=name == "checked")
+    assert_same_runs(tmp_path / "plain", tmp_path / "checked")
+
+
+def test_without_a_validation_set_only_training_is_recorded(tmp_path):
+    train(small(steps=4, r_train=1.0), tmp_path, quiet=True)
+    records = read_records(tmp_path / "metrics.jsonl")
+    assert "validation_loss" not in records[0] and records[-1]["train_loss"] > 0
+
+
+def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
+    def reach(trainer):
+        return np.abs(trainer.model.embedding.W.data).max()
+
+    config = small(steps=10)
+    metrics = {"reach": reach, "steps_left": lambda trainer: 10 - trainer.step}
+    assert train(config, tmp_path / "own", quiet=True, metrics=metrics) == 0
+    assert train(config, tmp_path / "plain", quiet=True) == 0
+    own, plain = (read_records(tmp_path / name / "metrics.jsonl") for name in ("own", "plain"))
+    assert [record.pop("steps_left") for record in own] == [9, 8, 7, 5, 0]
+    assert own[-1]["reach"] == float(np.abs(load_run(
+        tmp_path / "own").model.embedding.W.data).max())
+    assert [{k: v for k, v in record.items() if k != "reach"} for record in own] == plain
+
+
+@pytest.mark.parametrize(("name", "value", "message"), [
+    ("lr", 1.0, "metric 'lr': every record has npdl's own; choose another name"),
+    ("sizes", [1, 2], "metric 'sizes': has returned list; return a number"),
+    ("rows", np.zeros(3), r"metric 'rows': has returned float64 \(3,\); return a number"),
+    ("odd", float("nan"), "metric 'odd': is nan at step 1; return a finite number"),
+    ("huge", 10**400, "metric 'huge': has returned .*; return a number"),
+])
+def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, message):
+    with pytest.raises(InputError, match=message):
+        train(small(steps=3), tmp_path / "run", quiet=True, metrics={name: lambda trainer: value})
+
+
+def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(run_of):
+    for given, message in (({"lr": 0.5}, "--lr 0.5"), ({"steps": 3}, "--steps 3"),
+                           ({"engine": "plain"}, "--engine plain"), ({"text": "x"}, "--text")):
+        with pytest.raises(InputError, match=message):
+            resumed_config(run_of("gpt"), given)
+    assert resumed_config(run_of("gpt"), {"steps": 6, "p": 5}).steps == 6
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other model", "seconds", "gone"])
+def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_of, run_of, damage):
+    run_folder = copy_of("gpt")
+    path = run_folder / "checkpoint.npz"
+    content = bytearray(path.read_bytes())
+    if damage == "flip":
+        content[len(content) // 2] ^= 4
+    if damage == "other model":
+        content = (run_of("lstm") / "checkpoint.npz").read_bytes()
+    path.write_bytes(content[: {"cut": -100, "empty": 0}.get(damage, len(content))])
+    if damage == "seconds":
+        arrays, meta = checkpoint.load(path)
+        checkpoint.save(path, arrays, meta | {"seconds": -1})
+    if damage == "gone":
+        path.unlink()
+    for act in (load_run, lambda f: train(resumed_config(f, {}), f, resume=True, quiet=True)):
+        with pytest.raises(NpdlError, match="checkpoint.npz: ") as caught:
+            act(run_folder)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "checkpoint.npz"])
+def test_a_named_pipe_in_a_run_folder_is_not_waited_for(copy_of, name):
+    run_folder = copy_of("gpt")
+    (run_folder / name).unlink()
+    os.mkfifo(run_folder / name)
+    with pytest.raises(NpdlError, match="not a file"):
+        load_run(run_folder)
+
+
+@pytest.mark.parametrize("name", ["checkpoint.npz", "metrics.jsonl", "summary.json"])
+def test_a_run_without_its_settings_is_not_overwritten(copy_of, name):
+    run_folder = copy_of("gpt")
+    for other in set(os.listdir(run_folder)) - {name}:
+        (run_folder / other).unlink()
+    before = (run_folder / name).read_bytes()
+    with pytest.raises(InputError, match=f"holds the {name} of a run without its config.json"):
+        train(Config(p=5), run_folder, quiet=True)
+    assert os.listdir(run_folder) == [name] and (run_folder / name).read_bytes() == before
+
+
+def test_a_folder_where_a_process_works_is_refused(copy_of):
+    run_folder = copy_of("gpt")
+    config = resumed_config(run_folder, {"steps": 6})
+    with locked(run_folder), pytest.raises(FolderInUse, match="another process works here"):
+        train(config, run_folder, resume=True, quiet=True)
+    assert train(config, run_folder, resume=True, quiet=True) == 0
+
+
+def test_the_lock_of_a_killed_process_is_released(tmp_path):
+    code = ("import os, sys\nfrom npdl.train.folder import locked\n"
+            "with locked(sys.argv[1]): print('locked', flush=True); sys.stdin.read()")
+    owner = subprocess.Popen([sys.executable, "-c", code, tmp_path], text=True,
+                             stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+    assert owner.stdout.readline() == "locked\n"
+    with pytest.raises(FolderInUse), locked(tmp_path):
+        pass
+    owner.kill()
+    owner.communicate()
+    with locked(tmp_path):
+        pass
+
+
+def test_killed_before_the_first_checkpoint_the_same_command_starts_again(tmp_path):
+    config = small(steps=5)
+    pid = os.fork()
+    if pid == 0:
+        checkpoint.save = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        train(config, tmp_path / "run", quiet=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    with pytest.raises(InputError, match="without --resume"):
+        train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
+    assert train(config, tmp_path / "run", quiet=True) == 0
+    assert train(config, tmp_path / "whole", quiet=True) == 0
+    assert_same_runs(tmp_path / "whole", tmp_path / "run")
+    with pytest.raises(InputError, match="holds a run already"):
+        train(config, tmp_path / "run", quiet=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["plot_curves", "write_json"])
+def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
+    config = dataclasses.replace(small(steps=5), eval_every=1)
+    whole, run_folder = tmp_path / "whole", tmp_path / "run"
+    train(config, whole, quiet=True)
+    write = getattr(folder, name)
+    pid = os.fork()
+    if pid == 0:
+        setattr(folder, name, lambda *given: os.kill(os.getpid(), signal.SIGKILL)
+                if name == "plot_curves" or str(given[0]).endswith("summary.json")
+                else write(*given))
+        train(config, run_folder, quiet=True)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    assert train(resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
+    assert {path.name for path in run_folder.iterdir()} == FILES
+    assert_same_runs(whole, run_folder)
+
+
+def test_an_edited_summary_is_one_line(copy_of, capsys):
+    run_folder = copy_of("gpt")
+    summary = json.loads((run_folder / "summary.json").read_text())
+    for changes in ({"train_loss": "x"}, {"final": []}, {"steps": "many"}):
+        (run_folder / "summary.json").write_text(json.dumps(summary | changes))
+        assert commands.table([str(run_folder)]) == 2
+        errors = capsys.readouterr().err
+        assert errors.count("\n") == 1 and "summary.json: cannot be used" in errors

@@ -1,0 +1,128 @@
+"""Sweeps: each run once, with the same results alone, together, on dask and after a stop."""
+
+import dataclasses
+import json
+import signal
+import time
+
+import joblib
+import pytest
+
+from npdl.errors import InputError
+from npdl.train import checkpoint
+from npdl.train.config import Config
+from npdl.train.folder import begin, locked, read_config
+from npdl.train.run import load_run, train
+from npdl.train.sweep import folder_of, is_finished, load_records, sweep
+from tests.tools import device
+from tests.tools.device_helpers import assert_same_records
+from tests.tools.processes import recorded_step, start_python
+from tests.tools.trained import assert_same_runs
+
+CONFIGS = [Config(model=model, p=7, width=16, heads=2, steps=30, save_every=10, seed=seed,
+                  target="numpy")
+           for model, seed in (("gpt", 0), ("lstm", 1))]
+
+
+def test_a_folder_is_named_by_the_settings_that_decide_the_results(tmp_path):
+    names = {folder_of(tmp_path, config).name for config in CONFIGS}
+    assert len(names) == len(CONFIGS)
+    again = Config.from_json(json.loads(json.dumps(CONFIGS[0].to_json())))
+    assert folder_of(tmp_path, again) == folder_of(tmp_path, CONFIGS[0])
+    there = dataclasses.replace(CONFIGS[0], backend="cupy")
+    assert folder_of(tmp_path, there) == folder_of(tmp_path, CONFIGS[0])
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The folders of both runs, trained in this process."""
+    root = tmp_path_factory.mktemp("alone")
+    for config in CONFIGS:
+        assert train(config, folder_of(root, config), quiet=True) == 0
+    return root
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_sweeps_runs_are_bitwise_identical_and_none_is_made_twice(tmp_path, alone, jobs):
+    outcomes = sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True)
+    assert outcomes == {"finished": [folder_of(tmp_path, config) for config in CONFIGS]}
+    for config in CONFIGS:
+        assert_same_runs(folder_of(alone, config), folder_of(tmp_path, config))
+        assert load_records(tmp_path, config) == load_records(alone, config)
+    stamps = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
+    assert sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True) == outcomes
+    assert stamps == {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
+
+
+def test_a_dask_cluster_gives_the_same_bits(tmp_path, alone):
+    distributed = pytest.importorskip("distributed", reason="dask is not installed")
+    with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c,
+          distributed.Client(c), joblib.parallel_config(backend="dask")):
+        assert sweep(CONFIGS, tmp_path, quiet=True).keys() == {"finished"}
+    for config in CONFIGS:
+        assert_same_runs(folder_of(alone, config), folder_of(tmp_path, config))
+
+
+def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys):
+    third = dataclasses.replace(CONFIGS[0], seed=5)
+    broken, used, good = (folder_of(tmp_path, config) for config in (*CONFIGS, third))
+    broken.mkdir(parents=True)
+    (broken / "config.json").write_text("not a run")
+    used.mkdir()
+    with locked(used):
+        outcomes = sweep([*CONFIGS, third], tmp_path, jobs=1, quiet=True)
+    assert outcomes == {"failed": [broken], "in use": [used], "finished": [good]}
+    assert "config.json" in capsys.readouterr().err
+
+
+def test_a_run_may_continue_with_another_backend(tmp_path):
+    config = dataclasses.replace(CONFIGS[0], engine="plain")
+    there = dataclasses.replace(config, backend="cupy")
+    folder = folder_of(tmp_path, config)
+    folder.mkdir()
+    begin(config, folder)                       # and killed before its first checkpoint
+    with device.numpy_as_cupy():
+        assert sweep([there], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
+    assert read_config(folder) == there
+    train(config, tmp_path / "unbroken", quiet=True)
+    assert_same_records(load_run(folder).records, load_run(tmp_path / "unbroken").records)
+
+
+def test_no_jobs_are_refused(tmp_path):
+    with pytest.raises(InputError, match="jobs = 0"):
+        sweep(CONFIGS, tmp_path, jobs=0)
+
+
+SWEEP = """
+import json, signal, sys
+from npdl.cli.console import guarded
+from npdl.train.config import Config
+from npdl.train.sweep import sweep
+signal.signal(signal.SIGINT, signal.default_int_handler)        # as in a terminal
+config = Config.from_json(json.loads(sys.argv[1]))
+sys.exit(guarded("sweep", lambda: print(sweep([config], sys.argv[2], int(sys.argv[3]), quiet=True))
+                 or 0))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs, number", [(2, signal.SIGINT), (1, signal.SIGINT),
+                                          (2, signal.SIGTERM), (1, signal.SIGKILL)])
+def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, number):
+    config = Config(p=7, width=16, heads=2, steps=600, save_every=20, eval_first=0, eval_every=20)
+    folder = folder_of(tmp_path, config)
+    command = ("-c", SWEEP, json.dumps(config.to_json()), tmp_path, jobs)
+    launcher = start_python(*command)
+    while recorded_step(folder) < 40 and launcher.poll() is None:
+        time.sleep(0.01)
+    launcher.send_signal(number)
+    _, errors = launcher.communicate()
+    assert "Traceback" not in errors
+    if number != signal.SIGKILL:
+        assert launcher.returncode == 130
+    saved = checkpoint.load(folder / "checkpoint.npz")[1]["step"]
+    assert (20 if number == signal.SIGKILL else 40) <= saved < 600
+    assert not is_finished(folder, config)
+    assert sweep([config], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
+    train(config, tmp_path / "whole", quiet=True)
+    assert_same_runs(tmp_path / "whole", folder)

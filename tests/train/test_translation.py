@@ -1,0 +1,151 @@
+"""Encoder-decoders that translate dates: training, resuming, decoding, what is refused."""
+
+import json
+import signal
+
+import numpy as np
+import pytest
+
+from npdl.__main__ import main
+from npdl.data import dates
+from npdl.decoding import beam_search, greedy
+from npdl.decoding.continuation import continuation
+from npdl.train import checkpoint
+from npdl.train.config import SEQ2SEQ, Config
+from npdl.train.loop import Trainer
+from npdl.train.run import load_run, train
+from npdl.train.task import DatesTask
+from tests.tools import commands, slow
+from tests.tools.processes import start, wait_for_checkpoint
+from tests.tools.refusals import check_refused, status_of
+from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
+
+TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
+        "eval_every": 3, "save_every": 2}
+OPTIONS = [str(word) for name, value in TINY.items()
+           for word in ("--" + name.replace("_", "-"), value)]
+every_model = pytest.mark.parametrize("model", SEQ2SEQ)
+
+
+@pytest.fixture(autouse=True)
+def few_are_measured(monkeypatch):
+    monkeypatch.setattr(DatesTask, "MEASURED", 30)
+
+
+def tiny(model, **settings):
+    return Config(model=model, **{**TINY, **settings})
+
+
+@every_model
+@pytest.mark.parametrize("settings", [{}, {"dropout": 0.3, "layers": 2}])
+def test_a_resumed_trainer_is_bitwise_identical(model, settings):
+    config = tiny(model, **settings)
+    state, whole = trained(config, 2).state(), trained(config, 6)
+    second = Trainer(config)
+    second.load_state(*state)
+    assert_same_bytes(updated(second, 4).state()[0], whole.state()[0])
+
+
+@every_model
+def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model):
+    config = tiny(model)
+    for name in ("whole", "cut"):
+        assert train(config, tmp_path / name, quiet=True) == 0
+    resumed_from(tmp_path / "cut", config, 2)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+    run = load_run(tmp_path / "whole")
+    assert run.config == config and [r["step"] for r in run.records] == [3, 6]
+    saved = json.loads((tmp_path / "whole" / "config.json").read_text())["config"]
+    assert not saved.keys() & {"p", "operator", "text", "block"}
+
+
+@every_model
+def test_training_is_teacher_forced_on_days_that_are_not_held_out(model):
+    task = Trainer(tiny(model, batch=50)).task
+    batch, words = task.batch(3), task.vocabulary
+    assert (batch.inputs[:, 0] == words.bos).all() and (batch.targets[:, -1] == words.eos).all()
+    np.testing.assert_array_equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    days = {dates.datetime.date.fromisoformat(words.decode(row)).toordinal()
+            for row in batch.targets}
+    assert days <= set(task.data.parts["train"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", slow.but(["lstm-seq2seq"], SEQ2SEQ))
+def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch):
+    """And so does a beam of one."""
+    monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
+    config = tiny(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
+    trainer = trained(config, 160)
+    part, words = trainer.task.evaluation["validation"], trainer.task.vocabulary
+    accuracy = trainer.task.measure(trainer.engine)["validation_accuracy"]
+    right = 0
+    for source, real, target in zip(part.source, part.source_real, part.targets, strict=True):
+        scorer = continuation(trainer.model, source[: real.sum()], first=[words.bos])
+        [found] = greedy(scorer, 16, words.eos)
+        right += found.tokens == tuple(target)
+        assert beam_search(scorer, 1, 16, words.eos).best.tokens == found.tokens
+    assert right / len(part) == accuracy > 0
+
+
+@pytest.mark.slow
+def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
+    options = [*OPTIONS, "--model", "lstm-seq2seq", "--schedule", "constant"]
+    process = start("train_seq2seq", *options, "--steps", 20_000, "--eval-every", 20_000, "--out",
+                    tmp_path / "run",
+                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    wait_for_checkpoint(tmp_path / "run", 4, process)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == 130 and "go on with: --resume" in errors
+    step = checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"]
+    assert commands.train_seq2seq(["--resume", "--quiet", "--for-steps", "3", "--out",
+                                   str(tmp_path / "run")]) == 0
+    assert load_run(tmp_path / "run").step == step + 3
+
+
+@pytest.mark.slow
+@every_model
+def test_a_run_translates_and_shows_where_it_looks(tmp_path, capsys, monkeypatch, model):
+    run = str(tmp_path / "run")
+    assert commands.train_seq2seq(["--model", model, *OPTIONS, "--quiet", "--out", run]) == 0
+    capsys.readouterr()
+    assert main(["generate", run, "March 3rd, 2021", "--method", "beam", "--n-best", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 and all(line.startswith("March 3rd, 2021 -> ") for line in lines)
+    assert main(["table", run]) == 0 and "Seq2Seq, dates" in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    assert main(["plot", "attention", run]) == 0
+    assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
+    missing = tmp_path / "missing"
+    for arguments, mentioned in [
+            (["generate", run], "0 characters"), (["generate", run, "ü"], "'ü'"),
+            (["generate", run, "3", "--keep", "2"], "--keep"), (["ask", run], "trained on dates"),
+            (["plot", "flow", run], "translates"), (["plot", "embeddings", run], "translates"),
+            (["finetune", run, "--out", str(missing)], "translates")]:
+        check_refused(main, arguments, mentioned, missing, capsys)
+    check_refused(commands.train_lstm, ["--resume", "--out", run],
+                  "resume it with python experiments/train_seq2seq.py", missing, capsys)
+    other = SEQ2SEQ[model == SEQ2SEQ[0]]
+    check_refused(commands.train_seq2seq, ["--resume", "--out", run, "--model", other],
+                  f"has {model}", missing, capsys)
+
+
+@pytest.mark.parametrize("arguments, mentioned", [
+    (["--model", "gpt"], "invalid choice"), (["--r-train", "0"], "--r-train"),
+    (["--width", "10", "--heads", "4"], "--heads 4"), (["--text", "x"], "--text"),
+])
+def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
+    folder = tmp_path / "run"
+    assert status_of(commands.train_seq2seq, [*arguments, "--out", str(folder)]) == 2
+    assert mentioned in capsys.readouterr().err and not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model, steps, right", [
+    ("lstm-seq2seq", 1250, 0.99), ("seq2seq", 500, 0.6)])       # after 2,000 of its steps: 0.99
+def test_held_out_dates_are_right(tmp_path, monkeypatch, model, steps, right):
+    monkeypatch.undo()                                  # measure as many as it does
+    assert commands.train_seq2seq(["--model", model, "--quiet", "--steps", str(steps), "--out",
+                                   str(tmp_path)]) == 0
+    assert load_run(tmp_path).records[-1]["validation_accuracy"] >= right
