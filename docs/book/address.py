@@ -32,20 +32,20 @@ leads to all of them, <a href="{0}search.html">the search</a> finds a word.</p><
 
 
 def urls():
-    """{"Source": .., "Site": .., "DOI": ..} without a slash at the end; those that there are."""
+    """Return {"Source": .., "Site": .., "DOI": ..}: the known addresses, without a final slash."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     given = tomllib.loads(text)["project"].get("urls", {})
     return {name: url.rstrip("/") for name, url in given.items() if url}
 
 
 def described(text):
-    """A text as a page's description: one line, cut at a word."""
+    """Return a text as a page's description: one line, cut at a word."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[:LONGEST - 2].rpartition(" ")[0] + " …"
 
 
 def tags(title, text, place):
-    """The tags of a page's head: what others show of it, and its address where it has one."""
+    """Return the meta tags of a page: its title, its description and, if known, its address."""
     named = {"og:title": title, "og:description": described(text), "og:type": "article"}
     site, lines = urls().get("Site"), []
     if site:
@@ -59,7 +59,7 @@ def tags(title, text, place):
 
 
 def of_page(app, pagename, templatename, context, doctree):
-    """Sphinx's event html-page-context: the tags of its pages."""
+    """Handle Sphinx's event html-page-context: add the meta tags of the page."""
     from docutils.nodes import paragraph
 
     said = next((node.astext() for node in doctree.findall(paragraph)), SAYS) if doctree else SAYS
@@ -68,21 +68,21 @@ def of_page(app, pagename, templatename, context, doctree):
 
 
 def at_source(path):
-    """A block that links a file of the repository, or nothing."""
+    """Return a block that links a file of the repository, or "" without an address."""
     source = urls().get("Source")
     return raw(f'<p class="origin"><a href="{source}/blob/main/{path}">{path}</a> in the '
                "repository</p>") if source else ""
 
 
 def at_line(path, line):
-    """A link to a line of a file of the repository, or nothing."""
+    """Return a link to a line of a file of the repository, or "" without an address."""
     source = urls().get("Source")
     return (f' <a href="{source}/blob/main/{path}#L{line}">in the repository</a>'
             if source else "")
 
 
 def in_colab(name):
-    """A link that opens a notebook of the published site in Colab, or nothing."""
+    """Return a link that opens a notebook of the published site in Colab, or "" without one."""
     source = urls().get("Source", "")
     repository = urlsplit(source).path if urlsplit(source).hostname == "github.com" else ""
     return (f' <a href="https://colab.research.google.com/github{repository}/blob/gh-pages/'
@@ -90,13 +90,13 @@ def in_colab(name):
 
 
 def wheel(name):
-    """What pip is asked for by a notebook that has no wheel beside it, or None."""
+    """Return the requirement that a notebook without a wheel next to it gives to pip, or None."""
     site = urls().get("Site")
     return site and f"npdl-textbook[train] @ {site}/notebooks/{name}"
 
 
 def finish(folder):
-    """What a published folder has beside its pages."""
+    """Write the files that a published folder needs besides its pages, such as its 404 page."""
     folder, site = Path(folder), urls().get("Site")
     (folder / ".nojekyll").touch()              # else a host may hide folders that begin with _
     (folder / "404.html").write_text(MISSING.format(f"{site}/" if site else ""), encoding="utf-8")
@@ -114,7 +114,7 @@ def finish(folder):
 
 
 def badges():
-    """The README's line of badges; empty without an address."""
+    """Return the README's line of badges, or "" without an address."""
     found, known = urls(), []
     if "Source" in found:
         at = f"{found['Source']}/actions/workflows/tests.yml"
@@ -127,7 +127,7 @@ def badges():
 
 
 def cited(text):
-    """CITATION.cff with the addresses that there are, and without those that there are not."""
+    """Return the text of CITATION.cff with the known addresses only."""
     found = urls()
     text = re.sub(r"^(repository-code|url|doi): .*\n", "", text, flags=re.M)
     lines = {"repository-code": found.get("Source"), "url": found.get("Site"),
@@ -137,7 +137,7 @@ def cited(text):
 
 
 def written():
-    """{path: text} of the files by hand that name an address."""
+    """Return {path: text} of the handwritten files that contain an address."""
     readme, citation = ROOT / "README.md", ROOT / "CITATION.cff"
     return {readme: BADGES.sub(lambda _: badges(), readme.read_text(encoding="utf-8")),
             citation: cited(citation.read_text(encoding="utf-8"))}

@@ -23,13 +23,13 @@ def modules():
 
 
 def pages():
-    """{name: Markdown} of every module that has something public, and "index"."""
+    """Return {name: Markdown} of every module with public members, and of "index"."""
     found = {name: text for name, module in modules().items() if (text := _page(module))}
     return found | {"index": _index(found)}
 
 
 def members(module):
-    """{name: class or function} of what a module defines and does not hide."""
+    """Return {name: class or function} of the public ones that a module defines."""
     return {name: value for name, value in vars(module).items()
             if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
             and (inspect.isclass(value) or inspect.isfunction(value))}
@@ -50,7 +50,7 @@ def _page(module):
 
 
 def _line(value):
-    """A link to where it stands, "source:module:line"; none to a tuple that a call has made."""
+    """Return a link to the source, "source:module:line", or "" for a namedtuple made by a call."""
     try:
         line = inspect.getsourcelines(value)[1]
     except OSError:
@@ -59,7 +59,7 @@ def _line(value):
 
 
 def _class(cls):
-    """What a class is built on, and its methods that say something or take part in a step."""
+    """Yield the bases of a class, and its public methods with their docstrings."""
     bases = [base for base in cls.__bases__ if base is not object]
     if bases:
         yield "Built on " + ", ".join(_linked(base) for base in bases) + "."
@@ -79,7 +79,10 @@ def _linked(cls):
 
 
 def _target(value):
-    """The anchor of a class or function: npdl.core.Layer; `claim` and `Claim` are two."""
+    """Return the anchor of a class or function: type-npdl.core.Layer.
+
+    The type keeps `claim` and `Claim` apart where upper and lower case are the same.
+    """
     return f"{type(value).__name__}-{value.__module__}.{value.__name__}"
 
 
@@ -93,7 +96,7 @@ def _signature(value, name):
 
 
 def documented(value):
-    """A docstring as Markdown: paragraphs; what is set in, or in columns, as it stands."""
+    """Return a docstring as Markdown, in which indented lines and columns are code blocks."""
     if inspect.isclass(value) and value.__doc__ in [b.__doc__ for b in value.__mro__[1:]]:
         return ""
     made = []
@@ -121,7 +124,7 @@ def _paragraph(lines):
 
 
 def _index(found):
-    """The modules by package, each with the first line that it says of itself."""
+    """Return the index: the modules by package, each with the first sentence of its docstring."""
     made = ["# API reference", "Every module, class and function of npdl, from its own docstrings. "
             "What most programs need is imported from `npdl` itself: "
             + ", ".join(f"[{n}](#{_target(getattr(npdl, n))})"

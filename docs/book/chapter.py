@@ -69,18 +69,18 @@ class Chapter:
         raise BookError(self.path, line, text)
 
     def directives(self, *names):
-        """The directives with one of these names, in order."""
+        """Return the directives with one of these names, in order."""
         return [part for part in self.parts if part.name in names]
 
 
 def paths():
-    """The chapters' files, in order."""
+    """Return the chapters' files, in order."""
     return sorted(FOLDER.glob("[0-9][0-9]-*.md"))
 
 
 @functools.lru_cache(maxsize=64)
 def read(path):
-    """The Chapter in a file; raises BookError for what has not the form of one."""
+    """Return the Chapter in a file. Raises BookError if the file has an invalid form."""
     chapter = Chapter(Path(path))
     _split(chapter, chapter.path.read_text(encoding="utf-8"))
     _number(chapter)
@@ -158,7 +158,7 @@ def _split(chapter, text):
 
 
 def _number(chapter):
-    """Each equation's label ends in its number in the chapter: lstm-1, lstm-2, ..."""
+    """Collect the equations, and check that their labels end in 1, 2, ...: lstm-1, lstm-2."""
     for part in chapter.directives("equation"):
         label, number = LABEL.fullmatch(part.given), len(chapter.equations) + 1
         first = LABEL.fullmatch(next(iter(chapter.equations), part.given))
@@ -169,7 +169,7 @@ def _number(chapter):
 
 
 def _follow(chapter):
-    """Each equation is followed by its check, each check follows its equation."""
+    """Check that each equation is followed by its check, and each check follows its equation."""
     told = [p for p in chapter.parts if p.name or p.body.strip()]
     for before, part in zip([None, *told], [*told, None], strict=True):
         if before is not None and before.name == "equation" and (
@@ -182,7 +182,7 @@ def _follow(chapter):
 
 
 def claims(text):
-    """(place, TeX on one line) of each formula in a text that relates two things; not of a sign."""
+    """Yield (position, TeX on one line) of each formula that relates two terms."""
     for found in FORMULA.finditer(text):
         depth = 0
         for sign in CLAIMS.finditer(found[1]):
@@ -193,7 +193,7 @@ def claims(text):
 
 
 def _claim(chapter):
-    """Each {said} has the formulas of the text since the last; after the last there are none."""
+    """Give each {said} the formulas of the text since the last one. Raises BookError for others."""
     waiting = {}
     for part in chapter.parts:
         if part.name == "":
@@ -218,12 +218,12 @@ def _cite(chapter):
 
 
 def labels(text):
-    """"lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
+    """Return the labels in a text: "lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
     return text.replace(",", " ").split()
 
 
 def every_equation(chapters):
-    """{label: chapter} of all chapters; BookError for a label twice, or cited and not there."""
+    """Return {label: chapter} of all chapters. Raises BookError for duplicate or uncited labels."""
     found = {}
     for chapter in chapters:
         for label, part in chapter.equations.items():

@@ -29,19 +29,19 @@ from npdl.study.equations.tex import NotRead
 
 
 def seed(name):
-    """A chapter's own."""
+    """Return the seed of a chapter."""
     return zlib.crc32(name.encode())
 
 
 def ready(layer, rng):
-    """The layer in float64, its parameters random (gains and biases too)."""
+    """Return the layer in float64 with random parameters, including gains and biases."""
     layer = layer.astype("float64")
     randomise(layer, rng)
     return layer
 
 
 def namespace(name):
-    """What the checks of a chapter begin with."""
+    """Return the names that are defined when a chapter's checks begin."""
     rng = np.random.default_rng(seed(name))
     found = {n: getattr(npdl, n) for n in npdl.__all__}
     return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
@@ -49,9 +49,10 @@ def namespace(name):
 
 
 def run(chapter, space=None):
-    """{label: Close} of every check and {said} of a chapter; BookError for the first that fails.
+    """Run every check and {said} of a chapter, and return {label: Close}.
 
-    `space`, an empty dictionary, takes the names that the checks leave behind.
+    `space`, an empty dictionary, takes the names that the checks define. Raises BookError for the
+    first check that fails.
     """
     space = {} if space is None else space
     space |= namespace(chapter.name)
@@ -60,14 +61,17 @@ def run(chapter, space=None):
 
 
 def printed(chapter, part):
-    """{equation or formula: its TeX} of a check or an {said}."""
+    """Return {equation or formula: its TeX} of a check or a {said}."""
     if part.name == "said":
         return {tex: tex for tex in chapter.formulas[part.given]}
     return {part.given: chapter.equations[part.given].body}
 
 
 def check(chapter, part, texts, space):
-    """The Close of one check, of equations as {name: TeX} has them; BookError where it fails."""
+    """Run one check of the equations {name: TeX}, and return its Close.
+
+    Raises BookError if the check fails.
+    """
     if part.name == "said":
         space = space | {"rng": np.random.default_rng(part.line)}
     equations = {}
@@ -139,14 +143,14 @@ class _Places(ast.NodeTransformer):
 
 
 def _placed(array, place):
-    """A place of a list or an array, which is not before its first."""
+    """Return an index into a list or an array, after a check that it is not negative."""
     if not isinstance(array, dict) and np.ndim(place) == 0 and place < 0:
         raise NotRead(f"there is no place {place}")
     return place
 
 
 def _compiled(chapter, part):
-    """The check's code, its lines numbered as in the chapter's file."""
+    """Compile a check's code with the line numbers of the chapter's file."""
     file = str(chapter.path)
     try:
         tree = _Places().visit(ast.parse(part.body, file))

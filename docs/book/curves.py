@@ -8,7 +8,7 @@ from npdl.layers.embedding import sinusoidal
 
 
 def axes(draw, place, xs, ys, x_marks, y_marks):
-    """Help lines and their numbers; returns the function of (x, y) to a point of the drawing.
+    """Draw grid lines and their labels; return the function from (x, y) to a point of the drawing.
 
     place    (left, bottom, width, height)
     xs, ys   the ends of the axes; marks are {value: words}
@@ -28,7 +28,7 @@ def axes(draw, place, xs, ys, x_marks, y_marks):
 
 
 def slopes():
-    """The activations and their slopes."""
+    """Draw the activations and their derivatives."""
     caption = ("Four activations and (dashed) their slopes, from npdl's forward and backward. "
                "Where the dashed line is at 0 no gradient passes.")
     draw, x = Drawing(350, 380, caption), np.linspace(-4, 4, 161)
@@ -47,7 +47,7 @@ def slopes():
 
 
 def pulls():
-    """Probabilities, and the gradient of the loss in the scores."""
+    """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
     caption = ("Five scores, their probabilities, and the gradient of the loss in the scores when "
                "the second word is the right one, from npdl: its score is pulled up by as much as "
                "all others together are pushed down.")
@@ -68,7 +68,7 @@ def pulls():
 
 
 def positions():
-    """The table of fixed positions."""
+    """Draw the matrix of sinusoidal positions."""
     caption = ("sinusoidal(24, 32): a row for each place, a column for each entry of its vector, "
                "the fuller the larger. Entries come in pairs of a sine and a cosine, from fast "
                "waves on the left to slow ones on the right: no two rows are alike.")
@@ -85,7 +85,7 @@ def positions():
 
 
 def first_steps(steps=3000):
-    """Adam's step under a gradient that does not change, with and without the corrections."""
+    """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
     caption = ("Adam under a gradient that does not change: the length of each step in units of "
                "the learning rate, and (dashed) what it would be without the two corrections, "
                "over logarithmic steps.")

@@ -22,7 +22,7 @@ ALSO = (                        # what docutils does not know, or sets different
 
 @functools.lru_cache(maxsize=4096)
 def mathml(tex, block=False):
-    """A formula as a <math> element on one line; MathError for what TeX would not take."""
+    """Return a formula as a <math> element on one line. Raises MathError for invalid TeX."""
     for pattern, by in ALSO:
         tex = re.sub(pattern, by, tex)
     root = ElementTree.fromstring(
@@ -42,9 +42,11 @@ def mathml(tex, block=False):
 
 
 def in_parts(tex):
-    """An equation as MathML in parts that a narrow page can put on lines of their own: cut where
-    it has wide spaces, each of these before its relations, and what is long before its signs, which
-    may stand in a bracket of a size of its own (\\big)."""
+    """Return an equation as MathML in parts that a narrow page can put on lines of their own.
+
+    The equation is split at wide spaces and before the relations that follow. A long part is also
+    split before its signs, which may be in brackets with a size of their own (\\big).
+    """
     groups = []
     tex = re.sub(r"(\\Rightarrow)\s*\\quad\b", r"\1\\;", tex)     # an arrow begins its group
     for group in _cut(tex, r"\\q?quad\b"):
@@ -56,13 +58,13 @@ def in_parts(tex):
 
 
 def _balanced(tex):
-    """A piece with an empty bracket for the one that another piece has."""
+    """Add an empty bracket to a piece in place of a bracket whose partner is in another piece."""
     odd = sum(1 if sign[-1] in "([" else -1 for sign in re.findall(SIZED, tex))
     return rf"\bigl.{tex}" if odd < 0 else rf"{tex}\bigr." if odd > 0 else tex
 
 
 def _cut(tex, pattern, open_ones=r"(?!)"):
-    """The pieces of TeX before each match that stands in no bracket, or only in `open_ones`."""
+    """Split TeX before each match that is in no bracket, or only in brackets of `open_ones`."""
     pieces, depth, start = [], 0, 0
     for match in re.finditer(rf"{open_ones}|(?P<cut>{pattern})|"
                              r"(?P<open>\\begin|\\lVert|\\langle|[{(\[])|"
@@ -75,7 +77,7 @@ def _cut(tex, pattern, open_ones=r"(?!)"):
 
 
 def _apart(row):
-    """tanh c is two words: the sign between them that means "of" has no width of its own."""
+    """Separate tanh from c in tanh c: the invisible sign between them has no width."""
     made = []
     for part, after in zip_longest(list(row), row[1:]):
         first = after[0] if after is not None and after.tag == "mrow" and len(after) else after
@@ -89,7 +91,7 @@ def _apart(row):
 
 
 def _accent(node):
-    """An x with a dot above and k below becomes a dotted x with the index k."""
+    """Turn an x with a dot above and k below into a dotted x with the index k."""
     base, index, accent = node
     over = ElementTree.Element("mover", accent="true")
     over.extend([base, accent])

@@ -28,12 +28,12 @@ EMBEDDED = 3                    # step pages in the chapter itself; the others a
 
 
 def picture(chapter):
-    """The chapter's picture, where it has one."""
+    """Return the chapter's picture, or "" if it has none."""
     return figure(*PICTURES[chapter.name]()) if chapter.name in PICTURES else ""
 
 
 def graph(chapter):
-    """The graph of its first layer, or of the one that graphs.CHOSEN names."""
+    """Return (SVG, caption) of the graph of a chapter's layer, or None if it has no layer."""
     names = step_names(chapter)
     return graphs.drawn(graphs.CHOSEN.get(chapter.name, names[0])) if names else None
 
@@ -43,14 +43,14 @@ def figure(svg, caption):
 
 
 def step_names(chapter):
-    """The layers of the chapter that can be stepped through: those of its proof."""
+    """Return the names of the chapter's layers that have a step page: those of its proof."""
     known = layer_classes()
     return [name for part in chapter.directives("proof") for name in part.given.split()
             if name in known]
 
 
 def step_page(name):
-    """The page that steps through a layer of npdl, as `python -m npdl step NAME --html` has it."""
+    """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
     layer, inputs, options = sample(layer_classes()[name])
     found = page(step(layer, *inputs, title=name, **options))
     said = f"Each line of {name}'s forward and backward: what it reads, writes, and if it is right"
@@ -61,7 +61,7 @@ def step_page(name):
 
 
 def steps(names):
-    """The step pages of some layers: the first few in a fold, the others linked."""
+    """Return the step pages of some layers: the first few folded, and links to the others."""
     if not names:
         return ""
     made = [fold(f"Step through <b>{name}</b>, line by line",
@@ -75,7 +75,7 @@ def steps(names):
 
 
 def notebook(chapter):
-    """Where the chapter's notebook is."""
+    """Return a link to the chapter's notebook."""
     return raw(f'<p class="notebook"><a href="../notebooks/{chapter.name}.ipynb" download>The '
                "notebook of this chapter</a>: its text, its equations and their checks, to run "
                f"and to change.{address.in_colab(chapter.name)}</p>")

@@ -21,13 +21,13 @@ MISTAKES = (
 
 
 def step():
-    """An LSTM cell's step page, in a frame."""
+    """Return an LSTM cell's step page, in a frame."""
     return raw('<iframe class="step front" title="An LSTM cell, line by line" loading="lazy" '
                'src="steps/LSTMCell.html"></iframe>')
 
 
 def mistakes():
-    """Each of MISTAKES, folded, with what blame answers when it is asked now."""
+    """Return each of MISTAKES, folded, with the report that blame gives now."""
     made = []
     for was, now in MISTAKES:
         function, statement, _ = edited(LSTMCell, Mistake(0, was, now))
@@ -42,7 +42,7 @@ def mistakes():
 
 
 def grokking():
-    """The recorded run, moved by a slider; a picture where scripts do not run."""
+    """Return the recorded run with a slider, or with a picture where scripts are disabled."""
     found = json.loads(GROKKING.read_text(encoding="utf-8"))
     says = words("Loss, right answers, and the numbers' embeddings at step")
     return raw(f'''<figure class="grokking" id="grokking">
@@ -60,7 +60,7 @@ PARTS = {"<!-- step -->": step, "<!-- mistakes -->": mistakes, "<!-- grokking --
 
 
 def filled(text):
-    """A page with the parts that it asks for."""
+    """Replace the marks in a page by the parts that they name."""
     for mark, part in PARTS.items():
         if mark in text:
             text = text.replace(mark, part())

@@ -32,7 +32,7 @@ class Node:
 
 
 def plain(name):
-    """self.W_x.data -> W_x, cache.o -> o, self.b.grad -> db, x.T -> x."""
+    """Shorten a name: self.W_x.data -> W_x, cache.o -> o, self.b.grad -> db, x.T -> x."""
     parts = [p for p in name.split(".") if p not in ("self", "cache", "data", "T", "shape")]
     if parts and parts[-1] == "grad":
         parts = [*parts[:-2], f"d{parts[-2]}"]
@@ -40,8 +40,11 @@ def plain(name):
 
 
 def nodes_of(recording, phase):
-    """The Nodes of a phase, from the statements of the layer's own method, or of the function that
-    this one leaves the work to."""
+    """Return the Nodes of a phase.
+
+    They are made from the statements of the layer's own method, or of the function that this method
+    calls to do its work.
+    """
     steps, seen = {}, set()
     for one in recording.phase(phase):
         if one.line.is_simple and (one.call, one.line) not in seen:     # of a loop, one turn
@@ -103,7 +106,7 @@ def placed(nodes):
 
 
 def route(one, node, nodes):
-    """The points of a line from one box down to another that passes beside all boxes between."""
+    """Return the points of a line from one box down to another that avoids all boxes between."""
     (x, y), (end_x, end_y) = one.at, node.at
     points, end = [(x, y + HIGH / 2)], (end_x, end_y - HIGH / 2)
     for middle in sorted({n.at[1] for n in nodes if y < n.at[1] < end_y}):
@@ -121,13 +124,13 @@ def route(one, node, nodes):
 
 
 def _beside(taken, reach):
-    """Where a line can pass boxes in these middles, so far from them."""
+    """Return the x of lines that pass boxes with the centres `taken` at the distance `reach`."""
     return [at for box in taken for at in (box - reach, box + reach)
             if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
 
 
 def drawn(name):
-    """(SVG, caption) of a layer of npdl; None where a run of it is no picture."""
+    """Return (SVG, caption) of the graph of a layer of npdl."""
     layer, inputs, options = sample(layer_classes()[name])
     recording = step(layer, *inputs, title=name, **options).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]

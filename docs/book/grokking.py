@@ -35,8 +35,11 @@ PAUSE, LAST = 120, 3000             # milliseconds that a frame stays, and the l
 
 
 def recorded():
-    """The run's numbers: {"p", "frequency", "step": [...], metric: [...], "at": [evaluations],
-    "places": (frames, p, 2)}."""
+    """Train a GPT, and return the numbers of its run.
+
+    They are {"p", "frequency", "step": [...], metric: [...], "at": [evaluations], "places":
+    (frames, p, 2)}.
+    """
     config, tables = new_config("gpt", {}), []
 
     def keep_table(trainer):
@@ -58,13 +61,13 @@ def recorded():
 
 
 def records(found):
-    """The run's evaluations, as metrics.jsonl had them."""
+    """Return the run's evaluations, as metrics.jsonl contains them."""
     columns = [[(name, value) for value in found[name]] for name in ("step", *METRICS)]
     return map(dict, zip(*columns, strict=True))
 
 
 def draw(found):
-    """The moving picture, as WebP: a frame for each of found["at"]."""
+    """Return the animation as WebP, with a frame for each of found["at"]."""
     from PIL import Image
 
     frames = []
@@ -79,8 +82,10 @@ def draw(found):
 
 
 def _frame(found, i):
-    """Loss above right answers, beside them the numbers' places, at the evaluation found["at"][i];
-    to be read at half its size, as a phone shows it."""
+    """Draw the loss, the accuracy and the embeddings at the evaluation found["at"][i].
+
+    The letters are large enough for half the size, as on a phone.
+    """
     last, p, k = found["at"][i], found["p"], found["frequency"]
     steps = found["step"]
     made = style.figure(7, 4.2, "")

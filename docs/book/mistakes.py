@@ -40,9 +40,11 @@ class Mistake:
 
 
 def mistakes(chapter, part, space=None):
-    """The Mistakes of a directive, each made, and blamed or computed with; BookError where that
-    finds nothing, or blame names another line first and the chapter does not say why. `space` holds
-    the names of the chapter's checks."""
+    """Make each of a directive's Mistakes, and run `blame` on it or compute with it.
+
+    `space` holds the names of the chapter's checks. Raises BookError if `blame` finds nothing, or
+    first names another line and the chapter does not say why.
+    """
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
     try:
         found = find(target)
@@ -94,8 +96,10 @@ def _compute(chapter, mistake, space, function, code):
 
 
 def edited(found, mistake):
-    """(function, statement, the new text) of a mistake in a class or function; LookupError when
-    there is no such statement."""
+    """Return (function, statement, new text) of a mistake in a class or function.
+
+    Raises LookupError if there is no such statement.
+    """
     function, statement = _statement(found, mistake.was)
     if function is None:
         raise LookupError(f"{mistake.was!r} is no statement of {found.__qualname__}; copy one")
@@ -103,7 +107,7 @@ def edited(found, mistake):
 
 
 def read_mistakes(chapter, part):
-    """The Mistakes that a directive lists, not made yet."""
+    """Return the Mistakes that a directive lists, without making them."""
     made = []
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         if text.startswith((":", ">", "!")):
@@ -122,7 +126,7 @@ def read_mistakes(chapter, part):
 
 
 def _functions(found):
-    """A function, or those of a class: backward first, forward last."""
+    """Return a list of a function, or of those of a class with backward first and forward last."""
     if isinstance(found, FunctionType):
         return [inspect.unwrap(found)]
     own = [f for f in vars(found).values() if isinstance(f, FunctionType)]
@@ -130,7 +134,7 @@ def _functions(found):
 
 
 def _statement(found, code):
-    """(the function that has the statement `code`, the statement); (None, None) if none has."""
+    """Return (function, statement) of the statement `code`, or (None, None)."""
     wanted = _plain(code)
     for function in _functions(found):
         planned = lines_of(function.__code__)
@@ -141,8 +145,10 @@ def _statement(found, code):
 
 
 def edited_code(function, statement, now):
-    """The function's code with `now` in place of the statement. The edited file is known to
-    linecache under a name of its own, so that a report shows the lines that ran."""
+    """Return a function's code with `now` in place of the statement.
+
+    linecache knows the edited file under a new name, so that a report shows the lines that ran.
+    """
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     indent = " " * statement.node.col_offset

@@ -23,7 +23,7 @@ BETAS, EPS, STEPS = (0.9, 0.999), 1e-8, 60
 
 
 def gate(forget, take, show):
-    """An LSTM cell of one unit, whose gates are before their sigmoids at these numbers."""
+    """Run an LSTM cell of one unit with these values of the gates before their sigmoids."""
     cell = LSTMCell(1, 1, dtype="float64")
     cell.W_x.data[...], cell.W_h.data[...] = 0, 0
     cell.b.data[...] = [take, forget, show, np.arctanh(OFFERED)]
@@ -35,14 +35,14 @@ def gate(forget, take, show):
 
 
 def shares(temperature, hidden):
-    """Attention of one query to five keys, of which the last ones are hidden."""
+    """Compute the attention of one query to five keys, the last `hidden` of which are masked."""
     mask = np.arange(len(KEYS)) < len(KEYS) - hidden
     y, cache = ScaledDotAttention().forward(QUERY / temperature, KEYS, VALUES, mask[None])
     return {f"A{k}": float(share) for k, share in enumerate(cache.A[0])} | {"y": float(y[0, 0])}
 
 
 def valley(sgd, adamw):
-    """The paths of SGD and AdamW with these learning rates."""
+    """Return the paths of SGD and AdamW with these learning rates."""
     paths = {"SGD": descent(lambda model: SGD(model, sgd), STEPS),
              "AdamW": descent(lambda model: AdamW(model, adamw, weight_decay=0.0), STEPS)}
     ends = {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
@@ -67,12 +67,12 @@ class Hooked(Drawing):
 
 
 def shown(value):
-    """A number as the page's script writes it."""
+    """Format a number as the page's script does."""
     return f"{value:.3f}".replace("-", "−") if value < 1000 else "over 1000"
 
 
 def place(x, y):
-    """Where a point of the valley is drawn, kept near the picture."""
+    """Return the point of the drawing for a point of the valley, kept near the picture."""
     return tuple(float(np.clip(v, -2000, 2000)) for v in (175 + 75 * x, 125 - 130 * y))
 
 
@@ -138,13 +138,13 @@ MOVED = {
 
 
 def still(name, caption):
-    """The picture before anything is moved."""
+    """Return the SVG for the sliders' first values."""
     compute, draw, sliders, _ = MOVED[name]
     return draw(compute(*(slider[-1] for slider in sliders)), caption).svg()
 
 
 def figure(name, caption, words=None):
-    """The picture with its sliders; without scripts the picture alone."""
+    """Return the picture with its sliders; without scripts, the picture alone."""
     rows = "".join(
         f'<label>{escape(said)}: <output>{first}</output><input type="range" name="{argument}" '
         f'min="{least}" max="{most}" step="{step}" value="{first}"></label>'

@@ -32,7 +32,7 @@ WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
 
 
 def install(needed="npdl"):
-    """The first cell of a notebook that needs a module."""
+    """Return the first cell of a notebook: it installs npdl if the module `needed` is missing."""
     return f'''\
 # npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
@@ -60,7 +60,7 @@ def write_wheel(folder):
 
 
 def scripts(chapters, known):
-    """{name: percent script} of every notebook."""
+    """Return {name: percent script} of every notebook."""
     found = {c.name: chapter_script(c, known) for c in chapters}
     for path in sorted(TOOLS.glob("*.py")):
         first, rest = path.read_text(encoding="utf-8").split("\n\n", 1)
@@ -70,7 +70,7 @@ def scripts(chapters, known):
 
 
 def notebook(script):
-    """A percent script as the text of a notebook, without outputs but its pictures."""
+    """Return a percent script as the text of a notebook, with no outputs except pictures."""
     import jupytext
     from nbformat.v4 import new_output
 
@@ -87,7 +87,7 @@ def notebook(script):
 
 
 def filled(text):
-    """The text of a notebook with its solutions in its blank cells."""
+    """Return the text of a notebook with its solutions in its blank cells."""
     made = json.loads(text)
     solved = [_source(cell).partition("```python\n")[2].partition("\n```")[0]
               for cell in made["cells"] if "solution" in cell["metadata"].get("tags", ())]
@@ -102,7 +102,7 @@ def _source(cell):
 
 
 def title(script):
-    """The heading of a notebook."""
+    """Return the heading of a notebook."""
     return re.search(r"^# # (.*)$", script, re.M)[1]
 
 
@@ -122,13 +122,13 @@ def _code(text, tags=""):
 
 
 def chapter_script(chapter, known):
-    """A chapter as a percent script: its text, its equations, their checks as cells."""
+    """Return a chapter as a percent script: its text, its equations, their checks as cells."""
     return _joined([_words(f"# {chapter.title}"), _code(install()), _code(_setup(chapter)),
                     *_Script(chapter, known).cells()])
 
 
 def _setup(chapter):
-    """What every check may use."""
+    """Return the cell that defines the names for every check."""
     return f'''\
 import numpy as np
 
@@ -201,11 +201,11 @@ class _Script:
         yield _words(f"<details><summary>The answer</summary>\n\n{answer}\n\n</details>")
 
     def said(self, part):
-        """Only the page checks what is said between the equations."""
+        """Return "", because only the page checks the statements between the equations."""
         return ""
 
     def check(self, part):
-        """The equation again, as what is evaluated: a sign can be changed here."""
+        """Return a cell that evaluates the equation; a student can change a sign in it."""
         number = part.given.rpartition("-")[2]
         tex = self.chapter.equations[part.given].body
         return _code(f'holds = Equation(r"""{tex}""", globals())\nclose = holds.close\n\n'
@@ -228,7 +228,7 @@ class _Script:
         return _words("\n".join(proof_table(part.given.split())))
 
     def mistakes(self, part):
-        """Each mistake in words; the first as a class of its own, blamed in the next cell."""
+        """Yield each mistake in words, and the first one also as a class on which blame runs."""
         target, *layer = part.given.split()
         for number, one in enumerate(read_mistakes(self.chapter, part)):
             yield _words(f"```diff\n- {one.was}\n+ {one.now}\n```\n" + CITED.sub(
@@ -247,7 +247,7 @@ class _Script:
 
 
 def _picture(chapter):
-    """The chapter's picture, in the notebook itself."""
+    """Return cells with the chapter's picture, which is stored in the notebook itself."""
     if chapter.name not in PICTURES:
         return []
     return _shown(*PICTURES[chapter.name]())
@@ -260,7 +260,7 @@ def _shown(svg, caption):
 
 
 def asks_for(chapter):
-    """(class, its backward) that a chapter's notebook asks for; None where it has no layer."""
+    """Return (class, its backward, directive) that a chapter's notebook asks for, or None."""
     known, parts = layer_classes(), {}
     for part in chapter.directives("source"):
         cls, _, method = part.given.partition(":")[2].partition(".")
@@ -274,7 +274,7 @@ def asks_for(chapter):
 
 
 def _asked(chapter, shown):
-    """A backward to write, its check, hints one by one, the solution last."""
+    """Yield a backward to write, its check, hints one by one, and the solution."""
     if asks_for(chapter) is None:
         return
     cls, function, part = asks_for(chapter)
@@ -299,7 +299,7 @@ def _asked(chapter, shown):
 
 
 def _subclass(name, cls, function, text):
-    """A class with another text of one method, after what that imports."""
+    """Return the code of a subclass with another text of one method, after its imports."""
     module = inspect.getmodule(function)
     used = sorted(set(function.__code__.co_names) & set(vars(module)))
     lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []
@@ -308,7 +308,7 @@ def _subclass(name, cls, function, text):
 
 
 def _wrong(cls, function, statement, now):
-    """A subclass that has one statement of a method otherwise, and what blame says of it."""
+    """Return the code of a subclass with one incorrect statement, and a call of blame."""
     lines, first = inspect.getsourcelines(function)
     at = statement.first - first
     indent = " " * statement.node.col_offset

@@ -17,13 +17,13 @@ from npdl.study.equations.holds import Equation, number_of
 
 
 def caption(chapter, part):
-    """The words below a model's picture."""
+    """Return the caption of a model's picture."""
     return _filled(chapter, part, " ".join(part.body.split()),
                    {"np": np} | _known(trained.record(part.given)))
 
 
 def picture(chapter, part):
-    """(SVG, caption, the name of what moves in it or "") of a {model}."""
+    """Return (SVG, caption) of a {model}."""
     if part.given not in trained.MODELS:
         chapter.fail(part.line, f"model {part.given!r}: there are: {', '.join(trained.MODELS)}")
     words = caption(chapter, part)
@@ -31,7 +31,7 @@ def picture(chapter, part):
 
 
 def moved(chapter, part):
-    """(name, caption) of a {moving}."""
+    """Return (name, caption) of a {moving}."""
     if part.given not in moving.MOVED:
         chapter.fail(part.line, f"moving {part.given!r}: there are: {', '.join(moving.MOVED)}")
     return part.given, " ".join(part.body.split())
@@ -46,7 +46,7 @@ class Sum:
 
 
 def summed(chapter, part):
-    """The Sum of a directive, computed; BookError where a number in it is wrong."""
+    """Compute the Sum of a directive. Raises BookError if a number in it is wrong."""
     tex, line, code = part.body.partition("\n---\n")
     if not line or "holds(" not in code:
         chapter.fail(part.line, "a sum is TeX, a line ---, and code that calls holds(...)")
@@ -62,7 +62,7 @@ def summed(chapter, part):
 
 
 def question(chapter, part):
-    """(question, expression, answer in words) of an {ask}."""
+    """Return (question, expression, answer in words) of an {ask}."""
     lines = part.body.split("\n")
     told = {sign: " ".join(line[1:].strip() for line in lines if line.startswith(sign))
             for sign in (">", ":")}
@@ -81,7 +81,7 @@ def question(chapter, part):
 
 
 def _known(record):
-    """What is kept of a model, lists of numbers as arrays."""
+    """Return the record of a model with its lists of numbers as arrays."""
     return {name: np.array(value) if isinstance(value, list) and value
             and not isinstance(value[0], str) and _even(value) else value
             for name, value in record.items()}
@@ -95,7 +95,7 @@ def _even(value):
 
 
 def _filled(chapter, part, words, names):
-    """Words with what stands in their {braces} computed, and written as an f-string writes it."""
+    """Replace each expression in {braces} by its value, formatted as in an f-string."""
     def computed(match):
         expression, _, form = match[1].partition("::")
         return format(eval(expression, dict(names)), form)

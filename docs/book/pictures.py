@@ -8,7 +8,7 @@ from npdl import GPT, Rotary, causal_mask
 
 
 def normalised():
-    """What shares a mean in LayerNorm and in BatchNorm."""
+    """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     caption = ("A batch of four rows of six features. LayerNorm takes mean and variance along a "
                "row, BatchNorm along a column: who shares a mean also shares two terms of dx.")
     draw = Drawing(350, 160, caption)
@@ -25,7 +25,7 @@ def normalised():
 
 
 def cell():
-    """The LSTM's cell, one gate at a time."""
+    """Draw the LSTM cell, one gate at a time."""
     caption = ("The LSTM cell in three steps. 1: the forget gate f multiplies the old cell state. "
                "2: the input gate i multiplies the candidate g, and the product is added. "
                "3: the output gate o multiplies tanh of the new cell state.")
@@ -50,7 +50,7 @@ def cell():
 
 
 def _factor(draw, at, value, gate):
-    """A product of a value, from above, and of a gate, from the right."""
+    """Draw the product of a value, from above, and a gate, from the right."""
     x, y = at
     draw.dot(x, y, "×")
     if value:
@@ -61,7 +61,7 @@ def _factor(draw, at, value, gate):
 
 
 def attention():
-    """The shapes of attention: queries times keys, softmax, times values."""
+    """Draw the shapes of attention: queries times keys, softmax, times values."""
     caption = ("Attention with R = 3 queries and S = 5 keys. Each row of the scores and of the "
                "weights A belongs to a query, each column to a key. The values are averaged with "
                "the weights of a row.")
@@ -90,7 +90,7 @@ def attention():
 
 
 def mask():
-    """causal_mask(6)."""
+    """Draw causal_mask(6)."""
     caption = ("causal_mask(6): the row of a query, the column of a key. What is filled may be "
                "seen: position t sees itself and what came before.")
     places = [str(t) for t in range(6)]
@@ -109,14 +109,14 @@ def _matrix(values, caption, rows, columns, numbers=True):
 
 
 def _row(draw, left, y, values, size, numbers=True):
-    """A row of cells; of the `numbers` those between 0 and 1 are written in them."""
+    """Draw a row of cells; with `numbers`, write each value between 0 and 1 into its cell."""
     for c, value in enumerate(values):
         words = f"{value:.2f}"[1:] if numbers and 0 < value < 0.995 else ""
         draw.cell(left + size * c, y, float(value), size, words)
 
 
 def flow():
-    """From the loss at a place of a GPT to which places its gradient goes."""
+    """Draw to which positions of a GPT the gradient of the loss at each position goes."""
     caption = ("From npdl: the size of the gradient that place k of the embedding (column) gets "
                "from the loss at place t (row), as a share of the row's largest. A place gets "
                "nothing from the losses before it.")
@@ -129,8 +129,10 @@ def flow():
 
 
 def reached(S=5):
-    """(S, S): the norm of the gradient of the embedding's place k from the logits of place t
-    alone, as a share of each row's largest."""
+    """Return (S, S): row t has the gradient norms at all positions for the logits of t alone.
+
+    The gradient is that of the embedding's output. Each row is divided by its largest norm.
+    """
     model = GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
     logits, cache = model.forward(np.array([[1, 4, 2, 5, 3]]))
     upstream, sizes = np.random.default_rng(5).standard_normal(logits.shape), []
@@ -142,7 +144,7 @@ def reached(S=5):
 
 
 def turns():
-    """One pair of a query and of a key, turned at two places each."""
+    """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
     caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 "
                "(above), at 4 and 6 (below). Both have turned on; the angle between them is the "
                "same, and so is their product.")

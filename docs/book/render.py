@@ -36,7 +36,7 @@ class Page:
         self.graph_section = DIAGRAM if has_diagram else BACKWARD
 
     def text(self):
-        """The page in MyST."""
+        """Return the page in MyST."""
         made = [HEADER, f"# {self.chapter.title}\n"]
         for part in self.chapter.parts:
             made.append(self.prose(part) if not part.name else
@@ -44,7 +44,7 @@ class Page:
         return "\n".join(made)
 
     def prose(self, part):
-        """Text with its citations as links, and what the frame puts into sections."""
+        """Return text with its citations as links, and with the frame's parts in its sections."""
         found = CITED.sub(lambda m: self.links(part.line, labels(m[1])),
                           named(part.body, self.told))
         lines = []
@@ -73,7 +73,7 @@ class Page:
         return moving.figure(name, caption, self.inline(caption))
 
     def sum(self, part):
-        """Numbers that one can check on paper, and the code that asks the layer for them."""
+        """Return equations to check on paper, and the code that compares the layer with them."""
         found = opening.summed(self.chapter, part)
         rows = "".join(f'<div class="equation"><div class="parts">{in_parts(line)}</div></div>'
                        for line in found.lines)
@@ -91,7 +91,7 @@ class Page:
         return ", ".join(self.link(line, label) for label in cited)
 
     def link(self, line, label):
-        """(3) of this chapter, (1.3) of another."""
+        """Return the link to an equation: (3) in this chapter, (1.3) in another."""
         home = self.known.get(label)
         if home is None:
             self.chapter.fail(line, f"equation {label!r} is in no chapter")
@@ -113,14 +113,14 @@ class Page:
                    f'{self.checked(check, f"Check of ({number})")}</div>')
 
     def check(self, part):
-        """Nothing: the equation before it shows its check."""
+        """Return "", because the equation before the check shows it."""
         return ""
 
     def said(self, part):
         return raw(self.checked(part, "Check of the formulas in the text above"))
 
     def checked(self, part, what):
-        """A tick that opens the code of a check and its result."""
+        """Return a tick that opens the code of a check and its result."""
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         found = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
@@ -130,7 +130,7 @@ class Page:
                     f"<p>{what}: {found}</p>{body}", "check tick")
 
     def index(self, part):
-        """What a student types into the search, for which this chapter is the answer."""
+        """Return index entries for the words with which a student may search for this chapter."""
         words = part.body.replace("\n", " ").split(",")
         return "\n".join(f"```{{index}} ! {word.strip()}\n```" for word in words)
 
@@ -184,7 +184,7 @@ class Page:
         return raw("".join(made))
 
     def inline(self, text):
-        """Words with `code` and citations, as HTML."""
+        """Return words with `code` and citations as HTML."""
         pieces, at = [], 0
         for match in CITED.finditer(text):
             pieces += [words(text[at: match.start()]), self.links(1, labels(match[1]))]
@@ -205,11 +205,11 @@ class Page:
 
 
 def on_one_line(code):
-    """A statement of several lines as one, which the page breaks where it has to."""
+    """Join the lines of a statement, which the page breaks where necessary."""
     code = re.sub(r"(?<=[(\[{])\s*\n\s*|\s*\n\s*(?=[)\]}])", "", code)
     return re.sub(r"\s*\n\s*", " ", code)
 
 
 def spaced(formula):
-    """MathML with a little room in products: names here have more than one letter."""
+    """Add a little space to products in MathML, because names here have more than one letter."""
     return formula.replace("<mo>&#8290;</mo>", '<mo lspace=".12em" rspace=".12em">&#8290;</mo>')

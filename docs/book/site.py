@@ -28,7 +28,7 @@ PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md")
 
 
 def pages():
-    """{path in the repository: path in the site, without ending} of every page but chapters."""
+    """Return {path in the repository: path in the site, without ending}, except for chapters."""
     found = {f"docs/{p.relative_to(ROOT / 'docs')}": p.relative_to(ROOT)
              for p in sorted((ROOT / "docs").glob("**/*.md")) if BOOK not in p.parents}
     found |= {f"docs/book/pages/{p.name}": Path("guide", p.name)
@@ -59,7 +59,7 @@ class Site:
             self.pages |= {key: "index.md" for key in pages()}
 
     def _loose(self):
-        """{label: chapter}, whether cited or not: while a chapter is being written."""
+        """Return {label: chapter}, cited or not, for a chapter that is being written."""
         return {label: c for c in self.chapters for label in c.equations}
 
     def write(self, log=print):
@@ -98,7 +98,7 @@ class Site:
                 file.relative_to(ROOT).as_posix()))
 
     def _filled(self, text, origin):
-        """A page with the lists that are made out of what there is, and the wheel that there is."""
+        """Fill the lists of pages and notebooks and the link to the wheel into a page."""
         folder = posixpath.relpath("notebooks", posixpath.dirname(self.pages[origin]) or ".")
         if origin.startswith("docs/book/pages/"):
             text = HEADER + text
@@ -129,7 +129,7 @@ class Site:
             for caption, entries in groups.items() if entries)
 
     def _guides(self):
-        """The guides in the order in which the first page names them."""
+        """Return the guides in the order in which the first page links to them."""
         first = (BOOK / "pages" / "index.md").read_text(encoding="utf-8")
         names = [p.stem for p in (BOOK / "pages").glob("*.md") if p.stem != "index"]
         for name in names:
@@ -138,7 +138,7 @@ class Site:
         return [f"guide/{n}" for n in sorted(names, key=lambda n: first.index(f"({n}.md)"))]
 
     def _api(self, text):
-        """Links to a module's source, and to the lines of what is in it."""
+        """Link an API page to the source of its module, and to the lines of its members."""
         def link(match):
             shown, name, line = match.groups()
             if not line:
@@ -164,7 +164,7 @@ class Site:
         path.write_text(text, encoding="utf-8")
 
     def _relinked(self, text, origin, place):
-        """Every link of a text, but those in code."""
+        """Replace every link of a text, except for those in code."""
         kept = re.split(r"(?ms)(^(`{3,}).*?^\2[ \t]*$)", text)
         pieces = [piece for i, piece in enumerate(kept) if i % 3 != 2]
         for i in range(0, len(pieces), 2):
@@ -195,7 +195,7 @@ class Site:
         return f'<a href="{posixpath.relpath(self._kept(path, file), here)}{anchor}">{shown}</a>'
 
     def _kept(self, path, file):
-        """The address of what is no page: a source file's listing, a copy."""
+        """Return the address of a file that is not a page: of its listing, or of a copy."""
         if file.is_dir():
             return "api/index.html"
         if file.suffix == ".html":
@@ -207,15 +207,17 @@ class Site:
 
 
 def _titled(text, name):
-    """A page that begins with a table or a smaller heading, as tables do that a measurement wrote,
-    under a title of its own."""
+    """Put a title above a page that begins with a table or a smaller heading.
+
+    Tables that a measurement wrote begin in this way.
+    """
     if re.search("^# ", text, re.M):
         return text
     return f"# Measured: {name.replace('-', ' ')}\n\n" + re.sub("^###", "##", text, flags=re.M)
 
 
 def _listing(file):
-    """A source file with the numbers of its lines."""
+    """Return a source file as a page with line numbers."""
     text = file.read_text(encoding="utf-8")
     kind = "python" if file.suffix == ".py" else "text"
     lines = coloured(text.rstrip("\n"), kind).split("\n")

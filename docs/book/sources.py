@@ -48,13 +48,13 @@ class Listing:
 
     @property
     def text(self):
-        """The function as it is printed, without its docstring and its comments."""
+        """Return the function as it is printed, without its docstring and its comments."""
         return "\n".join([self.head, *(code for line in self.lines
                                        for code in (*line.above, line.code))])
 
 
 def find(target):
-    """The object that "package.module:Class.method" names; LookupError when it is not there."""
+    """Return the object named "package.module:Class.method". Raises LookupError without one."""
     module, _, path = target.partition(":")
     try:
         found = importlib.import_module(module)
@@ -66,7 +66,7 @@ def find(target):
 
 
 def listing(target):
-    """The Listing of "module:Class.method", without citations."""
+    """Return the Listing of "module:Class.method", without citations."""
     function = inspect.unwrap(find(target))
     planned = lines_of(function.__code__)
     source = linecache.getlines(function.__code__.co_filename)
@@ -98,7 +98,7 @@ def _between(source, end, first, indent):
 
 
 def _code(source, statement, indent):
-    """A statement's lines without their comments, indented as in the function."""
+    """Return a statement's lines without their comments, indented as in the function."""
     found = []
     for n in range(statement.first, statement.last + 1):
         line = source[n - 1].rstrip("\n")[indent:]
@@ -111,7 +111,7 @@ def _code(source, statement, indent):
 
 
 def _comment_at(line):
-    """Where a line's comment begins: at the first # that no string holds."""
+    """Return the index of a line's first # outside strings, or the line's length."""
     quote = ""
     for i, letter in enumerate(line):
         if quote:
@@ -124,9 +124,9 @@ def _comment_at(line):
 
 
 def cited(chapter, part):
-    """The Listing of a {source} directive, its lines with their citations.
+    """Return the Listing of a {source} directive, its lines with their citations.
 
-    BookError for a line that is not in the source, and for a statement of a backward that is
+    Raises BookError for a line that is not in the source, and for a statement of a backward that is
     neither cited nor listed as plumbing.
     """
     try:
@@ -160,7 +160,7 @@ def cited(chapter, part):
 
 
 def _place(found, code, told):
-    """The index of the first statement not told yet that reads as `code`, or None."""
+    """Return the index of the first statement that equals `code` and is not in `told`, or None."""
     wanted = _plain(code)
     return next((i for i, line in enumerate(found.lines)
                  if i not in told and wanted in (_plain(line.code), _plain(line.statement.source))),
@@ -169,7 +169,7 @@ def _place(found, code, told):
 
 @functools.lru_cache(maxsize=4096)
 def _plain(code):
-    """A statement, or the head of one, in one way of writing it."""
+    """Return a statement, or the head of one, in a normal form."""
     code = "\n".join(line[:_comment_at(line)] for line in code.split("\n")).strip()
     for tail in ("", " pass"):
         try:
@@ -180,8 +180,11 @@ def _plain(code):
 
 
 def _may_be_silent(statement):
-    """Whether a statement is plainly no mathematics: a check, fields of the cache, a loop's head,
-    the return of what is there."""
+    """Return True if a statement needs no equation.
+
+    This holds for checks, for heads of loops, for reading fields of the cache, and for returning
+    variables.
+    """
     node = statement.node
     if not statement.is_simple or is_checking(node):
         return True

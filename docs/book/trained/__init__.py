@@ -22,7 +22,7 @@ MODELS = {function.__name__: function for function in (
 
 
 def train(name):
-    """What a training leaves, as JSON has it."""
+    """Train a model, and return its record as JSON has it."""
     return json.loads(json.dumps(MODELS[name]()))
 
 
@@ -35,10 +35,10 @@ def keep(name):
 
 
 def record(name):
-    """What is kept of a model."""
+    """Return the stored record of a model."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def drawn(name, caption):
-    """The picture of a model as SVG."""
+    """Return the picture of a model as SVG."""
     return getattr(pictures, name)(record(name), caption).svg()

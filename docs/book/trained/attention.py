@@ -23,7 +23,7 @@ from npdl.decoding.sampling import greedy
 
 
 def depth():
-    """Twenty layers for exclusive or of three bits, with a LayerNorm in each and without."""
+    """Train 20 layers on the exclusive or of three bits, with and without LayerNorm."""
     x = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
     y = (x > 0).sum(1) % 2
     found = {}
@@ -44,7 +44,7 @@ def depth():
 
 
 def dates():
-    """Chapter 13's translator of dates, as an LSTM with attention."""
+    """Train an LSTM with attention as chapter 13's translator of dates."""
     data, words = Dates(), Dates.words
     model = LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
                         dtype="float64")
@@ -65,7 +65,7 @@ def dates():
 
 
 def one_vector():
-    """Letters said again in the same order, from one vector and with attention, by their length."""
+    """Train models to repeat letters, from one vector or with attention; vary the length."""
     rng, V = np.random.default_rng(0), 10
     found = {"lengths": list(range(2, 13))}
 
@@ -102,7 +102,7 @@ def one_vector():
 
 
 def heads():
-    """Two heads: a letter is to be told the one before it, and the first of its line."""
+    """Train one head and two heads to name the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
     found = {}
     for H in (1, 2):
@@ -165,7 +165,7 @@ def letters_of_counting():
 
 
 def blocks():
-    """What a GPT of six blocks would say after each of them."""
+    """Train a GPT of six blocks, and return its prediction after each block."""
     model = GPT(letters_of_counting(), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                 dtype="float64")
     losses, words = counting(model, 500)
@@ -183,7 +183,7 @@ def blocks():
 
 
 def gpt():
-    """A GPT that learns to count in words: what it says after "twenty one ", now and then."""
+    """Train a GPT to count in words, and record its continuations of "twenty one "."""
     model = GPT(letters_of_counting(), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                 dtype="float64")
     said, shown, words = {}, (0, 100, 800), Words([" ".join(COUNTED[9:])])

@@ -11,7 +11,7 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def thermometers():
-    """One weight and one bias, from five pairs of Celsius and Fahrenheit (both in hundreds)."""
+    """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
     celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
     fahrenheit = celsius * 1.8 + 0.32
     model, seen = Linear(1, 1, rng=0, dtype="float64"), []
@@ -25,7 +25,7 @@ def thermometers():
 
 
 def bends():
-    """Two nets for exclusive or: with a tanh between the maps, and with nothing between them."""
+    """Train two networks on exclusive or, with and without a tanh between the linear layers."""
     x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     y = np.array([0, 1, 1, 0])
     grid = np.linspace(-0.25, 1.25, 13)
@@ -42,7 +42,7 @@ def bends():
 
 
 def letters():
-    """The letter that follows a letter, in the names of the numbers from one to twenty."""
+    """Train a model to predict the next letter in the names of the numbers from one to twenty."""
     words = Words([*NUMBERS, "."])
     pairs = [(a, b) for name in NUMBERS for a, b in zip(name, name[1:] + ".", strict=True)]
     before, after = (words.ids([pair[i] for pair in pairs]) for i in (0, 1))
@@ -58,7 +58,7 @@ def letters():
 
 
 def week():
-    """Seven days as points of the plane, learned by guessing a day at most one day away."""
+    """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
     days = np.repeat(np.arange(7), 3)
     beside = (days + np.tile([0, 1, -1], 7)) % 7
     table = Embedding(7, 2, rng=0, dtype="float64")

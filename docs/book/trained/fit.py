@@ -35,14 +35,14 @@ def softmax(logits):
 
 
 def right(model, inputs, targets):
-    """The share of counted targets that the model finds most probable."""
+    """Return the accuracy on the unmasked targets."""
     found = first(model.forward(inputs)[0]).argmax(-1)
     counted = targets != IGNORED
     return float((found == targets)[counted].mean())
 
 
 def kept(values, digits=3):
-    """Arrays and numbers as lists of few digits."""
+    """Return arrays and numbers as lists, rounded to `digits`."""
     return np.round(np.asarray(values, float), digits).tolist()
 
 

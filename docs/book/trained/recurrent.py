@@ -10,7 +10,7 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 
 
 def switch():
-    """An RNN of 3 units that says whether a light is on: 1 and 0 are its buttons, - is none."""
+    """Train an RNN of 3 units to say whether a light is on: 1 and 0 are its buttons, - is none."""
     rng, words = np.random.default_rng(0), Words(["-01"])
     model = Sequential(Embedding(3, 3, rng=1, dtype="float64"),
                        RNN(3, 3, rng=2, dtype="float64"), Linear(3, 2, rng=3, dtype="float64"))
@@ -36,7 +36,7 @@ def switch():
 
 
 def brackets():
-    """An LSTM that closes the bracket that was opened, whatever stands between."""
+    """Train an LSTM to close the bracket that was opened, after any number of letters."""
     rng, words = np.random.default_rng(0), Words([*BRACKETS, *BRACKETS.values(), FILLER])
     model = LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
     counted = words.ids("".join(BRACKETS.values()))
@@ -69,7 +69,7 @@ MIDDLE = "went to the old red house by the sea and sat in the green garden until
 
 
 def names():
-    """A GRU that says "he" or "she" at the end of a sentence that began with a name."""
+    """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng = np.random.default_rng(0)
     words = Words([NAMES, MIDDLE, ["he", "she", "met"]])
     model = Sequential(Embedding(len(words), 6, rng=1, dtype="float64"),
@@ -98,7 +98,7 @@ PLACES = {"river": "shore", "water": "shore", "fish": "shore",
 
 
 def meanings():
-    """What "bank" means is said behind it: by a net forwards, and by one both ways."""
+    """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
     rng, words = np.random.default_rng(0), Words([PLACES, "we sat on the bank of near".split()])
     kinds = list(PLACES)
 

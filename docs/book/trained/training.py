@@ -26,7 +26,7 @@ CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 
 def descent(make, steps):
-    """The places, one more than steps, of an optimizer that goes down the valley."""
+    """Return the path, `steps + 1` points, of an optimizer that descends the valley."""
     model = Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
     optimizer, path = make(model), [model.W.data[0].copy()]
@@ -38,7 +38,7 @@ def descent(make, steps):
 
 
 def valley():
-    """SGD's and AdamW's paths on one valley, 50 times as steep across as along."""
+    """Return the paths of SGD and AdamW in a valley 50 times as steep across as along."""
     makes = {"SGD": lambda model: SGD(model, 0.036),
              "AdamW": lambda model: AdamW(model, 0.1, weight_decay=0.0)}
     return {"curvature": CURVATURE} | {name: kept(descent(make, 60))
@@ -50,7 +50,7 @@ SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings n
 
 
 def sentences():
-    """A language model of five sentences: which does each search find the most probable?"""
+    """Train a language model of five sentences, and compare greedy search with beam search."""
     texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
     words = Words([*texts, ["start"]])
     ids = np.array([words.ids(["start", *text]) for text in texts])
@@ -74,7 +74,7 @@ def sentences():
 
 
 def ranks():
-    """A net that knows one curve learns another through adapters of rank 1 to 8."""
+    """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
     x = np.linspace(-2, 2, 64)[:, None]
     features = np.concatenate([np.sin(k * x) for k in range(1, 5)]
                               + [np.cos(k * x) for k in range(1, 5)], 1)
@@ -113,7 +113,7 @@ def late():
 
 
 def further():
-    """The letter two places back, learned on lines of 12: what is right on longer ones?"""
+    """Train models to recall the letter two positions back, and test them on longer lines."""
     V = 6
     found = {"places": list(range(2, 40))}
     for name, model in (
