@@ -129,7 +129,7 @@ def one_update(work):
 
 @question("003.6c", "The edges of a complete graph")
 def complete_graph(work):
-    """How many edges has the complete directed graph of a sentence of 4 words?"""
+    """Count the edges of the complete directed graph of a sentence of 4 words."""
     n = len(WORDS)
     loops = [(i, j) for i in range(n) for j in range(n)]
     pairs = [(i, j) for i, j in loops if i != j]

@@ -41,7 +41,7 @@ def shown(braces):
 
 @question("004.3.rhs", "Which tokens the loss counts")
 def tokens(work):
-    """The loss counts the tokens after = that are not PAD. Find them in 4 + 3 modulo 5."""
+    """Find the tokens of 4 + 3 modulo 5 that the loss counts: those after = that are not PAD."""
     targets, words = sums(5, (2, 3))
     eq, pad = words.eq, words.pad
     y = next(row for row in targets if row[:3:2] == [4, 3] and row[3] == eq)

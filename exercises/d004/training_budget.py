@@ -31,7 +31,7 @@ def counted(data, order):
 
 @question("004.4.data", "Equations, time, compute and points")
 def budget(work, p=31):
-    """How many equations are there, how are they halved, and how long is a run?"""
+    """Count the equations, split them into halves, and compute how long a run takes."""
     n, data = p**2, ModularArithmetic(p)
     mixed = ModularArithmetic(11, orders=(2, 3), stratified=True)
     train, validation = halves(n)

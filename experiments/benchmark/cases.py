@@ -23,14 +23,14 @@ class Case:
 
     @property
     def adamw(self):
-        """AdamW's settings."""
+        """Return AdamW's settings."""
         if self.is_text:
             return {"lr": 1e-3, "betas": (0.9, 0.99), "weight_decay": 0.1}
         return {"lr": 1e-3, "betas": (0.9, 0.999), "weight_decay": 1.0}
 
     @property
     def clip(self):
-        """The largest global norm of the gradients, or None."""
+        """Return the largest global norm of the gradients, or None."""
         return 1.0 if self.is_text else None
 
     def __str__(self):
