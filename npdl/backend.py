@@ -43,8 +43,10 @@ _products = functools.cache(Products)    # of CuPy: its handles are made once
 
 
 def tf32():
-    """Whether float32 products are made of factors that are rounded to 10 bits: on a GPU, where
-    CUPY_TF32 or CuPy itself says so."""
+    """Return True if a GPU rounds the factors of float32 products to 10 bits.
+
+    CUPY_TF32 or CuPy's own setting decides.
+    """
     return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
 
 
@@ -77,13 +79,13 @@ def _import_cupy():
 
 
 def _chosen():
-    """A word about CUDA_VISIBLE_DEVICES, which may hide every card."""
+    """Return a note about CUDA_VISIBLE_DEVICES, which may hide every GPU, or "" without it."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
 
 def _first_cause(error):
-    """What the innermost of chained errors says, on one line."""
+    """Return the message of the innermost of chained errors, on one line."""
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split()) or type(error).__name__
@@ -91,9 +93,9 @@ def _first_cause(error):
 
 @contextlib.contextmanager
 def plain_errors():
-    """Inside the block, CuPy's own errors become a BackendError of one line.
+    """Raise a BackendError of one line in place of CuPy's own errors inside the block.
 
-    Above all for a GPU whose memory is full. Errors that are not CuPy's pass through.
+    The most frequent one is a full GPU memory. Errors that are not CuPy's pass through.
     """
     try:
         yield
@@ -113,14 +115,14 @@ def plain_errors():
 
 
 def _is_cupys(error):
-    """Whether an error is CuPy's own, or a library of CUDA that CuPy could not load."""
+    """Return True if an error is CuPy's own, or about a CUDA library that CuPy could not load."""
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return not is_host()
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
 
 
 def _memory_size(error):
-    """' (80 GiB)', or the limit that was set for CuPy, or nothing where the device does not say."""
+    """Return the GPU's memory, as ' (80 GiB)', or CuPy's limit, or "" if the device can't tell."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
@@ -152,17 +154,17 @@ def using(name):
 
 
 def name():
-    """The chosen backend's name."""
+    """Return the name of the chosen backend."""
     return xp._module.__name__
 
 
 def is_host():
-    """True when arrays live in ordinary memory."""
+    """Return True if arrays are in the host's memory."""
     return xp._module is np
 
 
 def to_host(array):
-    """The same numbers as a NumPy array (waits for the device, if there is one)."""
+    """Return a NumPy array of the same values; waits for the device, if there is one."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
@@ -193,7 +195,7 @@ def synchronize():
 
 
 def stream(seed, *place):
-    """A generator on the host keyed by (seed, place): the same key gives the same numbers.
+    """Return a generator on the host keyed by (seed, place): the same key gives the same numbers.
 
     Every random draw of npdl comes from such a stream (`place` is, say, a step and a shard), so
     a resumed run needs no saved generator state and both backends see the same numbers.
@@ -218,7 +220,7 @@ def replaceable(function):
 
 @replaceable
 def exact_erf(x):
-    """The error function of an array, to the last digit: Python's own, on a GPU CuPy's."""
+    """Compute the error function of an array to the last digit, with Python or, on a GPU, CuPy."""
     if not is_host():
         from cupyx.scipy.special import erf
 
@@ -227,7 +229,7 @@ def exact_erf(x):
 
 
 def one_hot(index, size, dtype):
-    """Rows of the unit matrix: (...,) integers below `size` become (..., size).
+    """Return rows of the identity matrix: (...,) integers below `size` become (..., size).
 
     A product with this matrix is npdl's scatter-add: deterministic on every backend, where an
     atomic add on a GPU is not.

@@ -63,7 +63,7 @@ class Param:
         self.grad = xp.zeros(self.data.shape, self.data.dtype) if learns else _Discard()
 
     def like(self, data):
-        """Another Param with these properties and its own gradient."""
+        """Return another Param with these properties and its own gradient."""
         twin = Param(data, self.decay, self._can_learn)
         if not self.trainable:
             twin.trainable = False
@@ -116,7 +116,7 @@ def items_of(value, name):
 
 
 def rebuilt(nest, items):
-    """`items` in a nest of the kind of `nest`, a list, a tuple or a dict."""
+    """Return `items` in a structure like `nest`: a list, a tuple or a dict."""
     if isinstance(nest, dict):
         twin = copy.copy(nest)
         twin.update(zip(nest, items, strict=True))
@@ -180,7 +180,7 @@ class Layer:
             param.trainable = trainable
 
     def shadow(self):
-        """A copy that shares every `data` and owns its gradients: one for each worker thread.
+        """Return a copy for a worker thread that shares every `data` and owns its gradients.
 
         A Param that is used twice (weight tying) is still one Param in the shadow.
         """
@@ -206,7 +206,7 @@ class Layer:
         return twin
 
     def astype(self, dtype):
-        """A copy of this layer whose parameters have another dtype; integers stay integers."""
+        """Return a copy of this layer with parameters of another dtype; integers stay integers."""
         def cast(param):
             is_float = param.data.dtype.kind == "f"
             return param.like(param.data.astype(dtype) if is_float else param.data)
@@ -214,12 +214,12 @@ class Layer:
         return self._copy(cast, {})
 
     def to_backend(self):
-        """A copy of this layer whose parameters live on the backend now in use."""
+        """Return a copy of this layer whose parameters are on the backend now in use."""
         return self._copy(lambda param: param.like(to_host(param.data)), {},
                           lambda array: to_device(to_host(array)))
 
     def state_dict(self):
-        """{dotted name: NumPy array (a copy)} of every parameter, frozen ones too."""
+        """Return {dotted name: NumPy array (a copy)} of every parameter, frozen ones too."""
         return {name: to_host(param.data).copy() for name, param in self.params(frozen=True)}
 
     def load_state_dict(self, arrays):
@@ -245,8 +245,11 @@ class Layer:
         self.load_state_dict(read(path))
 
     def count_params(self, embeddings=True):
-        """The number of learned numbers; without `embeddings`, tables of tokens and positions
-        are left out (document 004 calls this count P)."""
+        """Return the number of trainable parameters.
+
+        Without `embeddings`, the embedding matrices of tokens and positions are not counted
+        (document 004 calls this count P).
+        """
         skip = () if embeddings else embedding_names(self)
         return sum(p.data.size for name, p in self.params() if name not in skip)
 
@@ -262,7 +265,7 @@ class Layer:
 
 
 def embedding_names(layer):
-    """The dotted names of the parameters that belong to embedding tables."""
+    """Return the dotted names of the parameters of embeddings."""
     tables = {id(p) for part in walk(layer) if part.is_embedding for _, p in part.params()}
     return {name for name, param in layer.params() if id(param) in tables}
 
@@ -282,7 +285,7 @@ def named_layers(layer, name=""):
 
 
 def gradients_of(dout, outputs, owner):
-    """What backward was given, in the shape of forward's `outputs`: an array, or a tuple of such.
+    """Return the upstream gradient in the shape of forward's `outputs`, an array or a tuple.
 
     None, the gradient of an output that no one used, becomes zeros; a bare array where there are
     several outputs is the gradient of the first. Raises InputError for any other shape.

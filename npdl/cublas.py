@@ -21,7 +21,7 @@ KINDS = {np.dtype("float32"): ("S", ctypes.c_float), np.dtype("float64"): ("D", 
 
 
 def library(cupy):
-    """cuBLAS as CuPy has loaded it."""
+    """Return cuBLAS as CuPy has loaded it."""
     from cupy_backends.cuda.libs import cublas  # a name of the module is found in what it needs
 
     cupy.cuda.device.get_cublas_handle()
@@ -33,13 +33,13 @@ def library(cupy):
 
 
 def _mapped():
-    """The paths of cuBLAS among this process's libraries, on Linux."""
+    """Return the paths of cuBLAS among this process's libraries, on Linux."""
     maps = Path("/proc/self/maps")
     return re.findall(r"/\S*/libcublas\.so\S*", maps.read_text()) if maps.exists() else []
 
 
 def uses_tf32(cupy):
-    """Whether CuPy rounds a product's float32 factors to 10 bits (CUPY_TF32=1)."""
+    """Return True if CuPy rounds a product's float32 factors to 10 bits (CUPY_TF32=1)."""
     linalg = cupy._core._routines_linalg
     return linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32
 
@@ -63,8 +63,10 @@ class Handle:
             raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
 
     def product(self, dtype, sizes, factors, out, count, beta):
-        """out = a b + beta out, `count` times: (pointer, leading dimension, stride), columns
-        first."""
+        """Compute out = a b + beta out for `count` matrices in column-major order.
+
+        Each of a, b and out is (pointer, leading dimension, stride from one matrix to the next).
+        """
         letter, number = KINDS[dtype]
         i, stride = ctypes.c_int, ctypes.c_longlong
         (a, b), ends = factors, (ctypes.byref(number(1)), ctypes.byref(number(beta)))
@@ -75,7 +77,7 @@ class Handle:
                  *([i(count)] if count > 1 else []))
 
     def products(self, dtype, sizes, transposed, leading, addresses, count):
-        """out = a b for `count` matrices, whose addresses are arrays on the GPU."""
+        """Compute out = a b for `count` matrices, whose addresses are arrays on the GPU."""
         letter, number = KINDS[dtype]
         each = [argument for x, step in zip(addresses, leading, strict=True)
                 for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(step))]
@@ -85,8 +87,10 @@ class Handle:
 
 
 def layout(x, lead):
-    """(whether transposed, leading dimension, stride from one to the next) of matrices, stacked as
-    `lead`; None where cuBLAS cannot read them so."""
+    """Return (transposed or not, leading dimension, stride from one to the next) of matrices.
+
+    The matrices are stacked as `lead`. Returns None if cuBLAS cannot read them.
+    """
     *steps, row, column = (step // x.itemsize for step in x.strides)
     R, C = x.shape[-2:]
     if column == 1 or C == 1:
@@ -112,7 +116,7 @@ class Products:
         self.cupy, self.handles = cupy, {}
 
     def handle(self):
-        """The Handle of the current stream of the current device."""
+        """Return the Handle of the current stream of the current device."""
         stream = self.cupy.cuda.get_current_stream().ptr
         key = self.cupy.cuda.runtime.getDevice(), stream
         if key not in self.handles:
@@ -120,7 +124,7 @@ class Products:
         return self.handles[key]
 
     def __call__(self, a, b, out=None, beta=0):
-        """a b, into `out` where it is given; with `beta` 1 added to what is there."""
+        """Compute a b, into `out` if given; with `beta` 1, add it to `out`."""
         made = self.plan(a, b, out)
         if made is None:
             y = self.cupy.matmul(a, b, out=None if beta else out)
@@ -138,7 +142,7 @@ class Products:
         return out
 
     def plan(self, a, b, out):
-        """(out, how many products, the layouts of a, b and out), or None where CuPy is to do it."""
+        """Return (out, number of products, layouts of a, b, out), or None to leave it to CuPy."""
         if (a.dtype not in KINDS or a.dtype != b.dtype or a.ndim < 2 or b.ndim < 2
                 or a.shape[-1] != b.shape[-2] or not a.size or not b.size):
             return None
@@ -152,8 +156,11 @@ class Products:
         return None if None in layouts else (out, math.prod(lead), layouts)
 
     def stacked(self, a, b, out):
-        """A function that computes a b into `out` by one call, for stacks of matrices that lie at
-        any distance; None where cuBLAS cannot read the matrices themselves."""
+        """Return a function that computes a b into `out` by one call.
+
+        The stacked matrices may lie at any distance from each other. Returns None if cuBLAS cannot
+        read the matrices themselves.
+        """
         lead = out.shape[:-2]
         first = [layout(x[(0,) * (x.ndim - 2)], ()) for x in (b, a, out)]
         if a.dtype not in KINDS or not a.dtype == b.dtype == out.dtype or not out.size or (

@@ -17,18 +17,18 @@ FLOATS = ("float32", "float64", "float")
 
 
 def is_integer(value):
-    """Whether a value is an integer, and no bool."""
+    """Return True if a value is an integer, but not a bool."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def broadcasts(shape, full):
-    """Whether a shape broadcasts to `full`, as it stands."""
+    """Return True if a shape broadcasts to `full` without changing it."""
     return len(shape) <= len(full) and all(
         n in (1, m) for n, m in zip(shape[::-1], full[::-1], strict=False))
 
 
 def is_array(x):
-    """Whether a value is an array, and no masked one: half of NumPy's functions forget its mask."""
+    """Return True for an array that is not masked: many NumPy functions ignore a mask."""
     return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
 
 
@@ -161,10 +161,10 @@ def check_attention_mask(mask, shape):
 
 
 def checked_ids(ids, size, what="token ids"):
-    """`ids` as an array of integers, after a check on the host that 0 <= id < size.
+    """Return `ids` as an array of integers, after a check on the host that 0 <= id < size.
 
-    A device array is taken as checked: a look at its values would wait for the device, and
-    CuPy wraps an index that is out of range without a word.
+    A device array is not checked, because reading its values would wait for the device. CuPy
+    silently wraps an index that is out of range.
     """
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
@@ -186,7 +186,7 @@ def _check_range(values, most, what, more=""):
 
 
 def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
-    """`ids` as an array, after a check that they are (B, S) integers < `size`, S <= max_len."""
+    """Return `ids` as an array, after a check: (B, S) integers < `size`, with S <= max_len."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), neither of "
@@ -198,7 +198,7 @@ def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
 
 
 def check_key_mask(key_mask, shape, owner):
-    """`key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
+    """Return `key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {described(mask)}; it must be bool "
@@ -215,8 +215,10 @@ def check_sequence(x, width, owner):
 
 
 def checked_positions(x, positions, table):
-    """`positions` as integers after a check that they are rows of the table and fit x (..., D),
-    floats: a wave cast to integers would be 0, 1 and -1."""
+    """Return `positions` as integers, after a check that they are rows of the table and fit x.
+
+    x (..., D) must have floats, because a sinusoid cast to integers would be 0, 1 and -1.
+    """
     check_floats("positions", the_input=x)
     check_width(x, table.shape[1], "positions")
     if positions is None:
@@ -238,7 +240,7 @@ def _as_array(x):
 
 
 def checked_lengths(lengths, B, S, owner):
-    """`lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
+    """Return `lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
     lengths = _as_array(lengths.get() if hasattr(lengths, "get") else lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
         raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
@@ -248,7 +250,7 @@ def checked_lengths(lengths, B, S, owner):
 
 
 def checked_state(state, parts, shape, owner):
-    """A state as h or (h, c), after a check that it has `parts` arrays of `shape`, floats."""
+    """Return a state as h or (h, c), after a check that it has `parts` float arrays of `shape`."""
     given = state if isinstance(state, (tuple, list)) else (state,)
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
     if [part.shape for part in given] != [shape] * parts:
@@ -282,7 +284,10 @@ def check_heads(Q, K, V, mask, heads):
 
 
 def checked_turns(x, positions, width):
-    """Rotary's `positions` (S,), 0..S-1 if None, after a check of them and of x (..., S, width)."""
+    """Return Rotary's `positions` (S,), 0..S-1 if None, after a check.
+
+    The check is of the positions and of x (..., S, width).
+    """
     check_floats("Rotary", the_input=x)
     check_width(x, width, "Rotary")
     if x.ndim < 2:
@@ -316,7 +321,7 @@ def check_same(what, shape, wanted):
 
 
 def described(x):
-    """Dtype and shape of an array; of anything else, its type."""
+    """Return the dtype and shape of an array, or the type of any other value."""
     kind = type(x).__name__
     if not hasattr(x, "dtype") or not hasattr(x, "shape"):
         return kind

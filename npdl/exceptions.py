@@ -25,11 +25,13 @@ REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulim
 
 
 def remedy(error):
-    """What to do where the system refuses, by its OSError."""
+    """Return what the user can do about an OSError."""
     return REMEDIES.get(error.errno, "free space, or choose another place")
 
 
 def printable(text, but=""):
-    """Text with what would end a line, or change the terminal, escaped as in Python; not what is
-    in `but`, say "\\n\\t"."""
+    """Return a text in which characters that aren't printable are escaped as in Python.
+
+    Such characters would end a line or change the terminal. Those in `but`, say "\\n\\t", are kept.
+    """
     return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)

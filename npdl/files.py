@@ -100,7 +100,7 @@ def write_json(path, value):
 
 
 def reason(error):
-    """What went wrong, on one line."""
+    """Return an error's message on one line, of at most 200 characters."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.split())[:200]
 

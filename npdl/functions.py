@@ -30,7 +30,7 @@ def softmax(x, visible=None):
 
 
 def softmax_backward(dy, y):
-    """The gradient of softmax's input: dx = y (dy - sum_k dy_k y_k)."""
+    """dx = y (dy - sum_k dy_k y_k), the gradient of softmax's input."""
     along_y = (dy * y).sum(-1, keepdims=True)
     return y * (dy - along_y)
 
@@ -68,43 +68,43 @@ def normal_cdf(x):
 
 
 def normal_density(x):
-    """phi(x), the density of the standard normal, elementwise: the slope of normal_cdf."""
+    """phi(x), the density of the standard normal, elementwise: the derivative of normal_cdf."""
     return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 
 def sum_rows(x):
-    """The sum over all axes but the last, (..., D) -> (D,), accumulated in float64.
+    """Sum over all axes but the last, (..., D) -> (D,), accumulated in float64.
 
-    How a bias collects its gradient. Plain float32 sums down a column of a million rows lose
-    two digits.
+    A bias collects its gradient in this way. Plain float32 sums down a column of a million rows
+    lose two digits.
     """
     return sum_over(x.reshape(-1, x.shape[-1]), 0)
 
 
 def sum_over(x, axis):
-    """The sum over an axis, accumulated in float64."""
+    """Sum over an axis, accumulated in float64."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float64)).astype(x.dtype)
 
 
 def mean_over(x, axes):
-    """The mean over some axes, which are kept as 1, accumulated as in sum_rows."""
+    """Average over some axes, which are kept as 1, accumulated as in sum_rows."""
     wide = np.promote_types(x.dtype, np.float64)
     return x.mean(axes, dtype=wide, keepdims=True).astype(x.dtype)
 
 
 def not_infinite(x):
-    """x, and NaN where it is infinite: what is divided by it would be 0, without a word."""
+    """Return x with NaN where it is infinite, because a division by infinity gives 0 silently."""
     return x + (x - x)
 
 
 def wide_sum(x, axis=None):
-    """The sum, of float16 in float32: it holds no number above 65504."""
+    """Return the sum, of float16 in float32, because float16 holds no number above 65504."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
 @replaceable
 def minus_one_hot(p, index):
-    """p (..., V) with 1 less at each index (...): p - one_hot(index), without that array."""
+    """Return p (..., V) with 1 less at each index (...): p - one_hot(index), without that array."""
     d = p.copy()
     rows = d.reshape(-1, d.shape[-1])
     rows[xp.arange(len(rows)), index.reshape(-1)] -= 1
@@ -113,7 +113,7 @@ def minus_one_hot(p, index):
 
 @replaceable
 def sum_by_index(rows, index, size):
-    """(size, D) whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
+    """Return (size, D), whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
 
     The transpose of a look-up, accumulated as in sum_rows. Deterministic on both backends.
     """
@@ -130,7 +130,7 @@ def sum_by_index(rows, index, size):
 
 
 def _sum_on_device(rows, index, size):
-    """sum_by_index by products, since an atomic add on a GPU is not deterministic.
+    """Compute sum_by_index by products, since an atomic add on a GPU is not deterministic.
 
     With one-hot rows (N, size); or, where the table is larger than that, with the pairs of rows
     that go to one place (N, N): each of those rows then writes the same sum there.
@@ -145,14 +145,14 @@ def _sum_on_device(rows, index, size):
 
 
 def map_state(function, *states):
-    """A function of the parts of recurrent states: function(h), or (function(h), function(c))."""
+    """Apply a function to the parts of recurrent states: f(h), or (f(h), f(c))."""
     if isinstance(states[0], tuple):
         return tuple(function(*parts) for parts in zip(*states, strict=True))
     return function(*states)
 
 
 def by_layer(state, L, owner):
-    """A stack's state, its parts (L, B, H) -> the state of each layer, or None for each."""
+    """Split a stack's state, its parts (L, B, H), into those of its layers, or None for each."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state
@@ -164,7 +164,7 @@ def by_layer(state, L, owner):
 
 
 def reverse(x, lengths=None):
-    """x (B, S, D) with each sequence's first lengths[b] steps in reverse order, the rest as it is.
+    """Return x (B, S, D) with each sequence's first lengths[b] steps reversed, the rest as it is.
 
     Its own inverse and its own transpose: the gradient of `reverse` is `reverse`.
     """
@@ -178,15 +178,15 @@ def reverse(x, lengths=None):
 
 
 def length_mask(lengths, S):
-    """(B, S), True at the real steps: t < lengths[b]."""
+    """Return (B, S), True at the valid steps: t < lengths[b]."""
     lengths = checked_lengths(lengths, len(lengths), S, "length_mask")
     return xp.arange(S) < to_device(lengths)[:, None]
 
 
 def real_steps(x, lengths, owner):
-    """(B, S, 1), True up to each sequence's end, and x (B, S, D) with zeros after it.
+    """Return (B, S, 1), True up to each sequence's end, and x (B, S, D) with zeros after it.
 
-    Without `lengths` all steps are real: None, and x itself.
+    Without `lengths` all steps are valid: None, and x itself.
     """
     if lengths is None:
         return None, x
@@ -195,15 +195,18 @@ def real_steps(x, lengths, owner):
 
 
 def h_of(state):
-    """h, out of h or (h, c)."""
+    """Return h, out of h or (h, c)."""
     return state[0] if isinstance(state, tuple) else state
 
 
 def add_dh(dstate, dh):
-    """dstate with dh added to the gradient of h."""
+    """Return dstate with dh added to the gradient of h."""
     return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
 
 
 def if_real(real):
-    """new where `real` (B, 1), else old, as a function of both: past its end a state stays."""
+    """Return a function of (new, old): new where `real` (B, 1), else old.
+
+    The state of a sequence then does not change after its end.
+    """
     return lambda new, old=0: xp.where(real, new, old)

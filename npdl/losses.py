@@ -23,7 +23,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def answer_mask(targets, eq_positions, mask):
-    """(B, S) True on the right-hand side: after the '=' at eq_positions (B,), where `mask`."""
+    """Return (B, S), True where `mask` is and after the '=' at eq_positions (B,)."""
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
@@ -70,7 +70,7 @@ class SequenceLoss(Layer):
         return dlogits
 
     def weights(self, counted):
-        """How much each token weighs in the loss, from `counted` (B, S), 1 for those that do."""
+        """Return each token's weight in the loss, from `counted` (B, S), 1 for unmasked tokens."""
         if self.average == "sample":
             weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
         else:
@@ -91,7 +91,7 @@ def exact_match(logits, targets, counted, reduction="mean"):
 
 
 def most_probable(logits):
-    """The index of the largest of the logits (..., V), or -1 where one is NaN: (...)."""
+    """Return the index of the largest of the logits (..., V), or -1 where one is NaN: (...)."""
     top = logits.argmax(-1)                                     # of the first NaN, if there is one
     found = xp.take_along_axis(logits, top[..., None], -1)[..., 0]
     return xp.where(xp.isnan(found), -1, top)
@@ -147,7 +147,7 @@ class CrossEntropy(Layer):
         return dlogits
 
     def checked(self, logits, targets):
-        """The targets (...), 0 where they are ignored, and (...) True where they are not."""
+        """Return the targets (...), 0 where they are ignored, and (...) True where they are not."""
         targets, V = fitting_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
@@ -275,13 +275,13 @@ def fitting_targets(loss, logits, targets):
 
 
 def reduced(loss, reduction):
-    """`loss` (...) itself, its sum, or its mean, which is 0 where there is nothing."""
+    """Return `loss` (...) itself, its sum, or its mean, which is 0 if `loss` is empty."""
     if reduction == "none":
         return loss
     return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
 
 
 def spread(dloss, reduction, entries):
-    """Backward of `reduced`: the gradient of each entry of a loss of the shape of `entries`."""
+    """Return the gradient of each entry of a loss shaped like `entries`: backward of `reduced`."""
     share = 1 / max(1, entries.size) if reduction == "mean" else 1
     return xp.full_like(entries, share) * dloss

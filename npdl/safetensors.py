@@ -80,8 +80,11 @@ class SafetensorsFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def mapped(self, name):
-        """The array as it lies in the file: it takes memory where it is looked at, and what is
-        written into it changes this process's pages alone. BF16 comes as the uint16 it is."""
+        """Return the array mapped from the file; BF16 comes as the uint16 that it is.
+
+        Memory is used for the entries that are read. What is written into the array changes this
+        process's pages alone.
+        """
         entry = self.entries[name]
         if entry.start % entry.stored.itemsize or not entry.size:
             return self.read(name)
@@ -89,8 +92,11 @@ class SafetensorsFile:
         return flat.reshape(entry.shape)
 
     def read(self, name, dtype=None, out=None):
-        """The array in memory of its own, or in `out` (size,), as floats of `dtype` if it holds
-        floats (BF16 as float32 without); nothing else as large is made on the way."""
+        """Return the array in memory of its own, or in `out` (size,).
+
+        Floats are converted to `dtype`. Without a `dtype`, BF16 is converted to float32. No other
+        array of this size is made on the way.
+        """
         entry = self.entries[name]
         is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
         wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored if is_float
@@ -109,7 +115,7 @@ class SafetensorsFile:
 
 
 def _entries(header, start, size):
-    """{name: Entry} of a header; ValueError for what cannot be in a file of `size` bytes."""
+    """Return {name: Entry} of a header. Raises ValueError unless it fits a file of `size` bytes."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     entries, spans = {}, []
@@ -154,8 +160,10 @@ def _entry(name, about, start):
 
 
 def read(path):
-    """{name: array} of a file, in memory; BF16 comes as float32. Raises CheckpointError for a file
-    that is none, or is damaged."""
+    """Return {name: array} of a file, in memory; BF16 comes as float32.
+
+    Raises CheckpointError for a file that is not in this format, or is damaged.
+    """
     file = SafetensorsFile(path)
     return {name: file.read(name) for name in file.entries}
 
@@ -193,5 +201,5 @@ def write(path, arrays, metadata=None):
 
 
 def made(array):
-    """An array on the host, of itself or of the function that makes it."""
+    """Return an array on the host, given the array or the function that makes it."""
     return to_host(array() if callable(array) else array)

@@ -41,7 +41,7 @@ class FrozenLinear(Layer):
         self.sizes = linear.sizes                               # (D, E)
 
     def weight(self):
-        """W (D, E)."""
+        """Return W (D, E)."""
         return self.W.data
 
     def forward(self, x):
@@ -77,7 +77,7 @@ class QuantLinear(FrozenLinear):
         self.sizes, self.block, self.rounding = linear.sizes, block, rounding
 
     def weight(self):
-        """The dequantized W (D, E)."""
+        """Return the dequantized W (D, E)."""
         step = self.step.data
         if self.scale is not None:
             step = dequantize_steps(step, self.scale.data)
@@ -136,5 +136,5 @@ def check_linear(owner, linear):
 
 
 def frozen_bias(b):
-    """The same numbers, shared, as a Param that never learns; an absent bias stays absent."""
+    """Return the bias as a frozen Param that shares its data; NoBias stays NoBias."""
     return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

@@ -25,8 +25,11 @@ STEPS_BITS, STEPS_BLOCK = 8, 256                    # of double quantization
 
 
 def normal_float():
-    """The 16 levels of NF4: 8 quantiles of the standard normal above 0, 7 below, and 0, the
-    probabilities evenly spread from 1/2 to where 1 - 1/32 and 1 - 1/30 meet; the largest is 1."""
+    """Return the 16 levels of NF4: 8 quantiles of the standard normal above 0, 7 below, and 0.
+
+    The quantiles' probabilities are evenly spaced from 1/2 to the mean of 1 - 1/32 and 1 - 1/30.
+    The largest level is 1.
+    """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
     below = [-quantile(p) for p in np.linspace(outer, 0.5, 8)[:-1]]
@@ -37,7 +40,7 @@ NF4 = normal_float()
 
 
 def quantize(W, bits=4, rounding="floor", block=None):
-    """W -> integers of W's shape in -(2^(m-1) - 1) .. 2^(m-1) - 1, and the step sizes (n,).
+    """Quantize W into integers of its shape, in -(2^(m-1) - 1) .. 2^(m-1) - 1, and step sizes (n,).
 
     bits      m, from 2 to 16
     rounding  "floor" (the document's), "nearest" (halves to even), or "nf4", for 4 bits: the code
@@ -73,8 +76,10 @@ def quantize(W, bits=4, rounding="floor", block=None):
 
 
 def dequantize(codes, step, block=None, rounding="floor"):
-    """step * codes, or for "nf4" step * level, in the step sizes' dtype: the inverse of quantize,
-    but for the rounding."""
+    """Return step * codes, or step * level for "nf4", in the step sizes' dtype.
+
+    This is the inverse of `quantize`, except for the rounding.
+    """
     units = _in_blocks(codes, block)
     if rounding == "nf4":
         levels = units.reshape(-1).astype(np.int64) + 8
@@ -92,12 +97,12 @@ def quantize_steps(step):
 
 
 def dequantize_steps(codes, scale):
-    """The step sizes (n,) that quantize_steps kept."""
+    """Return the step sizes (n,) that quantize_steps stored."""
     return dequantize(codes, scale[:-1], STEPS_BLOCK) + scale[-1]
 
 
 def pack(codes, bits):
-    """Codes of any shape -> bytes, m bits for each code.
+    """Pack codes of any shape into bytes, m bits for each code.
 
     The codes' lowest bits come first, eight codes to a byte, then their second bits, and so on:
     (m, ceil(size / 8)) of uint8.
@@ -110,7 +115,7 @@ def pack(codes, bits):
 
 
 def unpack(packed, shape):
-    """The codes of `shape` that `pack` put into bytes."""
+    """Return the codes of `shape` that `pack` put into bytes."""
     bits, size = len(packed), math.prod(shape)
     shifted = _together(packed[:8])
     if bits > 8:
@@ -120,7 +125,7 @@ def unpack(packed, shape):
 
 
 def _together(planes):
-    """Bytes of eight codes' bits each, (m, n), m at most 8 -> the codes' m bits, (8 n,) of uint8.
+    """Combine bit planes (m, n), bytes with one bit of eight codes, into codes (8 n,), for m <= 8.
 
     Eight codes are put together at once, as the bytes of one uint64.
     """
@@ -131,8 +136,11 @@ def _together(planes):
 
 
 def stored_bytes(size, bits, block=None, itemsize=4, double=False):
-    """Bytes that `size` quantized numbers take: the packed codes and the step sizes, which in
-    double quantization are bytes, with a float for each 256 of them and one more."""
+    """Return how many bytes `size` quantized numbers take: the packed codes and the step sizes.
+
+    Double quantization stores each step size in a byte, with a float for each 256 of them and one
+    more.
+    """
     steps = 1 if block is None else -(-size // block)
     packed = bits * _padded(size) // 8
     if double:
@@ -153,7 +161,7 @@ def _unsigned(bits):
 
 
 def _in_blocks(array, block):
-    """The numbers row by row as (blocks, block size), the last block filled up with zeros."""
+    """Return the entries, row by row, as (blocks, block size), the last block padded with zeros."""
     flat = array.reshape(-1)
     if block is None:
         return flat[None]

@@ -31,7 +31,7 @@ class Vocabulary:
 
     @classmethod
     def of_numbers(cls, count, operator):
-        """Vocabulary of the numbers 0 .. count - 1 and one operator."""
+        """Return the vocabulary of the numbers 0 .. count - 1 and one operator."""
         return cls((*map(str, range(count)), operator, *SPECIAL))
 
     size = property(lambda self: len(self.tokens), doc="Number of tokens.")
@@ -46,7 +46,7 @@ class Vocabulary:
         return {token: i for i, token in enumerate(self.tokens)}
 
     def id_of(self, token):
-        """Id of one token; InputError if it is unknown."""
+        """Return the id of one token. Raises InputError if it is unknown."""
         try:
             return self._ids[str(token)]
         except KeyError:
@@ -54,14 +54,14 @@ class Vocabulary:
                              f"{' '.join(self.tokens[-5:])}, separated by spaces") from None
 
     def encode(self, text):
-        """Ids (int64, 1-D) of tokens separated by spaces, or of a list of tokens."""
+        """Return the ids (int64, 1-D) of tokens separated by spaces, or of a list of tokens."""
         tokens = text.split() if isinstance(text, str) else text
         if not isinstance(tokens, (list, tuple)):
             raise InputError(f"cannot encode {_shown(text)}; give a text or a list of tokens")
         return np.array([self.id_of(token) for token in tokens], dtype=np.int64)
 
     def decode(self, ids):
-        """Text of a 1-D sequence of ids; InputError if one is out of range."""
+        """Return the text of a 1-D sequence of ids. Raises InputError if one is out of range."""
         return " ".join(self.tokens[i] for i in _places("ids", ids, self.size))
 
 
@@ -83,14 +83,14 @@ class Examples:
         return len(self.inputs)
 
     def take(self, indices):
-        """The examples at these places (1-D integers in [0, N)), as copies."""
+        """Return copies of the examples at these indices (1-D integers in [0, N))."""
         rows = _places("indices", indices, len(self))
         return Examples(self.inputs[rows], self.targets[rows], self.eq_positions[rows],
                         self.mask[rows], self.orders[rows])
 
     @property
     def answer_mask(self):
-        """(N, S) bool: targets after `=` that are not `PAD` (RHS in document 004, Problem 3)."""
+        """Return (N, S), True for targets after `=` except PAD: RHS of document 004, Problem 3."""
         after_eq = np.arange(self.targets.shape[1]) > self.eq_positions[:, None]  # (N, S)
         return after_eq & self.mask
 
@@ -148,7 +148,7 @@ class ModularArithmetic:
                              "set orders=(2, 3) or stratified=False")
 
     def _solved(self, order):
-        """Operands (N, order) and results (N,) of one order, in the order of the loops."""
+        """Return operands (N, order) and results (N,) of one order, in the order of the loops."""
         if self.operator == "/":  # loops over (answer, b[, d]), divisors from 1
             sizes = (self.p,) + (self.p - 1,) * (order - 1)
             loops = np.indices(sizes, dtype=np.int64).reshape(order, -1).T
@@ -162,7 +162,7 @@ class ModularArithmetic:
         return operands, apply.reduce(operands, axis=1) % self.q
 
     def _listed(self):
-        """Examples of every equation before the shuffle: order 2, then order 3."""
+        """Return the Examples of every equation before the shuffle: order 2, then order 3."""
         words, parts, orders = self.vocabulary, [], []
         for order in self.orders:
             operands, result = self._solved(order)
@@ -181,7 +181,7 @@ class ModularArithmetic:
         return Examples(tokens[:, :-1], targets, 2 * orders - 1, targets != words.pad, orders)
 
     def _split(self):
-        """Places of the training and validation sets in the shuffled equations."""
+        """Return the indices of the training and validation sets in the shuffled equations."""
         groups = [np.arange(len(self.equations))]
         if self.stratified:
             groups = [np.flatnonzero(self.equations.orders == order) for order in self.orders]
@@ -195,7 +195,7 @@ class ModularArithmetic:
 
 
 def batch_indices(n, batch_size, step, seed):
-    """Indices (int64, 1-D) of the batch of update `step` (from 0) among n examples.
+    """Return the indices (int64, 1-D) of the batch of update `step` (from 0) among n examples.
 
     Each epoch is a fresh permutation keyed by (seed, epoch), cut into batches of at most
     batch_size; the last may be shorter. A pure function: resuming needs no state.
@@ -214,7 +214,7 @@ def _epoch_order(n, seed, epoch):
 
 
 def _shown(value):
-    """repr on one line, cut short."""
+    """Return repr on one line, cut short."""
     return " ".join(repr(value).split())[:60]
 
 
@@ -225,7 +225,7 @@ def _integer(name, value, low, high=2**63 - 1):
 
 
 def _places(what, values, size):
-    """`values` as an array of integers below `size`, after a check that they are."""
+    """Return `values` as an array of integers, after a check that they are below `size`."""
     empty = isinstance(values, (list, tuple)) and not values
     places = np.empty(0, np.int64) if empty else checked_ids(values, size, what)
     if places.ndim != 1:

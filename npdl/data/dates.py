@@ -42,15 +42,18 @@ class DateWords:
     bos, eos = target.index("BOS"), target.index("EOS")
 
     def encode(self, text):
-        """Ids (S + 1,) of a written date and END; InputError for a character that no form has, and
-        for a text that is empty or as long as LONGEST."""
+        """Return the ids (S + 1,) of a written date and END.
+
+        Raises InputError for a character that no form has, and unless the text has 1 to LONGEST - 1
+        characters.
+        """
         if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
                              f"{LONGEST - 1}, say 'March 3rd, 2021'")
         return self.source.encode(text + END)
 
     def decode(self, ids):
-        """The text of target tokens, BOS and EOS left out."""
+        """Return the text of target tokens, without BOS and EOS."""
         return "".join(self.target[i] for i in ids if i not in (self.bos, self.eos))
 
 
@@ -73,7 +76,7 @@ class Dates:
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
     def draw(self, part, count, *key):
-        """`count` pairs of a part, from the stream keyed by `key`: texts, and their ISO dates."""
+        """Draw `count` texts of a part and their ISO dates from the stream keyed by `key`."""
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
@@ -82,7 +85,7 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encoded(self, texts, isos):
-        """source (B, S) and its lengths (B,); target (B, T + 1), from BOS to EOS."""
+        """Return source (B, S), its lengths (B,) and target (B, T + 1), from BOS to EOS."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
@@ -90,7 +93,7 @@ class Dates:
 
 
 def written(day, form):
-    """A datetime.date in one of FORMS."""
+    """Write a datetime.date in one of FORMS."""
     d, m, Y = day.day, day.month, day.year
     M, W = MONTHS[m - 1], WEEKDAYS[day.weekday()]
     ordinal = "th" if 11 <= d <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(d % 10, "th")

@@ -29,7 +29,7 @@ class Characters:
 
     @classmethod
     def from_text(cls, text):
-        """The characters that occur in a text."""
+        """Return the vocabulary of the characters in a text."""
         return cls("".join(sorted(set(text))))
 
     @property
@@ -41,7 +41,7 @@ class Characters:
         return _code_points(self.characters)
 
     def encode(self, text):
-        """Ids (int64, 1-D) of a text; InputError, naming the character, if one is unknown."""
+        """Return the ids (int64, 1-D) of a text. Raises InputError for an unknown character."""
         ids = np.empty(len(text), np.int64)
         for start in range(0, len(text), AT_ONCE):          # a text may have a billion characters
             codes = _code_points(text[start : start + AT_ONCE])
@@ -55,17 +55,17 @@ class Characters:
         return ids
 
     def decode(self, ids):
-        """The text of a sequence of ids; InputError if one is out of range."""
+        """Return the text of a sequence of ids. Raises InputError if one is out of range."""
         ids = np.asarray(ids)
         ids = checked_ids(ids if ids.size else ids.astype(int), self.size, "tokens")
         return "".join(self.characters[i] for i in ids)
 
 
 def read_text(path):
-    """(text, SHA-256 of the file's bytes in hexadecimal) of a file in UTF-8.
+    """Return (text, SHA-256 of the file's bytes in hexadecimal) of a file in UTF-8.
 
-    Raises InputError when it cannot be read, is not UTF-8, is empty or has more than LARGEST
-    bytes, and for what is no file: a device has no end, and a pipe cannot be read again.
+    Raises InputError if the file cannot be read, is not UTF-8, is empty or has more than LARGEST
+    bytes, and for devices and pipes: a device has no end, and a pipe cannot be read again.
     """
     try:
         about = os.stat(path)
@@ -86,7 +86,7 @@ def read_text(path):
 
 
 def split_text(ids, share, block, units=("--block", "characters")):
-    """{"train": the first `share` of ids, "validation": the rest, if there is one}.
+    """Return {"train": the first `share` of ids, "validation": the rest, if there is one}.
 
     Raises InputError when a part is too short for a window of `block` tokens and its target, and
     unless 0 < share <= 1.
@@ -106,9 +106,9 @@ def split_text(ids, share, block, units=("--block", "characters")):
 
 
 def windows(ids, block, count, *key):
-    """`count` random windows: inputs (count, block), and targets, moved on by one token.
+    """Draw `count` random windows: inputs (count, block), and targets, moved on by one token.
 
-    The places come from the stream keyed by `key`, such as (seed, step): the same key gives the
+    The starts come from the stream keyed by `key`, such as (seed, step): the same key gives the
     same windows, so resuming needs no state. Raises InputError unless block and count are 1 or
     more and the text is longer than a window.
     """
@@ -125,6 +125,6 @@ def _code_points(text):
 
 
 def _shown(text):
-    """repr on one line, cut short."""
+    """Return repr on one line, cut short."""
     shown = repr(text)
     return shown if len(shown) <= 100 else shown[:97] + "..."

@@ -30,17 +30,17 @@ class Step:
 
     @property
     def length(self):
-        """How many tokens the kept hypotheses have."""
+        """Return the number of tokens of the kept hypotheses."""
         return len(self.parents[0].tokens) + 1
 
     @property
     def finished(self):
-        """Those of the kept that are complete, and so are not expanded."""
+        """Return the kept hypotheses that are complete and so are not expanded."""
         return [hypothesis for hypothesis in self.kept if hypothesis.complete]
 
     @property
     def pruned(self):
-        """The expansions that were not kept, best first (complete: they end in `eos`)."""
+        """Return the expansions that were not kept, best first (complete if they end in `eos`)."""
         places, tokens, totals = expansions(self.parents, self.log_probs)
         every = extended(self.ranking, self.parents, places, tokens, totals,
                          is_eos(tokens, self.eos))
@@ -59,7 +59,7 @@ class BeamResult:
 
     @property
     def best(self):
-        """The best finished hypothesis; if none has finished, the best unfinished one."""
+        """Return the best finished hypothesis or, if none has finished, the best unfinished one."""
         return (self.finished or self.unfinished or [None])[0]
 
 
@@ -111,7 +111,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
 
 
 def extended(ranking, live, parents, tokens, totals, ended):
-    """The Hypothesis of each expansion."""
+    """Return the Hypothesis of each expansion."""
     return [
         ranking.hypothesis((*live[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
@@ -119,7 +119,7 @@ def extended(ranking, live, parents, tokens, totals, ended):
 
 
 def expansions(live, rows, limit=None):
-    """(parent, token, log-probability) of the best expansions, best first, as three arrays."""
+    """Return (parent, token, log-probability) of the best expansions as arrays, best first."""
     totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

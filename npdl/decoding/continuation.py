@@ -17,7 +17,9 @@ KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: Cache
 
 
 def continuation(model, prompt, **options):
-    """The Scorer for this model: one of KINDS, where the prompt of an encoder-decoder is the
-    source, or Recomputed for others."""
+    """Return the Scorer for this model: one of KINDS, or Recomputed for other models.
+
+    The prompt of an encoder-decoder is the source.
+    """
     kind = next((k for m, k in KINDS.items() if isinstance(model, m)), Recomputed)
     return kind(model, prompt, **options)

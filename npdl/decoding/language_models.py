@@ -62,8 +62,11 @@ class StepByStep(Scorer):
     """A model that computes the new tokens alone: of one sequence, a row for each map."""
 
     def settings(self, rows):
-        """One BLAS thread for one row: its products take as long as reading their matrices does,
-        and longer where two threads wait for each other."""
+        """Return a context of one BLAS thread for one row, else the default context.
+
+        The products of one row take as long as reading their matrices. Two threads are slower
+        because they wait for each other.
+        """
         return ONE_BLAS_THREAD if rows == 1 else super().settings(rows)
 
 
@@ -107,7 +110,7 @@ class CachedGPT(StepByStep):
         return self._feed(new, Tokens(before, kv))
 
     def _feed(self, new, past):
-        """The log-probabilities after the tokens `new` (B, R), which follow `past`."""
+        """Return the log-probabilities after the tokens `new` (B, R), which follow `past`."""
         B, R = new.shape
         if past is None:
             capacity = min(max(R, self.capacity), self.model.max_len)
@@ -123,18 +126,20 @@ class CachedGPT(StepByStep):
 
     @property
     def norm(self):
-        """The norm after the last block."""
+        """Return the norm after the last block."""
         return self.model.decoder.norm
 
     def empty(self, B, capacity):
-        """An empty KVCache for B sequences."""
+        """Return an empty KVCache for B sequences."""
         blocks, table = self.model.decoder.blocks, self.model.embedding.W.data
         H = blocks[0].attention.num_heads
         return KVCache(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
 
     def after(self, new, kv):
-        """The last block's output (B, R, D) for the tokens `new` (B, R), which follow those in
-        `kv`; their keys and values are put there."""
+        """Return the last block's output (B, R, D) for the tokens `new` (B, R).
+
+        `new` follows the tokens in `kv`, to which its keys and values are added.
+        """
         model, seen, R = self.model, kv.filled, new.shape[1]
         x, _ = model.embedding.forward(new)
         x, _ = model.positions.forward(x, np.arange(seen, seen + R))
@@ -153,8 +158,11 @@ class CachedLlama(CachedGPT):
     """A Llama with a key/value cache, of one key and value for each group of heads."""
 
     def settings(self, rows):
-        """Every BLAS thread where the maps are LARGE: those of a real model's file, which keeps
-        together what one output reads, are read faster by two."""
+        """Return a context with every BLAS thread if the linear layers are LARGE.
+
+        The file of a real model stores the weights of one output contiguously, and two threads read
+        them faster.
+        """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
         return (super() if small else super(StepByStep, self)).settings(rows)
 
@@ -205,12 +213,12 @@ class CarriedLSTM(StepByStep):
 
 
 def normed(norm, x, here):
-    """norm(x) if the norm stands here, else x."""
+    """Return norm(x) if the norm is `here`, else x."""
     return norm.forward(x)[0] if here else x
 
 
 def keys_values(attention, x, past=None):
-    """The keys and values of x (B, S, D), (B, H, S, d) each, after those of `past`."""
+    """Return the keys and values of x (B, S, D), (B, H, S, d) each, after those of `past`."""
     k, v = (attention.split(W.forward(x)[0]) for W in (attention.W_K, attention.W_V))
     if past is None:
         return k, v
@@ -218,14 +226,17 @@ def keys_values(attention, x, past=None):
 
 
 def attention_after(attention, x, mask, kept):
-    """MultiHeadAttention.forward of the queries x (B, R, D), for keys and values that are there."""
+    """Compute MultiHeadAttention.forward of the queries x (B, R, D) with cached keys and values."""
     q = attention.split(attention.W_Q.forward(x)[0])
     heads, _ = attend(q, *kept, mask)
     return attention.W_O.forward(attention.join(heads))[0]
 
 
 def grouped_after(attention, x, B, mask, turn, put):
-    """GroupedQueryAttention.forward of rows x (B R, D); `put` adds keys and values to others."""
+    """Compute GroupedQueryAttention.forward of rows x (B R, D).
+
+    `put` adds the new keys and values to the cached ones and returns all of them.
+    """
     q, k, v = (mapped(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
     G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
     if isinstance(attention.norm_q, RMSNorm):
@@ -240,7 +251,7 @@ def grouped_after(attention, x, B, mask, turn, put):
 
 
 def attended(q, k, v, mask):
-    """attend, without what backward reads."""
+    """Compute `attend` without the cache for backward."""
     if mask is not None:
         return attend(q, k, v, mask)[0]
     scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]))
@@ -249,20 +260,23 @@ def attended(q, k, v, mask):
 
 
 def rms_norm(norm, x):
-    """RMSNorm.forward of rows, without what backward reads."""
+    """Compute RMSNorm.forward of rows without the cache for backward."""
     mean_square = not_infinite((x * x).sum(-1, keepdims=True) / x.shape[1])
     return x / xp.sqrt(mean_square + norm.eps) * norm.gain.data
 
 
 def swiglu(ffn, x):
-    """SwiGLU.forward of rows, without what backward reads."""
+    """Compute SwiGLU.forward of rows without the cache for backward."""
     h, u = 0.5 * mapped(ffn.gate, x), mapped(ffn.up, x)
     return mapped(ffn.down, (h * xp.tanh(h) + h) * u)       # silu(2 h) = h (1 + tanh h)
 
 
 def mapped(layer, x):
-    """layer.forward of rows (N, D): of a Linear without its checks and what backward reads, and
-    by the product in which OpenBLAS uses each part of W as soon as it has copied it."""
+    """Compute layer.forward of rows (N, D); for a Linear without its checks and its cache.
+
+    The product of a Linear is the one in which OpenBLAS uses each part of W as soon as it has
+    copied it.
+    """
     if type(layer) is not Linear:
         return layer.forward(x)[0]
     y = (layer.W.data.T @ x.T).T if len(x) > 1 else x @ layer.W.data
@@ -270,12 +284,12 @@ def mapped(layer, x):
 
 
 def log_probabilities(logits):
-    """(B, V) logits -> log-probabilities on the host, in double precision."""
+    """Return the log-probabilities of logits (B, V) on the host, in double precision."""
     return to_host(log_softmax(logits.astype(float)))
 
 
 def checked_prompt(prompt):
-    """A prompt as an array (B, S); InputError unless it has integers, at least one."""
+    """Return a prompt as an array (B, S). Raises InputError unless it has one integer or more."""
     try:
         ids = np.atleast_2d(np.asarray(prompt))
     except ValueError:

@@ -12,17 +12,18 @@ FIRST = 1024        # top_p looks at so many tokens first: of a real model's, ne
 
 
 def greedy(scorer, max_len, eos=None, on_token=None):
-    """The most probable token at each step, the lower one of equals: a Hypothesis for each prompt.
+    """Return a Hypothesis for each prompt, with the most probable token at each step.
 
-    A sequence ends with `eos` (a token, or one of several), where nothing can follow, or after
-    `max_len` tokens. on_token(sequence, token), if given, is called as each token is chosen.
+    Of equally probable tokens the lower one is chosen. A sequence ends with `eos` (a token, or one
+    of several), where nothing can follow, or after `max_len` tokens. on_token(sequence, token), if
+    given, is called as each token is chosen.
     """
     return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), on_token)
 
 
 def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
            on_token=None):
-    """`count` random continuations of each prompt, all drawn at once: a list of Hypothesis.
+    """Draw `count` random continuations of each prompt, all at once: a list of Hypothesis.
 
     rng is a Generator or a seed. Each sequence takes one number of it at each step, whether the
     others have ended or not. log_prob is the model's own, before temperature and filters (see
@@ -43,7 +44,7 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
-    """The probabilities to draw from, (n, V): softmax(log_probs / temperature), then filters.
+    """Return the probabilities to sample from, (n, V): softmax(log_probs / temperature), filtered.
 
     top_k keeps the k most probable tokens; top_p then keeps the fewest most probable of them
     whose share is at least p (never none). Equal tokens: the lower one is kept first.
@@ -79,8 +80,10 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
 
 
 def best_first(rows, count):
-    """(n, count), or (n, V) if that is less: the places of each row's largest numbers, the largest
-    first, of equals the lower place. Sorts little more than it returns."""
+    """Return the indices of each row's largest numbers, the largest first: (n, min(count, V)).
+
+    Of equal numbers, the lower index comes first. Sorts little more than it returns.
+    """
     n, V = rows.shape
     if count >= V:
         return np.argsort(-rows, axis=1, kind="stable")
@@ -106,7 +109,7 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
 
 
 def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
-    """_generate, after the prompts."""
+    """Continue `_generate` after the prompts."""
     max_len = ranking.max_len
     place = np.repeat(np.arange(len(rows)), count)          # the row of each live sequence
     live = np.arange(len(place))

@@ -18,7 +18,7 @@ class Scorer:
     """
 
     def start(self):
-        """(log-probabilities (B, V) of the first token, state): a row for each prompt."""
+        """Return (log-probabilities (B, V) of the first token, state), a row for each prompt."""
         raise NotImplementedError
 
     def advance(self, state, parents, tokens):
@@ -29,11 +29,11 @@ class Scorer:
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """(n,) True where nothing can follow tokens[i] after row parents[i]."""
+        """Return (n,), True where nothing can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
     def settings(self, rows):
-        """A context to be in while `rows` sequences are extended one token after the other."""
+        """Return the context in which `rows` sequences are extended token by token."""
         return contextlib.nullcontext()
 
 
@@ -70,15 +70,15 @@ class Ranking:
         return Hypothesis(tokens, log_prob, self._score(log_prob, len(tokens)), complete)
 
     def key(self, hypothesis):
-        """What to sort by: the best hypothesis has the least key."""
+        """Return the key to sort by: the best hypothesis has the least key."""
         return -hypothesis.score, len(hypothesis.tokens), hypothesis.tokens
 
     def bound(self, hypothesis):
-        """No completion of this unfinished hypothesis can score higher than this.
+        """Return a score that no completion of this unfinished hypothesis can exceed.
 
-        Its log-probability can only fall, and the score of a fixed log-probability is monotone
-        in the length: so the best it can do is to keep the log-probability and end at the next
-        step, or (length_power > 0) as late as possible. At max_len it is too late: -inf.
+        Its log-probability can only fall, and the score of a fixed log-probability is monotone in
+        the length. So the best it can do is to keep the log-probability and end at the next step,
+        or (length_power > 0) as late as possible. At max_len it is too late: -inf.
         """
         log_prob, length = hypothesis.log_prob, len(hypothesis.tokens)
         if length >= self.max_len:
@@ -90,7 +90,7 @@ class Ranking:
 
 
 def start_one(scorer):
-    """scorer.start(), for the searches that begin with a single hypothesis."""
+    """Return scorer.start(), for a search that begins with a single hypothesis."""
     rows, state = checked(scorer.start())
     if len(rows) != 1:
         raise InputError(f"a search starts from one prompt; this scorer has {len(rows)}")
@@ -98,7 +98,7 @@ def start_one(scorer):
 
 
 def checked(scored):
-    """(rows, state) as the scorer gave them; InputError unless rows are log-probabilities."""
+    """Return (rows, state) of a scorer. Raises InputError unless rows are log-probabilities."""
     rows, _ = scored
     if not (rows <= 0).all():                               # NaN fails as well
         raise InputError("a scorer gave a log-probability that is above 0 or not a number; "
@@ -107,7 +107,7 @@ def checked(scored):
 
 
 def ends(scorer, state, parents, tokens, length, max_len, eos):
-    """(n,) True where tokens[i], as token number `length`, completes its hypothesis."""
+    """Return (n,), True where tokens[i], as token number `length`, completes its hypothesis."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -125,10 +125,10 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """(n,) True where tokens[i] is `eos`, or one of several."""
+    """Return (n,), True where tokens[i] is `eos`, or one of several."""
     return np.isin(tokens, () if eos is None else eos)
 
 
 def total_probability(log_probs):
-    """sum exp(log_probs), for checks of trees."""
+    """Return sum exp(log_probs), for checks of trees."""
     return math.fsum(math.exp(value) for value in log_probs)

@@ -30,13 +30,13 @@ class Tree(Scorer):
         self.depth = self._add(branches, ())
 
     def token(self, word):
-        """The number of a word."""
+        """Return the token of a word. Raises InputError for an unknown word."""
         if word not in self._token:
             raise InputError(f"Tree: the word {word!r} is not in the vocabulary")
         return self._token[word]
 
     def words(self, tokens):
-        """The words of some tokens (or of a Hypothesis)."""
+        """Return the words of some tokens, or of a Hypothesis."""
         return [self.vocab[token] for token in getattr(tokens, "tokens", tokens)]
 
     def start(self):
@@ -84,7 +84,7 @@ class Tree(Scorer):
 
 
 def _split(value):
-    """(number, subtree) of a branch."""
+    """Return (number, subtree) of a branch."""
     number, below = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, {})
     if not isinstance(number, (int, float)) or not isinstance(below, dict):
         raise InputError(f"Tree: {value!r} is no branch; it must be a number, or a number and a "

@@ -154,7 +154,7 @@ GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (siz
 
 
 def unravel(flat, sizes, letter):
-    """Lines that split the number `flat` of an entry into an index along each of some axes."""
+    """Return lines that split an entry's number `flat` into an index along each of some axes."""
     lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
     for axis in range(len(sizes) - 1, 0, -1):
         n = sizes[axis]
@@ -163,7 +163,7 @@ def unravel(flat, sizes, letter):
 
 
 def place(strides, itemsize, letter):
-    """The offset of the entry with indices i0, i1, .. in entries."""
+    """Return the offset of the entry with indices i0, i1, .. in entries."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // itemsize}"
                               for axis, s in enumerate(strides) if s)])
 
@@ -296,7 +296,7 @@ class ProductKernel(Kernel):
 
 
 def as_matrices(op):
-    """The Views of a product, a vector being a matrix of one row or column."""
+    """Return the Views of a product, in which a vector is a matrix of one row or column."""
     (a, b), out = op.inputs, op.output
     if a.ndim == 1:
         out = with_axis(out, out.ndim - (b.ndim > 1))
@@ -307,7 +307,7 @@ def as_matrices(op):
 
 
 def with_axis(view, place):
-    """A View with one more axis, of length 1."""
+    """Return a View with one more axis, of length 1."""
     shape, strides = list(view.shape), list(view.strides)
     shape.insert(place, 1)
     strides.insert(place, 0)
@@ -332,7 +332,7 @@ def has_kernel(op):
 
 
 def group_kernels(group, name):
-    """The kernels of a group: of its maps and sums along rows; then its sums over the rows."""
+    """Return the kernels of a group: maps and sums along rows, then sums over the rows."""
     if not group.rows:
         return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
     inside = [rows for rows in group.rows if rows.form in ("map", "row")]

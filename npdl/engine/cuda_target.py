@@ -99,7 +99,7 @@ class DeviceMemory:
         self.copied = None                              # the event after the last copy from it
 
     def pointer(self, buffer):
-        """The device's address of a buffer, as CuPy has it."""
+        """Return the device's address of a buffer, as CuPy has it."""
         if id(buffer) in self.staged:
             return self.device.data + self.staged[id(buffer)]
         if buffer.is_temporary:
@@ -110,23 +110,23 @@ class DeviceMemory:
         return np.uintp(self.pointer(view.buffer).ptr + view.offset)
 
     def array(self, view):
-        """The CuPy array of a view."""
+        """Return the CuPy array of a view."""
         return self.cupy.ndarray(view.shape, view.dtype, self.pointer(view.buffer) + view.offset,
                                  view.strides)
 
     def bytes_of(self, buffer):
-        """All of a buffer on the device."""
+        """Return all bytes of a buffer on the device."""
         return self.cupy.ndarray((buffer.nbytes,), np.uint8, self.pointer(buffer))
 
     def host_bytes(self, buffer):
-        """All of a buffer on the host."""
+        """Return all bytes of a buffer on the host."""
         if buffer.role == "state":
             return self.hosts.setdefault(id(buffer), np.empty(buffer.nbytes, np.uint8))
         whole = View(buffer, 0, (buffer.nbytes,), (1,), np.dtype(np.uint8))
         return whole.array_at(buffer.address, buffer.array)
 
     def host_array(self, view):
-        """The NumPy array of a view."""
+        """Return the NumPy array of a view."""
         if view.buffer.role != "state":
             return view.array_at(view.buffer.address, view.buffer.array)
         memory = self.host_bytes(view.buffer)
@@ -219,7 +219,7 @@ class CudaLowered:
             function(*arguments)
 
     def _add_host_turn(self, operations, fresh, stale):
-        """NumPy's calls, after what they need is copied from the device."""
+        """Add NumPy's calls, and before them the download of their inputs from the device."""
         needed = {id(view.buffer): view.buffer for view in views_of(operations)
                   if id(view.buffer) in stale or view.buffer.role == "state" and (
                       id(view.buffer) not in fresh)}
@@ -236,7 +236,7 @@ class CudaLowered:
                 fresh[id(op.output.buffer)] = op.output.buffer
 
     def _add_device_turn(self, operations, groups, kernels, functions, fresh, stale):
-        """One copy of what the host has written, and one graph."""
+        """Add one upload of the values that the host has written, and one graph of kernels."""
         used = {id(view.buffer) for view in views_of(operations)}
         copied = [fresh.pop(key) for key in list(fresh) if key in used]
         launches = [self._launch(kernel, functions) for group in groups
@@ -246,7 +246,7 @@ class CudaLowered:
             stale[id(op.output.buffer)] = op.output.buffer
 
     def _launch(self, kernel, functions):
-        """A kernel, or the product by cuBLAS in its place, as a function without arguments."""
+        """Return a function without arguments that runs a kernel, or its product by cuBLAS."""
         if isinstance(kernel, ProductKernel):
             call = product(*map(self.memory.array, kernel.views))
             if call is not None:
@@ -256,7 +256,10 @@ class CudaLowered:
 
 
 def product(a, b, out):
-    """a @ b by cuBLAS: of matrices or of stacks of them; None where it can't read them."""
+    """Return a function that computes a @ b by cuBLAS, for matrices or stacks of them.
+
+    Returns None if cuBLAS can't read them.
+    """
     from npdl.backend import xp
 
     if xp.matmul.plan(a, b, out) is not None:
@@ -265,7 +268,10 @@ def product(a, b, out):
 
 
 def compiled(kernels):
-    """{id of a kernel: its function}. Kernels whose threads wait for each other are one module."""
+    """Compile the kernels and return {id of a kernel: its function}.
+
+    Kernels whose threads wait for each other are compiled as one module.
+    """
     import cupy
 
     functions = {}
@@ -360,5 +366,5 @@ class Turn:
 
 @functools.cache
 def stream_of(cupy):
-    """The stream of all steps: each stream has a cuBLAS of its own."""
+    """Return the stream of all steps, because each stream has a cuBLAS handle of its own."""
     return cupy.cuda.Stream(non_blocking=True)

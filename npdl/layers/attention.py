@@ -27,7 +27,7 @@ NO_DROPOUT = Dropout(0.0)
 
 
 def causal_mask(length):
-    """(S, S), True where a query may look: key k is visible to query t when k <= t."""
+    """Return (S, S), True where a query may attend: key k is visible to query t when k <= t."""
     require_positive(length=length)
     t = xp.arange(length)
     return t[None, :] <= t[:, None]
@@ -54,7 +54,7 @@ def attend(q, k, v, mask=None, scale=None, dropout=NO_DROPOUT, rng=None):
 
 
 def attend_backward(dy, cache, dropout=NO_DROPOUT):
-    """The gradients of q, k and v."""
+    """Return the gradients of q, k and v."""
     q, k, v, A, P, scale = cache.q, cache.k, cache.v, cache.A, cache.P, cache.scale
     dv = P.swapaxes(-1, -2) @ dy                            # y = P v
     dP = dy @ v.swapaxes(-1, -2)
@@ -172,10 +172,10 @@ class MultiHeadAttention(Layer):
         return dQ, dK, dV
 
     def split(self, x):
-        """(B, S, H*d) -> (B, H, S, d). `join` is its inverse, and each the other's backward."""
+        """Split (B, S, H*d) -> (B, H, S, d); `join` is its inverse and its backward."""
         return x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2)
 
     def join(self, x):
-        """(B, H, S, d) -> (B, S, H*d)."""
+        """Join (B, H, S, d) -> (B, S, H*d)."""
         B, H, S, d = x.shape
         return x.swapaxes(1, 2).reshape(B, S, H * d)

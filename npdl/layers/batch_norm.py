@@ -23,7 +23,7 @@ KINDS = ("batch", "layer", "instance", "group", "rms")
 
 
 def statistics(x, kind, groups=1):
-    """Mean and biased variance of x (N, C, L) or (N, C), with the averaged axes kept as 1.
+    """Return mean and biased variance of x (N, C, L) or (N, C), with the averaged axes kept as 1.
 
     kind "batch"     one for each channel: over samples and places      (1, C, 1) or (1, C)
          "layer"     one for each sample: over channels and places      (N, 1, 1) or (N, 1)
@@ -52,7 +52,7 @@ def statistics(x, kind, groups=1):
 
 
 def places(x):
-    """The axes of the places of x (N, C, L); none of (N, C)."""
+    """Return the axes of the positions of x (N, C, L), or none for (N, C)."""
     return tuple(range(2, x.ndim))
 
 
@@ -60,14 +60,15 @@ AXES = {"batch": lambda x: (0, *places(x)), "layer": lambda x: (1, *places(x)), 
 
 
 def wide(x):
-    """x in floats of 32 bits at least: float16 overflows in a square, and bytes wrap."""
+    """Return x in floats of 32 bits at least: float16 overflows in a square, and bytes wrap."""
     return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
 
 
 def centred(x, axes):
-    """x - mean, the mean and the biased variance over these axes, which are kept as 1.
+    """Return x - mean, the mean and the biased variance over these axes, which are kept as 1.
 
-    It is centred twice: what rounding leaves of the mean of large numbers would be a variance.
+    It is centred twice, because a rounding error in the mean of large numbers would add to the
+    variance.
     """
     mean = mean_over(x, axes)
     rest = mean_over(x - mean, axes)
@@ -76,7 +77,7 @@ def centred(x, axes):
 
 
 def split_groups(x, groups):
-    """(N, C, ...) -> (N, G, C/G * ...): neighbouring channels share a group."""
+    """Reshape (N, C, ...) -> (N, G, C/G * ...): neighbouring channels share a group."""
     require_positive(groups=groups)
     N, C = x.shape[:2]
     if C % groups:
@@ -85,7 +86,7 @@ def split_groups(x, groups):
 
 
 def normalise_backward(dx_hat, x_hat, std, axes):
-    """The gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
+    """Return the gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
     shift = mean_over(dx_hat, axes)                         # x_hat ignores a constant added to x
     stretch = mean_over(dx_hat * x_hat, axes)               # and (nearly) a scaling of x - mean
     dx = (dx_hat - shift - stretch * x_hat) / std
@@ -108,13 +109,13 @@ class ChannelNorm(Layer):
         self.channels, self.eps = channels, eps
 
     def scaled(self, x_hat):
-        """y from x_hat."""
+        """y = gain * x_hat + bias, or x_hat itself without a gain."""
         if self.gain is None:
             return x_hat
         return per_channel(self.gain.data, x_hat) * x_hat + per_channel(self.bias.data, x_hat)
 
     def scaled_backward(self, dy, x_hat):
-        """dx_hat from dy."""
+        """Return dx_hat from dy, and add to the gradients of gain and bias."""
         check_gradient(dy, x_hat.shape, type(self).__name__)
         if self.gain is None:
             return dy
@@ -167,7 +168,7 @@ class BatchNorm(ChannelNorm):
         return dx
 
     def move(self, mean, var, count):
-        """The running statistics, a step towards a batch's, of `count` values a channel."""
+        """Move the running statistics a step towards a batch's, of `count` values a channel."""
         if count < 2:
             raise InputError("BatchNorm: training needs more than one value for each channel; "
                              "give a larger batch, or training=False")
@@ -230,5 +231,5 @@ class InstanceNorm(ChannelNorm):
 
 
 def per_channel(values, x):
-    """(C,) as (1, C, 1) or (1, C), to broadcast against x."""
+    """Reshape (C,) to (1, C, 1) or (1, C), to broadcast against x."""
     return values.reshape(1, -1, *(1,) * (x.ndim - 2))

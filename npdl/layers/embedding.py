@@ -66,7 +66,7 @@ class Unembedding(Layer):
 
     @property
     def sizes(self):
-        """(D, V)."""
+        """Return (D, V)."""
         return self.W.shape[::-1]
 
     def forward(self, x):
@@ -87,10 +87,10 @@ class Unembedding(Layer):
 
 
 def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
-    """The fixed position table (S, D): sin(pos / 10000^e) at i = 2k, cos of the same at 2k + 1.
+    """Return the fixed positions (S, D): sin(pos / 10000^e) at i = 2k, cos of the same at 2k + 1.
 
-    `exponent` e is "k/d" (document 004, Problem 2.7, as printed) or "2k/d" (the usual form,
-    whose slowest wave is 10000 times longer than its fastest; with k/d it is 100 times).
+    `exponent` e is "k/d" (document 004, Problem 2.7, as printed) or "2k/d" (the usual form, whose
+    longest wavelength is 10000 times its shortest; with k/d it is 100 times).
     """
     require_positive(length=length, d_model=d_model)
     require_dtype(dtype)
@@ -152,7 +152,7 @@ POSITIONS = ("k/d", "2k/d", "learned")
 
 
 def positions_of(kind, max_len, d_model, *, rng, dtype):
-    """The layer that adds positions: LearnedPositions, or SinusoidalPositions of an exponent."""
+    """Return the layer that adds positions: learned, or sinusoidal with an exponent."""
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":
         return LearnedPositions(max_len, d_model, rng=rng, dtype=dtype)

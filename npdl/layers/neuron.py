@@ -29,7 +29,7 @@ class ThresholdNeuron(Layer):
 
     @classmethod
     def from_weights(cls, W, b, dtype="float32"):
-        """The neurons with these weights: W (D, E) and b (E,), or w (D,) and a number b."""
+        """Return the neurons with these weights: W (D, E) and b (E,), or w (D,) and a number b."""
         require_dtype(dtype)
         W, b = np.asarray(W, dtype), np.atleast_1d(np.asarray(b, dtype))
         W = W[:, None] if W.ndim == 1 else W

@@ -31,7 +31,7 @@ class Cell(Layer):
         self.d_hidden = d_hidden
 
     def start(self, x, state=None):
-        """The state before the first step: `state` once it is checked, or zeros."""
+        """Return the state before the first step: `state` once it is checked, or zeros."""
         check_width(x, self.W_x.shape[0], type(self).__name__, ndim=2)
         shape = (len(x), self.d_hidden)
         if state is not None:

@@ -41,12 +41,12 @@ class Sequential(Layer):
 
 
 def options_of(layer):
-    """The names of what a layer's forward takes beside its first input."""
+    """Return the names of the inputs of a layer's forward after the first one."""
     if isinstance(layer, Sequential):
         return set().union(*map(options_of, layer.layers))
     return set(list(inspect.signature(layer.forward).parameters)[1:])
 
 
 def first(outputs):
-    """The first of several, or what is alone."""
+    """Return the first of several outputs, or the only one."""
     return outputs[0] if isinstance(outputs, tuple) else outputs

@@ -172,7 +172,7 @@ class Same(Layer):
 
 
 def padding_mask(key_mask):
-    """(B, S), True for real tokens -> (B, 1, 1, S): no query may look at padding."""
+    """Return (B, 1, 1, S) of (B, S), True for valid tokens: no query may attend to padding."""
     if key_mask is None:
         return None
     mask = as_array(key_mask)
@@ -183,5 +183,5 @@ def padding_mask(key_mask):
 
 
 def attention_weights(caches):
-    """The weights of the blocks whose caches these are, (B, L, H, S, S)."""
+    """Return the attention weights (B, L, H, S, S) of the blocks with these caches."""
     return xp.stack([cache.attention.attend.A for cache in caches], 1)

@@ -85,7 +85,7 @@ class AttentiveRNN(Layer):
         return dx, (dh, dpast)
 
     def start(self, x, state):
-        """The last state (B, H) and the past (B, P, H): zeros and none, if `state` is None."""
+        """Return the last state (B, H) and the past (B, P, H); zeros and none without `state`."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)
@@ -98,8 +98,10 @@ class AttentiveRNN(Layer):
 
 
 def attentions(cache):
-    """The weights alpha (B, S, P + S), from the cache of AttentiveRNN.forward; row t is zero from
-    column P + t on."""
+    """Return the weights alpha (B, S, P + S), from the cache of AttentiveRNN.forward.
+
+    Row t is zero from column P + t on.
+    """
     y, (_, past) = cache.out
     B, K = past.shape[:2]
     rows = []

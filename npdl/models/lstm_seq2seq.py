@@ -53,7 +53,7 @@ class LSTMSeq2Seq(Layer):
         return dsource, dtarget                                         # None: integers have none
 
     def encode(self, source, lengths=None, rng=None):
-        """The memory (B, S, H) and the last state of a source (B, S), and a cache."""
+        """Return the memory (B, S, H) and the last state of a source (B, S), and a cache."""
         source = checked_tokens(source, "LSTMSeq2Seq")
         x, c_embedding = self.source_embedding.forward(source)          # x (B, S, D)
         (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)
@@ -65,8 +65,10 @@ class LSTMSeq2Seq(Layer):
         return self.source_embedding.backward(dx, cache.embedding)
 
     def decode(self, target, memory, state, lengths=None, rng=None):
-        """The logits (B, T, V) of a target (B, T) that goes on from a state, the last state, and a
-        cache."""
+        """Return the logits (B, T, V) of a target (B, T), the last state, and a cache.
+
+        `state` is the state before the target's first token.
+        """
         target = checked_tokens(target, "LSTMSeq2Seq")
         mask = None
         if lengths is not None:
@@ -81,7 +83,7 @@ class LSTMSeq2Seq(Layer):
                                       attention=c_attention, tanh=c_tanh, classifier=c_classifier)
 
     def decode_backward(self, dlogits, cache):
-        """The gradients of the target (None), the memory and the first state."""
+        """Return the gradients of the target (None), the memory and the first state."""
         du = self.classifier.backward(dlogits, cache.classifier)
         dz = self.tanh.backward(du, cache.tanh)                         # u = tanh(z)
         da, dh = xp.split(self.combine.backward(dz, cache.combine), 2, -1)  # z = [a, h] W_c
@@ -93,5 +95,5 @@ class LSTMSeq2Seq(Layer):
 
 
 def attentions(cache):
-    """The weights alpha (B, T, S), from the cache of LSTMSeq2Seq.forward."""
+    """Return the weights alpha (B, T, S), from the cache of LSTMSeq2Seq.forward."""
     return cache.decode.attention.A

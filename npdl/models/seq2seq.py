@@ -74,7 +74,7 @@ class Seq2Seq(Layer):
         return dsource, dtarget                                         # None: integers have none
 
     def encode(self, source, source_mask=None, rng=None):
-        """The memory (B, S, D) of a source (B, S), and a cache."""
+        """Return the memory (B, S, D) of a source (B, S), and a cache."""
         source = checked_tokens(source, "Seq2Seq", self.max_len)
         if source_mask is not None:
             check_key_mask(source_mask, source.shape, "Seq2Seq")
@@ -94,8 +94,11 @@ class Seq2Seq(Layer):
 
 
 def attentions(cache):
-    """The weights of every block: encoder (B, L, H, S, S), decoder (B, L, H, T, T), cross
-    (B, L, H, T, S), from the cache of Seq2Seq.forward."""
+    """Return the attention weights of every block, from the cache of Seq2Seq.forward.
+
+    They are those of the encoder (B, L, H, S, S), of the decoder (B, L, H, T, T), and of the
+    decoder to the encoder (B, L, H, T, S).
+    """
     blocks = cache.decoder.blocks
     return (attention_weights(cache.encode.encoder.blocks), attention_weights(blocks),
             xp.stack([c.cross.attend.A for c in blocks], 1))
