@@ -32,7 +32,7 @@ class Report(Verdict):
 
     @property
     def worst(self):
-        """The largest relative error; infinite if there is a fault that no gradient shows."""
+        """Return the largest relative error, or inf if there are faults such as side effects."""
         errors = [row.error for row in self.rows if row.right is not None or row.points]
         return np.inf if self.faults else max(errors, default=0.0)
 

@@ -44,13 +44,13 @@ class Candidate:
 
     @property
     def names(self):
-        """The names under which its gradient may be found in a dict."""
+        """Return the names under which its gradient may be found in a dict."""
         own = self.key.rpartition(".")[2] or self.name
         return own, *gradient_names(own)
 
     @property
     def is_known(self):
-        """True if its name alone says that it is a parameter."""
+        """Return True if its name alone says that it is a parameter."""
         if self.name == "data" and hasattr(self.owner, "grad"):
             return True
         if isinstance(self.value, Param) or self.key:

@@ -94,7 +94,7 @@ class Comparison:
 
     @property
     def errors(self):
-        """The relative errors: `limit` is what is allowed; 0 for inconclusive points."""
+        """Return the relative errors, of which `limit` is allowed; 0 for inconclusive points."""
         with np.errstate(all="ignore"):
             errors = self.limit * np.abs(self.computed - self.numerical) / self.allowed
         errors = np.where(self.computed == self.numerical, 0, errors)
@@ -173,7 +173,7 @@ class Check:
 
     @property
     def all_zero(self):
-        """True if all gradients are 0 at these inputs, so that comparing them shows nothing."""
+        """Return True if all gradients are 0 here, so that comparing them shows nothing."""
         return any(self.lines.values()) and not self._largest(self.paths)
 
     def passes(self):

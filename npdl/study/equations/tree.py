@@ -76,7 +76,7 @@ class Big:
 
 
 def children(node):
-    """The nodes directly in one; of a Big those of its body alone."""
+    """Return the nodes directly below one; for a Big, only those of its body."""
     match node:
         case Apply():
             return node.parts
@@ -94,12 +94,12 @@ def children(node):
 
 
 def bound(node):
-    """The indices of all sums, products, largest and least in a tree."""
+    """Return the indices of all sums, products, maxima and minima in a tree."""
     own = set(node.names) if isinstance(node, Big) else set()
     return own.union(*map(bound, children(node)))
 
 
 def indexed(node):
-    """The letters in a tree that have an index, without hats."""
+    """Return the letters in a tree that have an index, without hats."""
     own = {node.base.partition("_")[0]} if isinstance(node, Symbol) and node.low else set()
     return own.union(*map(indexed, children(node)))

@@ -35,22 +35,22 @@ class Exercise:
 
     @functools.cached_property
     def cls(self):
-        """The reference class."""
+        """Return the reference class."""
         return find_class(self.layer)
 
     @property
     def is_own(self):
-        """True if the layer is a teacher's."""
+        """Return True if the layer is a teacher's."""
         return ":" in self.layer
 
     @property
     def name(self):
-        """The name of the class."""
+        """Return the name of the class."""
         return self.layer.rpartition(":")[2]
 
     @property
     def file(self):
-        """The name of the student's file: gru_cell.py for GRUCell."""
+        """Return the name of the student's file: gru_cell.py for GRUCell."""
         if self.is_own:
             return Path(self.layer.rpartition(":")[0]).name
         name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name).lower()
@@ -58,12 +58,12 @@ class Exercise:
 
     @property
     def way(self):
-        """The method that the student writes: "forward" or "backward"."""
+        """Return the method that the student writes: "forward" or "backward"."""
         return "forward" if self.forward else "backward"
 
     @functools.cached_property
     def methods(self):
-        """[(name of the given method, name of the blank one)], such as (forward, backward)."""
+        """Return [(name of given method, name of blank one)], such as (forward, backward)."""
         names = sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
         pairs = [(re.sub("^backward$", "forward", n).removesuffix("_backward"), n) for n in names]
         return [pair[::-1] if self.forward else pair for pair in pairs
@@ -71,7 +71,7 @@ class Exercise:
 
     @functools.cached_property
     def functions(self):
-        """[(given function or None, blank function)] that do the work of these methods.
+        """Return [(given function or None, blank function)] that do the work of these methods.
 
         `softmax_backward` is the answer to Softmax.backward, so it is blank as well. A layer that
         contains other layers may call such functions.
@@ -89,13 +89,13 @@ class Exercise:
 
     @property
     def blank_functions(self):
-        """The methods and functions of the reference that the student writes."""
+        """Return the methods and functions of the reference that the student writes."""
         return [*(getattr(self.cls, blank) for _, blank in self.methods),
                 *(blank for _, blank in self.functions)]
 
     @functools.cached_property
     def samples(self):
-        """{case: (layer, inputs, options)}: see `draw`."""
+        """Return {case: (layer, inputs, options)}: see `draw`."""
         return self.draw(0)
 
     def draw(self, seed):
@@ -120,7 +120,7 @@ class Exercise:
 
     @property
     def equation(self):
-        """The first sentence of the class's docstring."""
+        """Return the first sentence of the class's docstring."""
         text = " ".join((inspect.getdoc(self.cls) or "").split("\n\n")[0].split())
         return re.split(r"(?<=\w)\. (?=[A-Z])", text)[0].rstrip(".:")
 

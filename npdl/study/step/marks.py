@@ -35,7 +35,7 @@ class Mark:
 
     @property
     def text(self):
-        """The mark in words; "" if nothing is known."""
+        """Return the mark in words, or "" if nothing is known."""
         error = f" (error {self.error:.0e})" if np.isfinite(self.error) else ""
         if self.right:
             return "right" + error

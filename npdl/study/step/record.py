@@ -44,7 +44,7 @@ class Call:
 
     @property
     def name(self):
-        """The qualified name of the function."""
+        """Return the qualified name of the function."""
         own, around = self.code.co_name, self.function
         return around.qualname + f".{own}" * (own != around.code.co_name)
 
@@ -66,7 +66,7 @@ class Write:
 
     @property
     def is_one(self):
-        """True for a single array, not a nested structure."""
+        """Return True for a single array, False for a nested structure."""
         return [path for path, _ in self.shown] == [""]
 
 

@@ -22,7 +22,7 @@ USES = 40                       # of one value, of which sums are looked up
 
 
 def slope(loss, steps=STEPS):
-    """The derivative of loss(h) at 0; NaN where two steps disagree, as at a kink."""
+    """Return the derivative of loss(h) at 0; NaN where two step sizes disagree, as at a kink."""
     for h in steps:
         high, low = [loss(h), loss(2 * h)], [loss(-h), loss(-2 * h)]
         one, two = (high[0] - low[0]) / (2 * h), (high[1] - low[1]) / (4 * h)
@@ -38,13 +38,13 @@ def direction(shape):
 
 
 def plain(name):
-    """A name for comparison: xhat of self.x_hat, of cache['x_hat'], of x_hat[t]."""
+    """Return a name for comparison: xhat for self.x_hat, cache['x_hat'] and x_hat[t]."""
     key = KEY.match(name)
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
 def stems(name):
-    """What a name may be the gradient of: of dx, d_x, gx, grad_x, x_grad x, of W.grad W."""
+    """Return the names whose gradient a name may be: x for dx, d_x, gx, grad_x, x_grad, x.grad."""
     if name.endswith(".grad") or GRADS.search(name):
         return [plain(name.removesuffix(".grad"))]
     text = plain(name)
@@ -68,7 +68,7 @@ class Oracle:
         self.bytes = {(v.size, v.tobytes()) for v in self.values.values()}
 
     def product(self, key):
-        """The product of a value's gradient with its direction."""
+        """Return the inner product of a value's gradient with its direction."""
         if key not in self.slopes:
             u = direction(self.values[key].shape)
             self.slopes[key] = self._slope(key, u)
@@ -81,28 +81,31 @@ class Oracle:
             return np.nan
 
     def is_kink(self, key):
-        """Whether the loss has other slopes on the two sides of a value, along its direction."""
+        """Return True if the one-sided derivatives along a value's direction differ."""
         u, h = direction(self.values[key].shape), STEPS[-1]
         low, here, high = (self.runs.loss(only={key[0]}, add={key: by * u}) for by in (-h, 0, h))
         return not abs(low + high - 2 * here) <= KINK * h * (1 + abs(high - low) / h)
 
     def is_forwards(self, value):
-        """Whether forward computed this same value."""
+        """Return True if forward computed this same value."""
         return (value.size, np.array(value, float).tobytes()) in self.bytes or any(
             np.allclose(self.values[k].ravel(), np.ravel(value), 1e-9, 1e-12)
             for k in self.sizes.get(value.size, ()))
 
     def given_to(self, key):
-        """The name that forward gives a value; of `a, b = f(x)` a is the first."""
+        """Return the name that forward gives a value; in `a, b = f(x)`, a is the first."""
         names = self.places[key[0]].names
         return names[key[1] % len(names)] if names else ""
 
     def is_of(self, key, value):
-        """Whether a value is the gradient of this one."""
+        """Return True if `value` is the gradient of forward's value `key`."""
         return self.error(key, value) <= CLOSE
 
     def error(self, key, value):
-        """How far a value is from the gradient of this one; NaN where that is not known."""
+        """Return the relative error of `value` as the gradient of forward's value `key`.
+
+        The error is inf for another shape, and NaN if the gradient is unknown.
+        """
         shape = self.values[key].shape
         if not alike(shape, value.shape):
             return np.inf
@@ -116,12 +119,12 @@ class Oracle:
         return self._error(product, shape, value) <= CLOSE
 
     def is_named(self, name, value):
-        """Whether a value is the gradient of something that forward calls so."""
+        """Return True if a value is the gradient of a forward variable called `name`."""
         return any(self.is_of(key, value) for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
 
     def name(self, value):
-        """Of what in forward a value, or its transpose, is the gradient: its source; or ""."""
+        """Return the forward expression whose gradient is `value` or its transpose, or ""."""
         turned = [value] if value.ndim < 2 else [value, value.T, np.swapaxes(value, -1, -2)]
         for shape, product, text in self._of_size(value.size):
             for v in turned[: len(turned) if value.ndim != 2 else 2]:
@@ -130,7 +133,7 @@ class Oracle:
         return ""
 
     def _of_size(self, size):
-        """[(shape, product, source)] of the values of a size, and of sums of uses in a row."""
+        """Return [(shape, product, source)] of a size's values, and of sums of uses in a row."""
         if size in self.known:
             return self.known[size]
         keys = sorted(self.sizes.get(size, ()), key=lambda k: not self.places[k[0]].root)[:MOST]
@@ -152,7 +155,7 @@ class Oracle:
 
 
 def alike(one, two):
-    """Whether shapes are the same but for axes of length 1, and neighbours that are merged."""
+    """Return True if shapes are equal except for axes of length 1 and merged neighbours."""
     one, two = [n for n in one if n != 1], [n for n in two if n != 1]
     return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(
         two) and min(len(one), len(two)) <= 2

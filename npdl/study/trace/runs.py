@@ -24,7 +24,7 @@ ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or
 
 @contextlib.contextmanager
 def quiet():
-    """Neither NumPy's warnings nor others; inside another such block this one does nothing."""
+    """Silence warnings in the block; inside another such block this one does nothing."""
     if all(what == "ignore" for what in np.geterr().values()):
         yield
         return
@@ -128,13 +128,15 @@ class Runs:
                 self.watch.stop()
 
     def loss(self, **watched):
-        """The sum of the outputs times their upstream gradients."""
+        """Return the sum of the outputs times their upstream gradients."""
         return float(sum((d * o).sum() for d, o in zip(self.weights, self.outputs(**watched),
                                                        strict=True) if d is not None))
 
     def gradients(self, factor=1.0, **watched):
-        """{name: gradient} of a forward and a backward, which `watched` is about; the upstream
-        gradient times `factor`."""
+        """Return {name: gradient} of a forward and a backward; `factor` scales the upstream one.
+
+        `watched` are the options of Watch.start for the backward.
+        """
         subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
@@ -192,13 +194,13 @@ class Runs:
         return bool(abs(terms.sum() - true) <= CLOSE * scale < np.inf)
 
     def wrong(self, found):
-        """The names of the gradients that are not the truth."""
+        """Return the names of the gradients that are wrong."""
         return {name for name, true in self.truth.items() if not self.is_right(found[name], true)} \
             | {name for name, (u, true) in self.slopes.items()
                if not self._agrees(found[name], u, true)}
 
     def is_right(self, value, true):
-        """Whether a gradient is the true one, in the entries that are known."""
+        """Return True if a gradient is the true one, in the entries that are known."""
         if value.shape != true.shape:
             return False
         known = ~np.isnan(true)
@@ -206,7 +208,7 @@ class Runs:
         return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
 
     def works(self, spared=()):
-        """Whether every gradient but the spared ones is right now."""
+        """Return True if every gradient is right now, except for the spared ones."""
         try:
             with unwritten(self.subject.layer):
                 return self.wrong(self.gradients()) <= set(spared)
@@ -214,12 +216,12 @@ class Runs:
             return False
 
     def rows(self, names):
-        """Which entries of `short` are those of these gradients."""
+        """Return a mask of the entries of `short` that belong to these gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
     def short(self, found):
-        """What all gradients lack, in one vector."""
+        """Return the true minus the found gradients in one vector, 0 where the truth is unknown."""
         parts = []
         for name, true in self.truth.items():
             have = found[name]
@@ -231,7 +233,7 @@ class Runs:
 
 
 def times(dout, factor):
-    """An upstream gradient, an array or a nest of these, times a number."""
+    """Multiply an upstream gradient, an array or a nested tuple of arrays, by a number."""
     if isinstance(dout, tuple):
         return type(dout)(*(times(d, factor) for d in dout)) if hasattr(dout, "_fields") \
             else tuple(times(d, factor) for d in dout)

@@ -17,12 +17,12 @@ HOOK, LAMBDA = "__npdl__", "<lambda>"
 
 
 def original_file(filename):
-    """The file that an edited copy of a function stands for: file.py of file.py#edit."""
+    """Return the file that an edited copy of a function stands for: file.py for file.py#edit."""
     return filename.split("#", 1)[0]
 
 
 def defined(code):
-    """(the definition of a code, the class around it or ""); None when there is no source."""
+    """Return (the definition of a code, the class around it or ""), or None without source."""
     text = "".join(linecache.getlines(code.co_filename))
     try:
         found = _definitions(text)
@@ -35,7 +35,7 @@ def defined(code):
 
 @functools.lru_cache(maxsize=64)
 def _definitions(text):
-    """{(first line, name): (node, class)} of every function in a file."""
+    """Return {(first line, name): (node, class)} of every function in a file."""
     found, todo = {}, [(ast.parse(text), "")]
     for node, owner in todo:
         for child in ast.iter_child_nodes(node):
@@ -54,8 +54,10 @@ def _definitions(text):
 
 
 def recompiled(code, node, owner=""):
-    """The code of a changed definition, its new nodes with places, to run in the place of `code`;
-    None where that can't be, as when it has other free variables."""
+    """Compile a changed definition, whose new nodes have positions, to run in place of `code`.
+
+    Returns None where that is impossible, for example if it has other free variables.
+    """
     node = copy.copy(node)
     node.decorator_list = []
     node.args = copy.copy(node.args)
@@ -82,14 +84,14 @@ def recompiled(code, node, owner=""):
 
 
 def _found(compiled, name):
-    """The code of a function inside that of its module, the outermost of its name."""
+    """Return the code of a function inside that of its module, the outermost of its name."""
     inner = [c for c in compiled.co_consts if inspect.iscode(c)]
     return next((c for c in inner if c.co_name == name and c.co_flags & inspect.CO_OPTIMIZED),
                 None) or next(filter(None, (_found(c, name) for c in inner)), None)
 
 
 def find_code(compiled, qualname):
-    """The code of a function inside that of its module, by its qualified name; None if none is."""
+    """Return the code of a function inside that of its module, by its qualified name, or None."""
     for constant in compiled.co_consts:
         if inspect.iscode(constant):
             if constant.co_qualname == qualname:

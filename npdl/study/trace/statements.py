@@ -31,7 +31,7 @@ class Line:
 
     @property
     def text(self):
-        """The statement on one line; of a loop or a choice its head."""
+        """Return the statement on one line; of a loop or a branch, only its head."""
         return ast.unparse(self.node).split("\n")[0]
 
     @property
@@ -45,19 +45,19 @@ class Line:
 
     @property
     def inside(self):
-        """Whether it stands in a function that its own function makes."""
+        """Return True if it is in a function that its own function defines."""
         return any(isinstance(n, ast.FunctionDef) and n is not self.function.node
                    and n.lineno <= self.first <= n.end_lineno
                    for n in ast.walk(self.function.node))
 
     @property
     def is_simple(self):
-        """Whether it is no head of a loop or a choice."""
+        """Return True unless it is the head of a loop or a branch."""
         return not isinstance(self.node, COMPOUND)
 
     @property
     def comment(self):
-        """What stands after the code of its lines."""
+        """Return the comments that follow code on its lines."""
         said = comments("".join(linecache.getlines(self.function.code.co_filename)))
         found = (said.get(n, ("", True)) for n in range(self.first, self.last + 1))
         return " ".join(text for text, alone in found if not alone)
@@ -100,7 +100,7 @@ class Watched:
         return self.functions[0].__globals__
 
     def at(self, number):
-        """The innermost Line at a line of the file, or None."""
+        """Return the innermost Line at a line of the file, or None."""
         found = [line for line in self.lines if line.first <= number <= line.node.end_lineno]
         return max(found, key=lambda line: line.first, default=None)
 
@@ -122,7 +122,7 @@ class Place:
 
 
 def lines_of(code):
-    """A Watched with the Lines of a code, in the order of its source; None without source."""
+    """Return a Watched with the Lines of a code, in their order, or None without source."""
     found = defined(code) if not code.co_name.startswith("<") else None
     if found is None:
         return None
@@ -145,7 +145,7 @@ def _statements(body):
 
 @functools.lru_cache(maxsize=64)
 def comments(text):
-    """{line: (its comment, whether that stands alone)}."""
+    """Return {line: (its comment, True if it is on a line of its own)}."""
     return {token.start[0]: (token.string.lstrip("#").strip(),
                              not token.line[: token.start[1]].strip())
             for token in tokenize.generate_tokens(io.StringIO(text).readline)
@@ -154,8 +154,10 @@ def comments(text):
 
 @functools.lru_cache(maxsize=4096)
 def read_by(node):
-    """The sources of what a statement reads: names, attributes and parts of them, each as a whole:
-    x, self.W.data, hs[t + 1]."""
+    """Return the sources of what a statement reads: names, attributes and parts of them.
+
+    Each source is as long as possible: x, self.W.data, hs[t + 1].
+    """
     found = {}
     if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
         found[ast.unparse(node.target)] = None
@@ -184,7 +186,7 @@ def _read(node, found):
 
 
 def _is_path(node):
-    """Whether an expression only looks something up."""
+    """Return True if an expression only looks something up."""
     if isinstance(node, ast.Subscript):
         return all(isinstance(n, PATH) for n in ast.walk(node.slice)) and _is_path(node.value)
     return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and _is_path(node.value)
@@ -192,8 +194,11 @@ def _is_path(node):
 
 @functools.lru_cache(maxsize=4096)
 def written_by(node):
-    """(names that a statement binds, sources of what it changes in place: "self.W.grad", "dz[i]",
-    what `out=` names)."""
+    """Return (names that a statement binds, sources of what it changes in place).
+
+    It changes "self.W.grad" in self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=`
+    names.
+    """
     targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
     binds, changes = [], []
     while targets:

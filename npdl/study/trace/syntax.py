@@ -13,19 +13,19 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 
 
 def parsed(text):
-    """The tree of an expression."""
+    """Return the tree of an expression."""
     return ast.parse(text, mode="eval").body
 
 
 def number(value):
-    """A number as syntax: -1 is minus 1."""
+    """Return a number as syntax: -1 is minus 1."""
     if value < 0:
         return ast.UnaryOp(ast.USub(), ast.Constant(-value))
     return ast.Constant(value)
 
 
 def binary(left, sign, right):
-    """left + right, or with another of SIGNS."""
+    """Return the tree of left + right, or with another of SIGNS."""
     return ast.BinOp(left, SIGNS[sign](), right)
 
 
@@ -34,14 +34,14 @@ def names_of(*nodes):
 
 
 def bound_by(node):
-    """The names that a statement binds."""
+    """Return the names that a statement binds."""
     targets = getattr(node, "targets", [getattr(node, "target", None)])
     return {part.id for t in targets if t is not None for part in ast.walk(t)
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
 
 
 def cloned(tree, *changes):
-    """A copy of a syntax tree, with changes (target, new, target, new ...) of its nodes."""
+    """Copy a syntax tree, with changes (target, new, target, new ...) of its nodes."""
     for target, new in zip(changes[::2], changes[1::2], strict=True):
         if tree is target:
             return cloned(new)
@@ -49,7 +49,7 @@ def cloned(tree, *changes):
 
 
 def _copy(tree, each):
-    """A node or a list of them, with `each` for its parts; anything else as it is."""
+    """Copy a node or a list of nodes, with `each` for its parts; return anything else as it is."""
     if isinstance(tree, list):
         return [each(part) for part in tree]
     if not isinstance(tree, ast.AST):
@@ -58,13 +58,15 @@ def _copy(tree, each):
 
 
 def lifted(tree):
-    """A copy of a function's tree in which each lambda is a function that stands before its
-    statement; what that returns is `written` as (the statement, the lambda in it)."""
+    """Copy a function's tree, and turn each lambda into a function before its statement.
+
+    The return statement of such a function is `written` as (the statement, the lambda in it).
+    """
     return _Lift().visit(copy.deepcopy(tree)) if has_lambda(tree) else tree
 
 
 def lambdas(node):
-    """The functions that the lambdas of a simple statement are."""
+    """Return the functions into which the lambdas of a simple statement are turned."""
     simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and has_lambda(node)
     return lifted(node)[:-1] if simple else []
 

@@ -79,7 +79,7 @@ class Watch:
 
     @property
     def home(self):
-        """The file of the function that was called first."""
+        """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
     def __enter__(self):
@@ -126,8 +126,10 @@ class Watch:
             self._hook(self.always)
 
     def start(self, only, record=False, add=None, put=None, frames=False):
-        """From here on look at the places in `only`: record into `seen` and `locals`, shift by
-        `add`, replace by `put`, both {key: array}."""
+        """Watch the places in `only` from now on.
+
+        Record into `seen` and `locals`, shift by `add`, and replace by `put`, both {key: array}.
+        """
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
@@ -138,7 +140,7 @@ class Watch:
         self._hook(self.always)
 
     def __call__(self, place, value, into=False):
-        """The value that a place is to have; with `into`, put into the array that it has."""
+        """Return the value that a place is to have; with `into`, write it into the array it has."""
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if self.only is None or place not in self.only:
             return value
@@ -182,7 +184,7 @@ def _copied(value):
 
 
 def _run_codes(work, npdls):
-    """The codes of the functions that a piece of work calls, a library's left out."""
+    """Return the codes of the functions that `work` calls, without those of libraries."""
     found = {}
 
     def called(frame, event, _):
@@ -213,7 +215,7 @@ def _is_own(code, npdls):
 
 
 def _inside(code):
-    """The codes defined in a code."""
+    """Yield the codes defined in a code."""
     for constant in code.co_consts:
         if inspect.iscode(constant):
             yield constant
@@ -221,7 +223,7 @@ def _inside(code):
 
 
 def _loaded(target):
-    """What stands left of a sign, to be read."""
+    """Return the target of an assignment as an expression that reads it."""
     target = copy.deepcopy(target)
     target.ctx = ast.Load()
     return target
@@ -239,7 +241,7 @@ class _Rewrite(ast.NodeTransformer):
                         if isinstance(value, (ModuleType, type, FunctionType))} | {"self", "cls"}
 
     def whole(self, node):
-        """The function's own node, what it is handed hooked too."""
+        """Return the function's own node, with its arguments hooked too."""
         node.decorator_list = []
         node = self.visit_FunctionDef(node)
         entered = node.body[0] if self.watch.marks else None
@@ -265,14 +267,16 @@ class _Rewrite(ast.NodeTransformer):
         return node
 
     def _marker(self, thing, value=None):
-        """A call that tells of a function that begins, or of a Line that has run."""
+        """Return a call that reports a function that begins, or a Line that has run."""
         self.watch.marked.append(thing)
         place = ast.Constant(~(len(self.watch.marked) - 1))
         return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
 
     def _marked(self, node, after):
-        """A statement, what comes after it, and its mark; one that adds to what is there is shown
-        that first."""
+        """Return a statement, the nodes `after` it, and its mark.
+
+        Before an augmented assignment, the old value of its target is hooked.
+        """
         if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._marker(self.line, node.value), node)
             return node
@@ -287,7 +291,7 @@ class _Rewrite(ast.NodeTransformer):
         return found
 
     def _changed(self, node):
-        """[the statement that hooks what `z *= e` leaves in z]; of `z += e` it is e that counts."""
+        """Return [statement that hooks z after `z *= e`]; [] for `z += e`, where e is hooked."""
         if not isinstance(node, ast.AugAssign) or isinstance(node.op, ast.Add) or isinstance(
                 node.target, ast.Attribute):
             return []
@@ -339,7 +343,7 @@ class _Rewrite(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _root(self, node, target=None):
-        """A value that is the Line's own; of a tuple each item."""
+        """Hook a value that is the Line's own, or each item of a tuple."""
         if isinstance(node, ast.Starred):
             return self.generic_visit(node)
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -365,7 +369,7 @@ class _Rewrite(ast.NodeTransformer):
         return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.own
 
     def _inside(self, node, done=False):
-        """A node with what is in it hooked, but not what is called, nor an index."""
+        """Hook the parts of a node, except for a called function and an index."""
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
