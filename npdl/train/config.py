@@ -148,14 +148,14 @@ class Config:
 
     @property
     def command(self):
-        """The command that makes such a run, and resumes it."""
+        """Return the command that starts such a run, and resumes it."""
         if self.is_based:
             return "python -m npdl finetune"
         return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
 
     @property
     def is_based(self):
-        """True if the run fine-tunes the parameters of another one."""
+        """Return True if the run fine-tunes the parameters of another one."""
         return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):

@@ -49,7 +49,7 @@ class Batch:
 
     @property
     def read(self):
-        """The arguments of the model's forward."""
+        """Return the arguments of the model's forward."""
         if self.source is None:
             return (self.inputs,)
         return self.source, self.inputs, self.source_real

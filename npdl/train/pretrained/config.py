@@ -53,7 +53,7 @@ class Architecture:
                          else "embed_tokens.weight")
 
     def make(self, dtype="float32"):
-        """The model, without its numbers: they take no memory until they are set."""
+        """Return the model without its parameters, which take no memory until they are set."""
         make = GPT2 if self.kind == "gpt2" else Llama
         return make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
 
@@ -176,11 +176,11 @@ class Architecture:
 
     @cached_property
     def size(self):
-        """How many numbers the model has."""
+        """Return the number of parameters of the model."""
         return sum(math.prod(row.shape) for row in self.rows())
 
     def rows(self):
-        """The Rows of every parameter, biases before their matrices, one layer after the other."""
+        """Yield the Row of every parameter, layer by layer, biases before their matrices."""
         D, V = self.options["d_model"], self.vocab_size
         if self.kind == "gpt2":
             yield Row("wte.weight", ("embedding.W",), (V, D))

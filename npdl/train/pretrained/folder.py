@@ -48,18 +48,19 @@ class Pretrained:
 
     @cached_property
     def tokenizer(self):
-        """Raises InputError where the package or the folder's file is missing."""
+        """Read the tokenizer. Raises InputError if the package or the folder's file is missing."""
         return read_tokenizer(self.path, self.architecture, self.weights)
 
 
 def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=False,
          tokenizer=False):
-    """The model in a folder, or in a GGUF file; frozen (model.set_trainable(True) frees it).
+    """Load the model in a folder or a GGUF file, frozen (model.set_trainable(True) frees it).
 
-    float32 arrays stay in the file, mapped; others are turned into `dtype` one by one. With
-    `bits`, each linear map is quantized (QuantLinear) as it comes: never all of them in full.
-    With `tokenizer` that is read first, so that what it takes on the way is free again.
-    Raises InputError or CheckpointError, one line, for what is damaged or not supported.
+    float32 arrays stay in the file, mapped. Others are converted to `dtype` one by one. With
+    `bits`, each linear layer is quantized (QuantLinear) as it is read, so that memory never holds
+    all of them in full precision. With `tokenizer`, the tokenizer is read first, so that its
+    temporary memory is free again. Raises InputError or CheckpointError, one line, for files that
+    are damaged or not supported.
     """
     require_dtype(dtype)
     architecture, weights = read(path)
@@ -105,9 +106,9 @@ def _arrays(rows, weights, dtype, alone):
 
 
 def is_model(path):
-    """Whether a path is a GGUF file or a model's folder, rather than a folder of npdl's runs.
+    """Return True for a GGUF file or a model's folder, False for a folder of npdl's runs.
 
-    Raises InputError where there is nothing.
+    Raises InputError if there is nothing, or another file.
     """
     path = Path(path)
     if not os.path.lexists(path):
@@ -125,7 +126,7 @@ def is_model(path):
 
 
 def read(path):
-    """(Architecture, weights) of a folder or a GGUF file; nothing large is made."""
+    """Return (Architecture, weights) of a folder or a GGUF file, without reading large arrays."""
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
@@ -164,7 +165,7 @@ class FolderWeights:
             self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
     def mapped(self, name, dtype):
-        """The array in its file, if that has floats of `dtype`; else None."""
+        """Return the array mapped from its file if that has floats of `dtype`, else None."""
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
@@ -173,7 +174,7 @@ class FolderWeights:
         return None
 
     def take(self, name, dtype, out=None):
-        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        """Return the array as floats of `dtype`, in memory of its own or in `out` (size,)."""
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype not in safetensors.FLOATS:
@@ -184,7 +185,7 @@ class FolderWeights:
 
 
 def _shards(folder):
-    """The names of the safetensors files of a folder, each in it."""
+    """Return the names of the safetensors files of a folder, after a check that they are in it."""
     if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
@@ -217,8 +218,10 @@ def _json(path, if_missing):
 
 
 def _checked_rows(architecture, weights, itemsize):
-    """The Rows of the architecture, once the arrays there are those, of those shapes, and their
-    numbers fit into this machine."""
+    """Return the Rows of the architecture, after a check of the files.
+
+    The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
+    """
     where, shapes = architecture.where, weights.shapes
     if architecture.num_layers > len(shapes):
         raise InputError(f"{where}: claims {architecture.num_layers:,} layers; the files hold "
@@ -246,7 +249,7 @@ def _checked_rows(architecture, weights, itemsize):
 
 
 def digest(path):
-    """The SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
+    """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
     path, (_, weights) = Path(path), read(path)
     files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
     about = [os.stat(file) for file in files]
@@ -255,7 +258,7 @@ def digest(path):
 
 @lru_cache
 def _digest(files, stamps):
-    """Of these files, read once as long as their `stamps`, sizes and times, stay."""
+    """Return the SHA-256 of files, cached until their `stamps` (sizes and times) change."""
     sha256 = hashlib.sha256()
     for name in files:
         with open(name, "rb") as file:
@@ -289,7 +292,7 @@ def to_huggingface(pretrained, folder):
 
 
 def _theirs(row, layers):
-    """The array of a Row from the model's layers."""
+    """Return the array of a Row from the model's layers."""
     parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
     return array.T if row.turned else array

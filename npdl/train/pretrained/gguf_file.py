@@ -68,11 +68,11 @@ class GGUFWeights:
             return _header(data, texts)
 
     def whole_metadata(self):
-        """`metadata` with the lists of texts, the tokenizer's: much memory for a short time."""
+        """Return `metadata` with the tokenizer's lists of texts, which take much memory."""
         return self._header(texts=True)[0]
 
     def _span(self, name, shape, kind, start):
-        """(type, bytes of a row, first byte) of an array, within the file."""
+        """Return (type, bytes of a row, first byte) of an array. Raises ValueError if it is cut."""
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
@@ -85,10 +85,10 @@ class GGUFWeights:
         return kind, row, start
 
     def mapped(self, name, dtype):
-        """None: what a file of this kind holds has another order, or another form."""
+        """Return None, because the arrays in this file have another order or another form."""
 
     def take(self, name, dtype, out=None):
-        """The array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        """Return the array as floats of `dtype`, in memory of its own or in `out` (size,)."""
         shape, kind, row, start = self._arrays[name]
         values = np.empty(math.prod(shape), dtype) if out is None else out
         values = values.reshape(-1, shape[-1])
@@ -110,8 +110,11 @@ class GGUFWeights:
         return values.reshape(shape)
 
     def _turn_back(self, name, W):
-        """In llama's files W_Q and W_K have neighbours turned together where Hugging Face's have
-        the two halves of a head."""
+        """Reorder the rows of W_Q and W_K from llama's order to Hugging Face's, in place.
+
+        RoPE rotates neighbouring rows together in llama's files, but the two halves of a head in
+        Hugging Face's.
+        """
         if self.metadata.get("general.architecture") != "llama" or not re.search(
                 r"self_attn\.[qk]_proj", name):
             return
@@ -170,12 +173,12 @@ def _library():
 
 
 def _short(value):
-    """A float32 as the shortest decimal number that is it: 1e-05, not 9.999999747378752e-06."""
+    """Return a float32 as its shortest decimal number: 1e-05, not 9.999999747378752e-06."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def _their_name(name):
-    """llama's blk.3.attn_q.weight is Hugging Face's layers.3.self_attn.q_proj.weight."""
+    """Return Hugging Face's name: layers.3.self_attn.q_proj.weight for blk.3.attn_q.weight."""
     match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
     if match is None or match[2] not in NAMES:
         return name
@@ -184,7 +187,7 @@ def _their_name(name):
 
 
 def _header(data, texts):
-    """(metadata, [(name, shape, type, offset)], where the numbers begin) of a file's bytes."""
+    """Return (metadata, [(name, shape, type, offset)], start of the numbers) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin as one")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
@@ -215,7 +218,7 @@ def _header(data, texts):
 
 
 def check_count(count, what):
-    """Each item would take memory, however few bytes it has in the file."""
+    """Raise ValueError for more than MOST items, since each item takes memory."""
     if count > MOST:
         raise ValueError(f"{count:,} {what}, more than {MOST:,}: a false header")
 
@@ -228,8 +231,10 @@ def _string(data, at):
 
 
 def _value(data, at, kind, texts):
-    """(a value of the metadata, where the next thing begins); a list of texts is None unless
-    `texts` are wanted."""
+    """Return (a value of the metadata, where the next value begins).
+
+    A list of texts is read as None unless `texts` is true.
+    """
     if kind == STRING:
         return _string(data, at)
     if kind != ARRAY:

@@ -50,11 +50,11 @@ class Tokenizer:
 
     @property
     def size(self):
-        """How many tokens the tokenizer has."""
+        """Return the number of tokens of the tokenizer."""
         return self.rules.get_vocab_size()
 
     def encode(self, text, special=False):
-        """Ids (int64, 1-D); with `special` what the model expects around a text, such as BOS."""
+        """Return the ids (int64, 1-D) of a text; `special` adds tokens around it, such as BOS."""
         with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
             ids = self.rules.encode(_whole(text), add_special_tokens=special).ids
         ids = np.array(ids, np.int64)
@@ -64,8 +64,10 @@ class Tokenizer:
         return ids
 
     def prompt(self, text):
-        """Ids to continue: those of a text with what the model expects before it. Without any,
-        the token that begins a text, or else the one that ends it."""
+        """Return the ids to continue: a text's, after the tokens that the model expects first.
+
+        If there are none, return the token that begins a text, or else the one that ends it.
+        """
         ids = self.encode(text, special=True)
         if len(ids):
             return ids
@@ -77,16 +79,18 @@ class Tokenizer:
         return np.array(ends[:1], np.int64)
 
     def decode(self, ids):
-        """The text of ids, without special tokens."""
+        """Return the text of ids, without special tokens."""
         return self.rules.decode([int(i) for i in ids])
 
     def id_of(self, token):
-        """The id of a special token, or None."""
+        """Return the id of a special token, or None."""
         return None if token is None else self.rules.token_to_id(token)
 
     def stream(self, before):
-        """A function of one more id after the ids `before` that returns the text it completes,
-        perhaps none; of no id, what waits for the rest of a character."""
+        """Return a function from the next id after `before` to the text that this id completes.
+
+        The text may be empty. Called without an id, the function returns the rest of a character.
+        """
         ids = [int(i) for i in before[-4:]]                 # a few, for spaces depend on neighbours
         shown = self.decode(ids)
 
@@ -103,8 +107,10 @@ class Tokenizer:
         return more
 
     def chat(self, turns):
-        """Ids of a conversation, the model's turn begun: of the user's words, or of turns in a
-        list, the user's first, then the model's, and so on."""
+        """Return the ids of a conversation up to the beginning of the model's turn.
+
+        `turns` is the user's text, or a list of turns, in which the user begins.
+        """
         if self.template is None:
             raise InputError("the folder has no chat template; leave --chat out")
         turns = [turns] if isinstance(turns, str) else turns
@@ -127,7 +133,7 @@ class Tokenizer:
 
 
 def read_tokenizer(path, architecture, weights):
-    """The Tokenizer of a model folder or of a GGUF file (then `weights` has its metadata)."""
+    """Return the Tokenizer of a model folder or of a GGUF file, whose metadata `weights` has."""
     require_package("tokenizers", "a model's tokenizer", "use another model")
     path = Path(path)
     with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
@@ -293,7 +299,7 @@ def _text(token):
 
 
 def _is_there(path):
-    """Whether a file is there; InputError for one that is too large to be what it says."""
+    """Return True if a file exists. Raises InputError if it is too large."""
     if not os.path.exists(path) or not is_file(path):
         return False
     if os.path.getsize(path) > LARGEST:
@@ -307,7 +313,7 @@ def _settings(path):
 
 
 def _ids(value):
-    """One id, several, or none, as a tuple."""
+    """Return one id, several, or none, as a tuple."""
     ids = value if isinstance(value, list) else [value]
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
@@ -347,5 +353,5 @@ def _from_gguf(about):
 
 
 def _whole(text):
-    """A text without halves of characters, which a command line may have."""
+    """Replace the halves of characters in a text, which a command line may contain."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
