@@ -109,8 +109,8 @@ def _scatter(op, writes, readers, now):
     """Sum the rows of dy before the product, where all rows of dx = dy @ W.T are summed."""
     dx, index = op.inputs
     pieces = _products(dx, writes, readers, now) if dx.ndim == 2 and index.is_contiguous else []
-    size = op.options["size"]
-    if not pieces or 2 * size > dx.shape[0] or len({product.inputs[1] for _, product in pieces}) > 1:
+    size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
+    if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
     total, found = None, []
     for start, product in pieces:

@@ -11,8 +11,8 @@ from npdl.engine.operation import overlap
 from npdl.engine.rows import as_rows, refine
 
 LOOK_BACK = 24          # groups; more would find few others and make planning slow
-MOST_ARRAYS = 8         # large ones that unrelated operations of one loop use: a processor reads few
-SMALL = 1 << 14         # arrays at a time well, unless they are as small as this (in bytes)
+MOST_ARRAYS = 8         # larger than SMALL that unrelated operations of one group use: a processor
+SMALL = 1 << 14         # reads few large arrays at a time well; in bytes
 
 
 class Group:

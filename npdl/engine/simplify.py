@@ -5,8 +5,9 @@
     grad = grad + t
 
 The passes, in this order: move guards first, multiply tables instead of gathered rows (`gather`),
-multiply outer products entry by entry, merge equal operations, drop operations whose result nobody reads, write the first gradient that is
-added to zeros (above), and make one product of x (B, S, D) @ W.
+multiply outer products entry by entry, merge equal operations, drop operations whose result nobody
+reads, write the first gradient that is added to zeros (above), and make one product of
+x (B, S, D) @ W.
 """
 
 import numpy as np

@@ -27,8 +27,8 @@ class ShardedStep:
 
     def __init__(self, make, model, loss, optimizer, threads, share_prefixes=False):
         require_positive(threads=threads)
-        varies = getattr(loss, "average", "") == "token" or getattr(loss, "ignored", None) is not None
-        if threads > 1 and varies:
+        ignores = getattr(loss, "ignored", None) is not None
+        if threads > 1 and (ignores or getattr(loss, "average", "") == "token"):
             raise InputError(f"threads = {threads}: the targets that this loss averages over "
                              "differ from shard to shard; give threads=1, or average='sample'")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer

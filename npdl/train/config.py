@@ -124,8 +124,8 @@ class Config:
     engine: str = setting(MACHINE, "recorded", "what computes a step: npdl's layers (plain), where "
                           "a breakpoint in a layer fires, or their recording (recorded), which is "
                           "faster; the results differ by rounding only", allowed=ENGINES)
-    target: str = setting(MACHINE, "auto", "what a recording becomes: C, or NumPy calls (auto: C if "
-                          "there is a compiler)", allowed=TARGETS, rare=True)
+    target: str = setting(MACHINE, "auto", "what a recording becomes: C, or NumPy calls (auto: C "
+                          "if there is a compiler)", allowed=TARGETS, rare=True)
     threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
                            "real model, BLAS's threads; ignored by --backend cupy", "N",
                            count(256))

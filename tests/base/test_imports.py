@@ -107,7 +107,7 @@ assert len(greedy(continuation(again, batch.inputs[0, :3]), 2)[0].tokens) == 2
 """
 
 
-def test_npdl_trains_saves_and_decodes_without_the_other_packages(tmp_path):
+def test_the_library_trains_saves_and_decodes_without_the_other_packages(tmp_path):
     done = subprocess.run([sys.executable, "-c", README_ALONE, ROOT / "README.md"], cwd=tmp_path,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
                           text=True)

@@ -41,8 +41,8 @@ def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("gpt", "plain"), ("lstm", "recorded"),
-                                           ("lstm", "plain")])
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("model", SCRIPTS)
 def test_a_killed_script_resumes_bitwise_identically(tmp_path, model, engine):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     options = [*OPTIONS, "--steps", "100", "--engine", engine]

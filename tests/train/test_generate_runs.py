@@ -12,9 +12,9 @@ from npdl.models.llama import Llama
 from npdl.train.commands import generate
 from npdl.train.config import Config
 from npdl.train.run import load_run, train
-from tests.train.conftest import PLAY
 from tests.tools import commands, slow
 from tests.tools.refusals import status_of
+from tests.train.conftest import PLAY
 
 SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3}
 
