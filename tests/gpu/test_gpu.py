@@ -78,17 +78,16 @@ def test_the_first_steps_equal_numpys(model, settings):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["plain", "recorded"])
 @every_model
-def test_the_first_steps_of_the_documents_models_equal_numpys(model, engine):
-    assert_first_steps_agree(Config(model=model, engine=engine), 4)
+def test_the_first_steps_of_the_documents_models_equal_numpys(model):
+    assert_first_steps_agree(Config(model=model, engine="recorded"), 4)
 
 
-@both_dtypes
-@pytest.mark.parametrize("engine", ["plain", "recorded"])
+@pytest.mark.parametrize(("engine", "dtype"), [
+    ("plain", "float64"), ("plain", "float32"), ("recorded", "float32")])
 @every_model
 def test_two_runs_of_a_seed_are_the_same_bit_for_bit(gpu, model, engine, dtype):
-    config = small_config(model, {"engine": engine, "dtype": dtype})
+    config = small_config(model, {"engine": engine, "dtype": dtype, "dropout": 0.1})
     (first, arrays), (second, again) = (records_of(config, 10) for _ in range(2))
     assert first == second
     for name, array in arrays.items():
