@@ -9,6 +9,7 @@ shape or another setting is another recording. A step that cannot be recorded ru
 one line says why.
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -238,5 +239,7 @@ def where(error):
     return place or ""
 
 
+@functools.cache
 def say(line):
+    """Print a line on standard error, each only once: several steps may have the same problem."""
     print(f"npdl.engine: {line}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from npdl.engine import c_build
+from npdl.engine import c_build, step
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -11,6 +11,12 @@ def cache_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def messages():
+    """A message is printed once in a process; here, once in a test."""
+    step.say.cache_clear()
 
 
 @pytest.fixture
