@@ -6,8 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from npdl.core import Param
 from npdl.losses import loss_and_accuracy
 from npdl.train.config import Config
+from npdl.train.engine import PlainEngine
 from npdl.train.loop import Trainer
 from tests.tools.trained import ENGINES, assert_same_bytes, trained, updated
 
@@ -77,6 +79,16 @@ def test_evaluation_agrees_with_the_formulas(model, engine):
         assert record[f"{name}_accuracy"] == pytest.approx(float(accuracy), abs=1e-6)
         parts = [record[f"{name}_loss_order{k}"] * (examples.orders == k).mean() for k in (2, 3)]
         assert sum(parts) == pytest.approx(record[f"{name}_loss"], rel=1e-5)
+
+
+def test_an_evaluation_follows_a_model_that_has_changed():
+    trainer = Trainer(small(dtype="float64", threads=2))
+    for change in (
+            lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.5),
+            lambda model: setattr(model.classifier, "W", Param(2 * model.classifier.W.data))):
+        change(trainer.model)
+        wanted = trainer.task.measure(PlainEngine(trainer.model, None))
+        assert trainer.task.measure(trainer.engine) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_a_batch_of_the_whole_training_set_is_made_once():
