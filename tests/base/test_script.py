@@ -31,7 +31,7 @@ def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
         f"npdl: the system refused ({os.strerror(number)}); {advice}")
 
 
-TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2)
+TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2, "--engine", "plain")
 
 
 def environment(**settings):

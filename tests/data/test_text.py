@@ -21,8 +21,8 @@ from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, assert_same_runs, resumed_from, trained
 
-SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3,
-         "eval_every": 4, "save_every": 3, "threads": 1}
+SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
+         "eval_batches": 3, "eval_every": 4, "save_every": 3, "threads": 1}
 PLAY = "To be, or not to be: that is the question.\nWhether 'tis nobler in the mind – é ☃\n" * 20
 
 
@@ -83,7 +83,7 @@ def test_an_update_has_the_gradient_of_the_mean_over_all_positions(text, model, 
     inputs, targets = windows(ids[: round(0.9 * len(ids))], 8, 5, 0, 0, 3)
     wanted = next_token_loss(trainer.model, inputs, targets, backward=True)
     gradients = {name: param.grad.copy() for name, param in trainer.model.params()}
-    for threads in (1, 2, 7) if engine == "recorded" else (1,):
+    for threads in (1, 3) if engine == "recorded" else (1,):
         trainer = Trainer(dataclasses.replace(config, threads=threads))
         with trainer.engine:
             assert float(trainer.engine.step(trainer.task.batch(0))) == pytest.approx(wanted)

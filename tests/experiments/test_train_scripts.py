@@ -19,7 +19,7 @@ from tests.tools.trained import ENGINES, assert_same_runs
 
 SCRIPTS = {"gpt": commands.train_gpt, "lstm": commands.train_lstm}
 SETTINGS = {"p": 7, "width": 16, "steps": 11, "eval_first": 3, "eval_every": 5, "save_every": 4,
-            "threads": 2, "target": "numpy"}
+            "threads": 2, "engine": "plain", "target": "numpy"}
 
 
 def words(settings):

@@ -7,7 +7,7 @@ import pytest
 from npdl.train.config import Config
 from npdl.train.run import load_run, train
 
-TINY = {"layers": 1, "width": 16, "heads": 2, "eval_first": 0}
+TINY = {"engine": "plain", "layers": 1, "width": 16, "heads": 2, "eval_first": 0}
 PLAY = "To be, or not to be: that is the question.\n" * 20
 SETTINGS = {
     "gpt": {"p": 5, "steps": 4, "eval_every": 2, "save_every": 2, **TINY},

@@ -9,7 +9,7 @@ from npdl.train.config import Config
 from npdl.train.run import train
 from tests.tools import commands
 
-CONFIG = Config(p=5, width=8, layers=1, heads=2, steps=4, batch=8, eval_every=2)
+CONFIG = Config(engine="plain", p=5, width=8, layers=1, heads=2, steps=4, batch=8, eval_every=2)
 
 
 @pytest.fixture(scope="module")

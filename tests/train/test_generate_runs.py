@@ -16,7 +16,8 @@ from tests.tools import commands, slow
 from tests.tools.refusals import status_of
 from tests.train.conftest import PLAY
 
-SMALL = {"layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5, "eval_batches": 3}
+SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "batch": 5,
+         "eval_batches": 3}
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("model", {1, 5}), ("text", {1, 8})])

@@ -20,7 +20,7 @@ from tests.tools.processes import recorded_step, start_python
 from tests.tools.trained import assert_same_runs
 
 CONFIGS = [Config(model=model, p=7, width=16, heads=2, steps=30, save_every=10, seed=seed,
-                  target="numpy")
+                  engine="plain")
            for model, seed in (("gpt", 0), ("lstm", 1))]
 
 
