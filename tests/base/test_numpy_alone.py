@@ -33,8 +33,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     for model in ("lstm", "gpt"):
         train(Config(model=model, engine="plain", p=5, layers=1, width=8, heads=2, steps=2),
-              folder / model,
-              quiet=True)
+              folder / model, quiet=True)
     return folder
 
 

@@ -252,6 +252,7 @@ def test_some_of_a_users_operations(target):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # in a gc callback
 @pytest.mark.parametrize("make", [gpt, lambda: npdl.LSTMLM(11, 6, 1, 8, rng=1)])
 def test_after_interrupts_every_later_loss_and_gradient_is_right(make):
     """Ctrl-C at random moments of recordings and replays, caught by the caller."""
