@@ -16,7 +16,7 @@ from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
-from tests.tools import commands, device
+from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, assert_same_runs, resumed_from, trained
@@ -118,7 +118,7 @@ def test_evaluation_agrees_with_the_plain_formulas(text, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("model", slow.but(["gpt"], ["gpt", "lstm"]))
 @pytest.mark.parametrize("settings", [
     pytest.param({}, marks=pytest.mark.slow), {"threads": 2, "dropout": 0.2}])
 def test_a_resumed_run_is_the_same_bit_for_bit(tmp_path, text, model, engine, settings):

@@ -12,7 +12,7 @@ from npdl.train.config import Config
 from npdl.train.metrics import read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
-from tests.tools import commands
+from tests.tools import commands, slow
 from tests.tools.processes import ROOT, start, wait_for_checkpoint
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, assert_same_runs
@@ -30,8 +30,9 @@ def words(settings):
 OPTIONS = words(SETTINGS)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("model", SCRIPTS)
+@pytest.mark.parametrize("model, engine", slow.but(
+    [("gpt", "recorded"), ("lstm", "plain")],
+    [(model, engine) for model in SCRIPTS for engine in ENGINES], tuple))
 @pytest.mark.parametrize("more", [{"dropout": 0.2}, {"dtype": "float64", "schedule": "cosine"}])
 def test_the_scripts_loop_is_bitwise_identical_to_train(tmp_path, model, engine, more):
     settings = {**SETTINGS, "engine": engine, **more}
@@ -68,7 +69,7 @@ def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
     assert f"step {step} of 3000" in errors
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", slow.but(["plain"], ENGINES))
 def test_for_steps_saves_and_says_how_to_continue(tmp_path, capsys, engine):
     whole, run = str(tmp_path / "whole"), str(tmp_path / "run")
     options = [*OPTIONS, "--engine", engine, "--quiet"]

@@ -99,8 +99,7 @@ RESUMED = [(model, kind, engine) for model, kind in (
 
 
 @pytest.mark.parametrize("model, kind, engine", slow.but(
-    [("gpt", "lora", "recorded"), ("lstm", "qlora", "recorded")],
-    RESUMED, tuple))
+    [("gpt", "lora", "recorded"), ("lstm", "qlora", "plain")], RESUMED, tuple))
 def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
     train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
     adapters, given = Adapters(**KINDS[kind]), {"operator": "-", "engine": engine, "threads": 2}
