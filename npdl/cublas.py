@@ -62,14 +62,14 @@ class Handle:
         if status:
             raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
 
-    def product(self, dtype, sizes, factors, out, count, beta):
-        """Compute out = a b + beta out for `count` matrices in column-major order.
+    def product(self, dtype, sizes, factors, out, count):
+        """Compute out = a b for `count` matrices in column-major order.
 
         Each of a, b and out is (pointer, leading dimension, stride from one matrix to the next).
         """
         letter, number = KINDS[dtype]
         i, stride = ctypes.c_int, ctypes.c_longlong
-        (a, b), ends = factors, (ctypes.byref(number(1)), ctypes.byref(number(beta)))
+        (a, b), ends = factors, (ctypes.byref(number(1)), ctypes.byref(number(0)))
         each = [[ctypes.c_void_p(x[0]), i(x[1]), *([stride(x[2])] if count > 1 else [])]
                 for x in (a, b, out)]
         name = f"cublas{letter}gemm" + ("_v2" if count == 1 else "StridedBatched")
@@ -123,22 +123,21 @@ class Products:
             self.handles[key] = Handle(self.cupy, stream)
         return self.handles[key]
 
-    def __call__(self, a, b, out=None, beta=0):
-        """Compute a b, into `out` if given; with `beta` 1, add it to `out`."""
+    def __call__(self, a, b, out=None):
+        """Compute a b, into `out` if given."""
         made = self.plan(a, b, out)
         if made is None:
-            y = self.cupy.matmul(a, b, out=None if beta else out)
-            return self.cupy.add(out, y, out=out) if beta else y
+            return self.cupy.matmul(a, b, out=out)
         out, count, (A, B, C) = made
         (M, K), N = a.shape[-2:], b.shape[-1]
         if C[0]:                                    # a transposed result: out^T = b^T a^T
             turned = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
-            self(*turned, beta)
+            self(*turned)
             return out
         # cuBLAS counts columns first: to it each matrix is its transpose, and out^T = b^T a^T
         self.handle().product(out.dtype, (B[0], A[0], N, M, K),
                               ((b.data.ptr, *B[1:]), (a.data.ptr, *A[1:])),
-                              (out.data.ptr, *C[1:]), count, beta)
+                              (out.data.ptr, *C[1:]), count)
         return out
 
     def plan(self, a, b, out):

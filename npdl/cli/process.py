@@ -21,23 +21,11 @@ def has_ended(pid):
     One that waits for its parent to ask how it ended, a zombie, has.
     """
     try:
-        return _state(pid) in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return os.path.exists("/proc/self/stat") or _is_nobody(pid)
     except (OSError, IndexError):
         return False
-
-
-def is_stopped(pid):
-    """Return True if a process is known to be stopped, as by SIGSTOP."""
-    with contextlib.suppress(OSError, IndexError):
-        return _state(pid) in "Tt"
-    return False
-
-
-def _state(pid):
-    """Return the letter of a process's state on Linux."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _is_nobody(pid):
