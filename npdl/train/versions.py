@@ -1,4 +1,4 @@
-"""The code, NumPy, BLAS and processor that compute a run.
+"""The code, NumPy, BLAS, compiler and processor that compute a run.
 
 They decide whether a resumed run is bitwise identical to an uninterrupted one.
 """
@@ -12,6 +12,7 @@ import numpy as np
 
 import npdl
 from npdl.backend import is_host, tf32, xp
+from npdl.engine import c_build
 from npdl.threads import threadpool_info
 
 PACKAGES = Path(npdl.__file__).parents[1]
@@ -20,18 +21,27 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
 
 
 def versions():
-    """Return {npdl, engine, numpy, blas, kernels, processor} and, on a GPU, {cupy, card, products}.
+    """Return {npdl, engine, numpy, blas, kernels, compiler, processor} and, on a GPU, {cupy, card,
+    products}.
 
     Two runs with the same settings are bitwise identical if all of these are equal.
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     found = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": kernels(),
-             "processor": processor()}
+             "compiler": compiler(), "processor": processor()}
     if not is_host():
         found |= {"cupy": xp.__version__, "card": card(),
                   "products": "TF32" if tf32() else "float32"}
     return found
+
+
+def compiler():
+    """Return the first line that the C compiler says of itself, or "none"."""
+    try:
+        return next(iter(c_build.compiler_version(c_build.find_compiler()).splitlines()), "unknown")
+    except c_build.CompilerError:
+        return "none"
 
 
 def card():
