@@ -108,7 +108,8 @@ def _backward(op, takes, writes, now):
 def _scatter(op, writes, readers, now):
     """Sum the rows of dy before the product, where all rows of dx = dy @ W.T are summed."""
     dx, index = op.inputs
-    pieces = _products(dx, writes, readers, now) if dx.ndim == 2 and index.is_contiguous else []
+    simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
+    pieces = _products(dx, writes, readers, now) if simple else []
     size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
