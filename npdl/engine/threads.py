@@ -16,7 +16,7 @@ import numpy as np
 
 from npdl.engine.prefix import Prefixes, model_on_rows
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.recording import Recorder, map_nest
+from npdl.engine.recording import map_nest
 from npdl.engine.state import Mirror
 from npdl.engine.training import prefix_step, shard_step, update_step
 from npdl.errors import InputError, require_positive
@@ -98,9 +98,18 @@ class ShardedStep:
                                  "(running statistics?); give threads=1")
 
 
+class Unrecorded:
+    """Takes the place of a Recorder in a Mirror, and records nothing."""
+
+    def wrap(self, value, role=None):
+        return value
+
+    wrap_number = wrap_generator = wrap
+
+
 def watch(objects):
     """Return a Mirror that knows whether objects have changed; None if it can't be made."""
-    mirror = Mirror(Recorder(), set())
+    mirror = Mirror(Unrecorded(), set())
     try:
         mirror.of(objects)
     except Unsupported:
