@@ -54,7 +54,7 @@ def train(config, check=False, **process):
     def plain_update(batch, lr, max_norm, rng):
         """Make one update by npdl's layers and return the loss."""
         model.zero_grad()
-        logits, cache = model.forward(batch.inputs, rng=rng)          # (B, S, V)
+        logits, cache = model.forward(batch.inputs, rng=rng)    # (B, S, V)
         loss, loss_cache = loss_layer.forward(logits, to_device(batch.targets),
                                               to_device(batch.counted))
         dlogits = loss_layer.backward(1.0, loss_cache)

@@ -66,8 +66,9 @@ def rows_of(ids, targets, counted):
     ends = np.cumsum(sizes)
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
+    # A sequence through each row
     first = np.concatenate([padded(order[differs[:, t]]) for t in range(S)])
-    positions = np.repeat(np.arange(S), sizes)          # `first`: a sequence through each row
+    positions = np.repeat(np.arange(S), sizes)
     visible = np.arange(S) <= positions[:, None]
     ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
     spans = tuple((int(end - size), int(end)) for end, size in zip(ends, sizes, strict=True))

@@ -15,9 +15,9 @@ from npdl.backend import is_host, tf32, xp
 from npdl.engine import c_build
 from npdl.threads import threadpool_info
 
-PACKAGES = Path(npdl.__file__).parents[1]
+ROOT = Path(npdl.__file__).parents[1]
 ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py", "npdl/layers",
-          "npdl/models", "npdl/adapt", "npdl/engine")
+          "npdl/models", "npdl/adapt", "npdl/engine", "npdl/train/engine.py")
 
 
 def versions():
@@ -54,9 +54,9 @@ def engine_digest():
     """Return 12 hexadecimal digits of the SHA-256 of the files that compute a step (ENGINE)."""
     total = hashlib.sha256()
     for name in ENGINE:
-        path = PACKAGES / name
+        path = ROOT / name
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            total.update(file.relative_to(PACKAGES).as_posix().encode() + b"\0")
+            total.update(file.relative_to(ROOT).as_posix().encode() + b"\0")
             total.update(file.read_bytes().replace(b"\r\n", b"\n"))
     return total.hexdigest()[:12]
 

@@ -13,7 +13,7 @@ def test_the_versions_that_decide_the_bits_are_named():
 
 
 def test_the_digest_follows_the_files_of_the_engine_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(versions, "PACKAGES", tmp_path)
+    monkeypatch.setattr(versions, "ROOT", tmp_path)
     for name in versions.ENGINE:
         path = tmp_path / name if name.endswith(".py") else tmp_path / name / "a.py"
         path.parent.mkdir(parents=True, exist_ok=True)
