@@ -19,14 +19,6 @@ Work out the questions of five courses, and judge what their documents claim.
   python -m exercises                   print the verdicts on all claims (the ledger)"""
 
 
-def worked_out(questions):
-    """Yield the solution of each question, and the verdicts on what its document says."""
-    for asked in questions:
-        yield asked.run().solution()
-        if asked.claims:
-            yield f"## What the document says\n\n{asked.judged()}"
-
-
 def run(options):
     """Do what the options say and return the exit status, 1 if a check of our own fails."""
     if options.list:
@@ -34,9 +26,11 @@ def run(options):
         return 0
     if unknown := [text for text in options.question if not course.find(text)]:
         raise InputError(f"no question has the number {unknown[0]!r}; --list shows all numbers")
-    questions = [asked for text in options.question or [""] for asked in course.find(text)]
-    for text in worked_out(questions) if options.question else course.ledger(questions):
-        print(text, end="\n\n", flush=True)
+    questions = [asked.run() for text in options.question or [""] for asked in course.find(text)]
+    texts = [text for asked in questions for text in (
+        asked.solution(), asked.judged("## What the document says"))]
+    print(*filter(None, texts if options.question else course.ledger(questions)), sep="\n\n",
+          end="\n\n")
     for asked in questions:
         if options.figures and asked.picture:
             print(f"wrote {asked.draw(options.figures)}")

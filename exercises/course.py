@@ -9,6 +9,7 @@ import inspect
 import re
 import textwrap
 import traceback
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,10 +43,6 @@ class Claim:
     evidence: str
     weight: str = "step"                # a wrong "step", or a wrong "answer"
 
-    def __post_init__(self):
-        if self.verdict not in VERDICTS:
-            raise ValueError(f"verdict {self.verdict!r}: it must be one of {', '.join(VERDICTS)}")
-
     def shown(self):
         """Return the claim as a list in Markdown."""
         return "\n  - ".join([f"- {self.part and self.part + ': '}{self.says}",
@@ -56,10 +53,8 @@ class Claim:
 class Question:
     """A question: its text in Markdown, checks and claims, after run() has worked it out."""
 
-    def __init__(self, number, title, work, picture=None, size=None):
-        self.number, self.title, self.work = number, title, work
-        self.picture, self.size = picture, size
-        self.text, self.checks, self.claims, self.failed, self.steps = [], [], [], [], 0
+    def __init__(self, number, title, work, picture=None):
+        self.number, self.title, self.work, self.picture = number, title, work, picture
 
     def say(self, text, *code, head=""):
         """Add a paragraph and below it lines of code: formulas, numbers, arrays, tables."""
@@ -104,15 +99,15 @@ class Question:
         return wrapped("\n\n".join([f"# {self.number} {self.title}", inspect.getdoc(self.work),
                                     *self.text, "\n".join(checks)])).rstrip()
 
-    def judged(self):
-        """Return the claims with their verdicts in Markdown."""
-        return wrapped("\n\n".join(claim.shown() for claim in self.claims))
+    def judged(self, head):
+        """Return the claims with their verdicts in Markdown below a head, or "" without claims."""
+        return wrapped("\n\n".join([head, *map(Claim.shown, self.claims)])) if self.claims else ""
 
     def draw(self, folder):
         """Draw the picture into a PNG file in the folder, and return its path."""
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=self.size, layout="constrained")
+        figure = Figure(layout="constrained")
         self.picture(figure)
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"{self.number}.png"
@@ -120,13 +115,10 @@ class Question:
         return path
 
 
-def question(number, title, picture=None, size=None):
-    """Return a decorator that adds a function as a question.
-
-    `picture` is a function that draws on a Matplotlib figure of this size, in inches.
-    """
+def question(number, title, picture=None):
+    """Return a decorator that adds a function as a question; `picture` draws on a figure."""
     def add(work):
-        QUESTIONS.append(Question(number, title, work, picture, size))
+        QUESTIONS.append(Question(number, title, work, picture))
         return work
     return add
 
@@ -142,24 +134,20 @@ def find(number=""):
 
 
 def ledger(questions):
-    """Yield the claims of each question as text, then the errors, then a count of verdicts."""
-    claims = []
-    for asked in questions:
-        claims += asked.run().claims
-        if asked.claims:
-            yield f"## {asked.number} {asked.title}\n\n{asked.judged()}"
+    """Return the claims of each question as texts, then the errors, then a count of verdicts."""
+    texts = [asked.judged(f"## {asked.number} {asked.title}") for asked in questions]
+    claims = [claim for asked in questions for claim in asked.claims]
     for name, verdict, weights in (("Wrong answers", "wrong", ["answer"]),
                                    ("Wrong steps", "wrong", ["step"]),
                                    ("Slips", "slip", ["answer", "step"])):
         found = [f"- {claim.number}: {claim.says}" for claim in claims
                  if claim.verdict == verdict and claim.weight in weights]
-        yield wrapped("\n".join([f"## {name}: {len(found)}", *[""] * bool(found), *found]))
-    documents = sorted({claim.number[:3] for claim in claims})
-    rows = [(verdict, *(sum((c.number[:3], c.verdict) == (document, verdict) for c in claims)
-                        for document in documents), sum(c.verdict == verdict for c in claims))
-            for verdict in VERDICTS]
-    yield (f"## Claims: {len(claims)}\n\n"
-           + textwrap.indent(table(("verdict", *documents, "all"), rows), "    "))
+        texts.append(wrapped("\n".join([f"## {name}: {len(found)}", *[""] * bool(found), *found])))
+    counts = Counter((column, c.verdict) for c in claims for column in (c.number[:3], "all"))
+    heads = sorted({column for column, _ in counts})
+    rows = [(verdict, *(counts[head, verdict] for head in heads)) for verdict in VERDICTS]
+    counted = textwrap.indent(table(("verdict", *heads), rows), "    ")
+    return [*texts, f"## Claims: {len(claims)}\n\n{counted}"]
 
 
 def typeset(text):

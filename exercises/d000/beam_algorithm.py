@@ -4,8 +4,6 @@ All B beams start as <BOS> with log-likelihood 0; at each of T steps all B N sco
 computed, and for b = 1 to B the b-th largest score decides which beam and word become beam b.
 """
 
-import heapq
-
 import numpy as np
 
 from exercises.course import judge, question, table
@@ -25,40 +23,28 @@ def algorithm_1(log_p, width, steps, distinct=False, copies=None):
         distinct: read "the b-th largest score" among the different values, not among all scores.
         copies: how many beams there are at the start, instead of `width`.
 
-    Returns ([(tokens, log-likelihood)], best first, and counts of scores, comparisons and numbers
-    held at once). Raises LookupError if there are not enough different scores to choose from.
+    Returns [(tokens, log-likelihood)], best first, and for each step the beams before it and the
+    scores {(beam, word): score}. Raises LookupError if there are not enough different scores.
     """
-    beams = [((), 0.0)] * (width if copies is None else copies)
-    counts = {"scores": 0, "comparisons": 0, "numbers": 0}
+    beams, history = [((), 0.0)] * (copies or width), []
     for _ in range(steps):
         scores = {(b, j): total + log_p[tokens[-1] if tokens else -1][j]
                   for b, (tokens, total) in enumerate(beams) for j in range(log_p.shape[1])}
-        counts["scores"] += len(scores)
-        counts["numbers"] = max(counts["numbers"],
-                                len(scores) + sum(len(tokens) + 1 for tokens, _ in beams))
+        history.append((beams, scores))
         taken = []
-        for rank in range(width):
-            counts["comparisons"] += len(scores)        # one pass over all scores for each rank
+        for rank in range(width):                       # one pass over all scores for each rank
             left = [pair for pair in scores if pair not in taken
                     and not (distinct and scores[pair] in [scores[t] for t in taken])]
             if not left:
                 raise LookupError(f"there is no {rank + 1}-th largest of {len(scores)} scores")
             taken.append(max(left, key=scores.get))
         beams = [((*beams[b][0], j), scores[b, j]) for b, j in taken]
-    return beams, counts
+    return beams, history
 
 
-class Compared:
-    """A number that counts the comparisons of all such numbers."""
-
-    count = 0
-
-    def __init__(self, value):
-        self.value = value
-
-    def __lt__(self, other):
-        Compared.count += 1
-        return self.value < other.value
+def count_scores(N, width, steps):
+    """Return how many scores Algorithm 1 computes on a random model of N words."""
+    return sum(len(scores) for _, scores in algorithm_1(random_model(N), width, steps)[1])
 
 
 def quickselect(values, width):
@@ -76,39 +62,23 @@ def quickselect(values, width):
 
 
 def comparisons_per_score(size, width, draws=30):
-    """Return {method: (mean, standard deviation)} of comparisons / size over seeds 0 to 29."""
-    found = {"scan": [width] * draws, "heap": [], "quickselect": []}
-    for seed in range(draws):
-        values = np.random.default_rng(seed).permutation(size).tolist()
-        Compared.count = 0
-        heapq.nlargest(width, map(Compared, values))
-        found["heap"].append(Compared.count / size)
-        found["quickselect"].append(quickselect(values, width) / size)
-    return {method: (np.mean(each), np.std(each, ddof=1)) for method, each in found.items()}
-
-
-def by_hand(log_p, width, steps):
-    """Return the beams of a search from one beam, and a row for each of its steps."""
-    def spelled(sequences):
-        return ", ".join(f"{''.join(WORDS[j] for j in tokens)} {np.exp(scores[tokens]):.3f}"
-                         for tokens in sequences)
-
-    beams, rows = {(): 0.0}, []
-    for t in range(1, steps + 1):
-        scores = {(*tokens, j): total + log_p[tokens[-1] if tokens else -1][j]
-                  for tokens, total in beams.items() for j in range(len(WORDS))}
-        ordered = sorted(scores, key=scores.get)[::-1]
-        rows.append((t, len(beams), len(scores), spelled(ordered), spelled(ordered[:width])))
-        beams = {tokens: scores[tokens] for tokens in ordered[:width]}
-    return beams, rows
+    """Return mean and standard deviation of quickselect's comparisons / size, seeds 0 to 29."""
+    found = [quickselect(np.random.default_rng(seed).permutation(size).tolist(), width) / size
+             for seed in range(draws)]
+    return np.mean(found), np.std(found, ddof=1)
 
 
 @question("000.2.3", "Algorithm 1, beam search: its time and its memory")
 def beam_algorithm(work):
     """Give time and memory of beam search as O() of T, B and N; is it practical for large N?"""
     B, T, N, log_p = 2, 3, len(WORDS), np.log(MODEL)
-    beams, rows = by_hand(log_p, B, T)
-    literal, counts = algorithm_1(log_p, B, T)
+    beams, history = algorithm_1(log_p, B, T, copies=1)
+    rows = []
+    for t, (before, scores) in enumerate(history, 1):
+        ordered = [f"{''.join(WORDS[i] for i in (*before[b][0], j))} {np.exp(scores[b, j]):.3f}"
+                   for b, j in sorted(scores, key=scores.get)[::-1]]
+        rows.append((t, len(before), len(scores), ", ".join(ordered), ", ".join(ordered[:B])))
+    mean, spread = comparisons_per_score(1000 * B, B)
     work.say(f"B = {B}, T = {T}, the words {', '.join(WORDS)}, and a model that looks at one word "
              "back.")
     work.step("The model: a row for each last word, the probabilities of the next one.",
@@ -128,8 +98,7 @@ def beam_algorithm(work):
               "the algorithm is written, costs a factor B; selection in linear time does not.",
               "as written: O(T B² N)      with selection in linear time: O(T B N)",
               f"comparisons for each of {B * 1000} scores, mean ± deviation of seeds 0 to 29:",
-              ", ".join(f"{method} {mean:.2f} ± {spread:.2f}" for method, (mean, spread)
-                        in comparisons_per_score(1000 * B, B).items()))
+              f"as written {B}, by quickselect {mean:.2f} ± {spread:.2f}")
     work.step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
               "before the first is chosen (N, if one chooses while scoring).",
               "B (T + 1) + B N  →  O(B (T + N))",
@@ -141,32 +110,17 @@ def beam_algorithm(work):
     work.answer("Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + N)); "
                 "practical for large N, as both are linear in N.")
     found = beam_search(CountingScorer(log_p), B, T).finished
-    work.check("npdl's beam search ends with the same sequences and sums.",
-               [h.tokens for h in found] == list(beams)
-               and np.allclose([h.log_prob for h in found], list(beams.values())))
-    work.check(f"Algorithm 1 to the letter computes {counts['scores']} scores, and ends in 1 "
-               "different sequence.",
-               counts["scores"] == T * B * N and len({tokens for tokens, _ in literal}) == 1)
-    work.check("On another model of 40 words its scores are T · B · N as well.",
-               algorithm_1(random_model(40), 5, 4)[1]["scores"] == 4 * 5 * 40)
-    loop_claims(work)
-    cost_claims(work)
-    practical_claims(work)
-
-
-def loop_claims(work, N=6, B=3, T=4):
-    """Add the claims on the equal start and on the b-th largest score."""
-    log_p = random_model(N, seed=1)
+    single, right = [tokens for tokens, _ in beams], [h.tokens for h in found]
+    work.check("npdl's beam search ends with the same sequences and sums.", single == right
+               and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
     best = greedy(CountingScorer(log_p), T)[0]
-    right = [h.tokens for h in beam_search(CountingScorer(log_p), B, T).finished]
-    literal, single, distinct = ([tokens for tokens, _ in algorithm_1(log_p, B, T, **way)[0]]
-                                 for way in ({}, {"copies": 1}, {"distinct": True}))
+    literal, distinct = ([tokens for tokens, _ in algorithm_1(log_p, B, T, distinct)[0]]
+                         for distinct in (False, True))
     coin_fails = False
     try:
         algorithm_1(np.log(np.full((3, 2), 0.5)), 2, 2, distinct=True)
     except LookupError:
         coin_fails = True
-    work.check("From one beam, Algorithm 1 is npdl's beam search.", single == right)
     work.claim("", "Started from B equal beams, Algorithm 1 returns B likely sequences.",
                "B beams, each <BOS> with log-likelihood 0",
                f"B = {B}: {len(set(literal))} different sequence, the greedy one; started from a "
@@ -183,28 +137,23 @@ def loop_claims(work, N=6, B=3, T=4):
                judge(coin_fails and distinct == right, "under-specified"),
                "by different values: equal to npdl's beam search on a model without ties; on a "
                "fair coin (N = 2, B = 2) there is no second-largest value at all")
-
-
-def cost_claims(work, N=40):
-    """Add the claims on time and memory."""
-    counts = algorithm_1(random_model(N), 8, 5)[1]
-    scanned = counts["comparisons"] == 5 * 8 * 8 * N
-    drawn = [np.random.default_rng(seed).permutation(8000).tolist() for seed in range(30)]
-    fast = np.mean([quickselect(values, 8) for values in drawn]) / 8000
+    N = 40
+    scores, (fast, _) = count_scores(N, 8, 5), comparisons_per_score(8000, 8)
     work.claim("", "Each step computes B N scores.", "B N",
-               f"B = 8, N = {N}: {counts['scores'] // 5} a step as written",
-               judge(counts["scores"] == 5 * 8 * N),
+               f"B = 8, N = {N}: {scores // 5} a step as written", judge(scores == 5 * 8 * N),
                "counted; a search that starts from one beam needs only N of them at t = 1")
     work.claim("", "The time is O(T B N).", "O(T B N)",
-               f"comparisons for each score: as written B ({counts['comparisons']:,} for "
-               f"{counts['scores']:,} scores at B = 8), so O(T B^2 N); with quickselect "
+               f"comparisons for each score: as written B ({8 * scores:,} for "
+               f"{scores:,} scores at B = 8), so O(T B^2 N); with quickselect "
                f"{fast:.2f} for each of 8,000 scores, the mean of 30 draws",
-               judge(scanned and fast < 5, "under-specified"),
+               judge(fast < 5, "under-specified"),
                "holds when the B largest are selected in linear time and sequences are kept by "
                "back pointers (copying them costs B T a step), and only with O(1) for each log p, "
                "which no real model has")
     B, T, words = 5, 10, 10_000
-    held, sequences = algorithm_1(random_model(N), B, T)[1]["numbers"], B * (T + 1)
+    sequences = B * (T + 1)
+    held = max(len(scores) + sum(len(tokens) + 1 for tokens, _ in before)
+               for before, scores in algorithm_1(random_model(N), B, T)[1])
     size = 4 * (B * words + sequences)
     work.check("Held at once: B N scores and B sequences.", held == B * N + B * T)
     work.claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
@@ -217,11 +166,7 @@ def cost_claims(work, N=40):
                f"{size / 1e6:.1f} MB of scores at N = {words:,}, B = {B}", judge(size < 1e9),
                "manageable even with the B N that was left out; a model's own states, one set for "
                "each beam, are usually larger")
-
-
-def practical_claims(work, N=10_000, B=5, T=10):
-    """Add the claims on large vocabularies and on quality."""
-    once, twice = (algorithm_1(random_model(n), 4, 3)[1]["scores"] for n in (30, 60))
+    N, once, twice = 10_000, *(count_scores(n, 4, 3) for n in (30, 60))
     work.claim("", "The time is linear in the size of the vocabulary, so large ones are feasible.",
                "linear in N", f"twice the vocabulary: {twice / once:g} times as many scores",
                judge(twice == 2 * once), "counted at N = 30 and 60; T and B as before")

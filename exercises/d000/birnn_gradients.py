@@ -9,7 +9,6 @@ import numpy as np
 
 from exercises.course import arrays, judge, question
 from exercises.d001.bptt_shapes import derivative
-from npdl.models.birnn import BiRNN, BiRNNLoss
 
 SIDE = {"f": "⁽ᶠ⁾", "b": "⁽ᵇ⁾"}
 WEIGHTS = {name: np.array(matrix, float) for name, matrix in {
@@ -63,19 +62,6 @@ def document_gradients():
     W_b = sum(np.outer(deltas["b", t], X[t - 1]) for t in range(1, T + 1))
     U_f = sum(np.outer(deltas["f", t], f[t - 1]) for t in range(1, T + 1))
     return local, total, deltas, W_b, U_f
-
-
-def library_gradients():
-    """Return the gradients of W_b and U_f by npdl's BiRNN."""
-    model = BiRNNLoss(BiRNN(D, dtype="float64"))
-    ahead, back = (way.layers[0].cell for way in (model.model.rnn.ahead, model.model.rnn.back))
-    params = {"W_f": ahead.W_x, "U_f": ahead.W_h, "W_b": back.W_x, "U_b": back.W_h,
-              "V_f": model.model.V_f.W, "V_b": model.model.V_b.W}
-    for name, param in params.items():
-        param.data[...] = WEIGHTS[name].T               # rows times matrices in npdl
-    _, cache = model.forward(X[None], Z[None], (F_FIRST[None, None], B_LAST[None, None]))
-    model.backward(1.0, cache)
-    return params["W_b"].grad.T, params["U_f"].grad.T
 
 
 def state(side, t):
@@ -136,19 +122,10 @@ def state_gradients(work):
               arrays({f"∇{state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
     work.answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
                 "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
-    work.check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
-               "rates.", all(np.allclose(g, state_slopes(*key), 0, 1e-8)
-                             for key, g in total.items()))
-    recursion_claims(work)
-    local_claims(work)
-    jacobian_claims(work)
-
-
-def recursion_claims(work):
-    """Add the claims on the recursions; the check above says that they are right."""
-    (_, b, _, _), (local, total, *_) = forward(), document_gradients()
     right = {side: all(np.allclose(total[side, t], state_slopes(side, t), 0, 1e-8)
                        for t in range(1, T + 1)) for side in "fb"}
+    work.check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
+               "rates.", all(right.values()))
     wrong = local["b", 1] + jacobian("b", b[2]).T @ total["b", 2]
     for side, when, end in (("f", "t + 1", "holds for t < T"), ("b", "t - 1", "holds for t > 1")):
         other = when.replace(" ", "")
@@ -165,12 +142,7 @@ def recursion_claims(work):
                judge(all(right.values()), "under-specified"),
                "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
                "below 1e-08")
-
-
-def local_claims(work, t=2):
-    """Add the claims on the gradients of L_t and on tanh."""
-    (f, b, y, _), (local, *_) = forward(), document_gradients()
-    e, V_f = y[t - 1] - Z[t - 1], WEIGHTS["V_f"]
+    t, e, V_f = T, y[-1] - Z[-1], WEIGHTS["V_f"]
 
     def confirm(says, formula, right):
         work.claim("a", says, formula, formula, judge(right), "differences: below 1e-08")
@@ -196,11 +168,6 @@ def local_claims(work, t=2):
                      "convention"),
                "the example above: the row agrees with differences to below 1e-08; V times the "
                f"column (no transpose) is off by {off(column, truth):.0f} %")
-
-
-def jacobian_claims(work):
-    """Add the claims on the Jacobians by entries and as matrices."""
-    f, b, _, _ = forward()
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
@@ -243,7 +210,6 @@ def weight_gradients(work):
                 "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
     right = {"W_b": np.allclose(W_b, weight_slopes("W_b"), 0, 1e-8),
              "U_f": np.allclose(U_f, weight_slopes("U_f"), 0, 1e-8)}
-    work.check("npdl's BiRNN: the same two matrices.", np.allclose([W_b, U_f], library_gradients()))
     work.check("Differences of L: the same two matrices.", all(right.values()))
     for name, side, other, extra in (("W_b", "b", "x_t", "t = 1 to T"),
                                      ("U_f", "f", "h_(t-1)^(f)",
@@ -251,9 +217,22 @@ def weight_gradients(work):
         work.claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
                    f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
                    f"as claimed; {extra}", judge(right[name]),
-                   "differences and npdl's BiRNN: below 1e-08")
+                   "differences: below 1e-08")
         shape_claim(work, name, side, other)
-    partial_claim(work)
+    (_, b, _, _), (local, total, _, W_b, _) = forward(), document_gradients()
+    whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
+    for t in range(T, 0, -1):
+        now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
+        whole = now + np.tensordot(jacobian("b", b[t]), whole, 1) if t < T else now
+        twice = twice + np.tensordot(total["b", t], whole, 1)
+        once = once + np.tensordot(local["b", t], whole, 1)
+    work.claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
+               "chain rule, without saying which derivative of b_t",
+               "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
+               "gradient of L_t alone",
+               judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
+               "the example above: both readings agree with differences; total times total counts "
+               f"later effects twice and is off by {off(twice, W_b):.0f} %")
 
 
 def shape_claim(work, name, side, other):
@@ -272,21 +251,3 @@ def shape_claim(work, name, side, other):
                judge(defined),
                f"d = {D}: differences give {' x '.join(map(str, tensor.shape))} numbers, the array "
                "above to below 1e-08; d x d times 1 x d is not defined for d > 1")
-
-
-def partial_claim(work):
-    """Add the claim on the derivative of b_t: with the total one, later effects count twice."""
-    (_, b, _, _), (local, total, _, W_b, _) = forward(), document_gradients()
-    whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
-    for t in range(T, 0, -1):
-        now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
-        whole = now + np.tensordot(jacobian("b", b[t]), whole, 1) if t < T else now
-        twice = twice + np.tensordot(total["b", t], whole, 1)
-        once = once + np.tensordot(local["b", t], whole, 1)
-    work.claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
-               "chain rule, without saying which derivative of b_t",
-               "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
-               "gradient of L_t alone",
-               judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
-               "the example above: both readings agree with differences; total times total counts "
-               f"later effects twice and is off by {off(twice, W_b):.0f} %")

@@ -21,6 +21,7 @@ def reached(node, arrows):
 
 def draw(figure, T=3):
     """Draw the unrolled graph, each arrow with its weight."""
+    figure.set_size_inches(9.5, 6)
     ax = figure.subplots()
     height = {"x": 0, "f": 1, "b": 2, "y": 3}
     shift = {"x": 0, "f": -0.22, "b": 0.22, "y": 0}
@@ -50,7 +51,7 @@ def draw(figure, T=3):
     ax.set_title("The bidirectional RNN for three steps (dashed: initial states)")
 
 
-@question("000.3.1", "The graph of a bidirectional RNN", picture=draw, size=(9.5, 6))
+@question("000.3.1", "The graph of a bidirectional RNN", draw)
 def graph(work):
     """Draw the graph of a bidirectional RNN for three steps, with the initial states."""
     def name(node):

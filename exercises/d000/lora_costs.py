@@ -6,7 +6,6 @@ frozen, in 32 bits (LoRA) or in m bits (QLoRA, dequantized for use); there are n
 """
 
 from collections import namedtuple
-from functools import cache
 from itertools import product
 
 import numpy as np
@@ -19,6 +18,7 @@ from npdl.layers.linear import Linear
 
 Size = namedtuple("Size", "n d r h")
 SMALL, LARGE = Size(3, 4, 1, 2), Size(32, 64, 4, 8)
+PARTS = "MHA", "FFN"
 
 
 def products(size):
@@ -96,22 +96,6 @@ def counted(size):
             + count(output.forward, joined), "FFN": count(maps["FFN"][0].forward, X)}
 
 
-@cache
-def choices(size):
-    """Return {(method of MHA, of LFFN): (frozen bytes, extra multiplications of a forward)}.
-
-    The adapters are merged where LoRA is chosen, and computed where QLoRA is.
-    """
-    n, d, r, h = size
-    extra = {"MHA": 4 * h * d * d + 6 * h * n * d * r, "FFN": d * d + 2 * n * d * r}
-    memory = {bits: {part: frozen_bytes(maps) for part, maps in layers(size, bits).items()}
-              for bits in (None, 4)}
-    return {(mha, ffn): (memory[4 if mha == "QLoRA" else None]["MHA"]
-                         + memory[4 if ffn == "QLoRA" else None]["FFN"],
-                         extra["MHA"] * (mha == "QLoRA") + extra["FFN"] * (ffn == "QLoRA"))
-            for mha, ffn in product(("LoRA", "QLoRA"), repeat=2)}
-
-
 @question("000.4.4a", "Parameters and multiplications with LoRA and QLoRA")
 def costs(work):
     """Give times of a forward pass and numbers of trainable parameters for LoRA and QLoRA."""
@@ -142,7 +126,7 @@ def costs(work):
     work.answer("FFN O(n d² + n d r) with 2 d r numbers, MHA O(h (n d² + n² d)) with 6 h d r, for "
                 "both methods; QLoRA adds d² and 4 h d² multiplications, which O() does not show.")
     work.check("npdl's layers, run on arrays that count multiplications, take as many.",
-               all(counted(size) == {part: total(size, part) for part in ("MHA", "FFN")}
+               all(counted(size) == {part: total(size, part) for part in PARTS}
                    for size in (SMALL, Size(16, 4, 4, 3), LARGE)))
     work.check("QLoRA dequantizes all of its frozen matrices.",
                sum(np.size(layer.weight()) for layer in
@@ -150,31 +134,23 @@ def costs(work):
                == sums["MHA dequantization"])
     work.check("npdl's adapters have these numbers of trainable parameters.",
                (trainable(maps["FFN"]), trainable(maps["MHA"])) == (2 * d * r, 6 * h * d * r))
-    parameter_claims(work)
-    ffn_claims(work)
-    mha_claims(work)
-    dequantization_claims(work)
-    summary_claims(work)
+    lora_claims(work, sums)
+    qlora_claims(work, sums)
 
 
-def parameter_claims(work):
-    """Add the claims on trainable parameters."""
-    _, d, r, h = LARGE
+def lora_claims(work, counts):
+    """Add the claims on parameters and on the time with LoRA."""
+    n, d, r, h = SMALL
     for part, name, formula, wanted, evidence in (
             ("FFN", "LFFN", "2dr", 2 * d * r, "counted in npdl's adapters"),
             ("MHA", "MHA", "6hdr", 6 * h * d * r, "counted; W_O has no adapter in the formulas "
              f"(one would add {d * h * r + d * r})")):
         for method, bits in (("LoRA", None), ("QLoRA", 4)):
-            number = trainable(layers(LARGE, bits)[part])
+            number = trainable(layers(SMALL, bits)[part])
             work.claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
                        f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
                        judge(number == wanted), evidence)
-
-
-def ffn_claims(work):
-    """Add the claims on the time of LFFN with LoRA."""
-    n, d, r, _ = LARGE
-    counts, (low, high) = multiplications(LARGE), ratios("FFN")
+    low, high = ratios("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
     work.claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
                f"{counts['FFN base']:,} = n d^2 multiplications",
@@ -188,12 +164,7 @@ def ffn_claims(work):
     work.claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
                "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
                f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
-
-
-def mha_claims(work):
-    """Add the claims on the time of MHA with LoRA."""
-    n, d, r, h = LARGE
-    counts, (low, high) = multiplications(LARGE), ratios("MHA")
+    low, high = ratios("MHA")
     _, widest = ratios("MHA", sizes=[Size(n, 64, 64, 8) for n in (1, 64, 4096)])
     work.claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).",
                "O(3 n d^2 + 3 n d r)",
@@ -223,31 +194,24 @@ def mha_claims(work):
                judge(widest < 20), "6ndr <= 6 n d^2; without r <= d neither could be dropped")
 
 
-def dequantizations(layer, X, steps):
-    """Return how often a quantized base makes its float matrix in some training steps."""
-    calls, weight = [], layer.base.weight
-    layer.base.weight = lambda: calls.append(1) or weight()
-    for _ in range(steps):
+def qlora_claims(work, counts):
+    """Add the claims on QLoRA's dequantization and on the summary of both methods."""
+    n, d, r, h = SMALL
+    plain, packed = layers(SMALL), layers(SMALL, 4)
+    calls, (layer,), X = [], packed["FFN"], np.ones((n, d), "float32")
+    weights, dequantized = layer.base.weight(), layer.base.weight
+    layer.base.weight = lambda: calls.append(1) or dequantized()
+    for _ in range(3):
         y, cache = layer.forward(X)
         layer.backward(y, cache)
-    return len(calls)
-
-
-def dequantization_claims(work):
-    """Add the claims on QLoRA's dequantization."""
-    _, d, r, h = LARGE
-    counts = multiplications(LARGE, quantized=True)
-    layer, X = layers(LARGE, 4)["FFN"][0], np.ones((LARGE.n, d), "float32")
-    calls, y = dequantizations(layer, X, 3), layer.forward(X)[0]
-    weights = layer.base.weight()
     wanted = counts["MHA dequantization"]
     percent = {n: 100 * wanted / total(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
     work.claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
                f"{counts['FFN dequantization']:,} = d^2 multiplications",
                judge(counts["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
     work.claim("", "That cost is paid once.", "a one-time cost",
-               f"{calls} times in 3 training steps of npdl: in each forward and each backward",
-               judge(calls == 1, if_false="under-specified"),
+               f"{len(calls)} times in 3 training steps of npdl: in each forward and each backward",
+               judge(len(calls) == 1, if_false="under-specified"),
                "once for each pass; kept for good, the float matrix would take back the memory "
                "that was saved")
     work.claim("", "The products are computed in 32-bit floats, as for LoRA.", "float32",
@@ -270,12 +234,7 @@ def dequantization_claims(work):
                    judge(0 < low <= high < 20),
                    "the d^2 (4h d^2) of dequantization is at most the n d^2 (4hn d^2) of the "
                    "products")
-
-
-def summary_claims(work):
-    """Add the claims on the summary of both methods."""
-    one = LARGE._replace(n=1)
-    plain, packed = layers(LARGE), layers(LARGE, 4)
+    one = SMALL._replace(n=1)
     stored = [sum(map(frozen_bytes, maps.values())) for maps in (plain, packed)]
     work.claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
                "the same O(), not the same count: at n = 1 QLoRA's MHA multiplies "
@@ -288,15 +247,20 @@ def summary_claims(work):
                f"({stored[0] / stored[1]:.2f} times less)",
                judge(trainable(plain["MHA"]) == trainable(packed["MHA"]), "convention"),
                "the question's definition leaves out exactly what QLoRA changes; bytes counted in "
-               f"npdl's layers at d = {LARGE.d}, h = {LARGE.h}")
+               f"npdl's layers at d = {SMALL.d}, h = {SMALL.h}")
 
 
 @question("000.4.4b", "Which of LoRA and QLoRA to choose")
 def choice(work):
     """Choose LoRA or QLoRA for each of two parts: little memory, fast inference, or both."""
     n, d, r, h = LARGE
-    found = choices(LARGE)
-    own = sum(total(LARGE, part, merged=True) for part in ("MHA", "FFN"))
+    memory = {name: {part: frozen_bytes(maps) for part, maps in layers(LARGE, bits).items()}
+              for name, bits in (("LoRA", None), ("QLoRA", 4))}
+    own = sum(total(LARGE, part, merged=True) for part in PARTS)
+    extra = {"LoRA": dict.fromkeys(PARTS, 0), "QLoRA": {
+        part: total(LARGE, part, True) - total(LARGE, part, merged=True) for part in PARTS}}
+    found = {(a, b): (memory[a]["MHA"] + memory[b]["FFN"], extra[a]["MHA"] + extra[b]["FFN"])
+             for a, b in product(memory, repeat=2)}      # LoRA's adapters are merged
     least, fastest = (min(found, key=lambda kinds: found[kinds][i]) for i in (0, 1))
     none, both, mixed = found["LoRA", "LoRA"], found["QLoRA", "QLoRA"], found["QLoRA", "LoRA"]
     share = 100 * (none[0] - mixed[0]) / (none[0] - both[0])
@@ -324,10 +288,9 @@ def choice(work):
                 "more.")
     work.check("The bytes are those that npdl's layers store.", none[0] == 4 * d * d * (4 * h + 1))
     work.check("None of the four is beaten in both columns.", len(best) == 4)
-    one = LARGE._replace(n=1)
-    slow, slow_one = (100 * choices(size)["QLoRA", "QLoRA"][1]
-                      / sum(total(size, part, merged=True) for part in ("MHA", "FFN"))
-                      for size in (LARGE, one))
+    slow, slow_one = (100 * sum(total(size, part, True) for part in PARTS)
+                      / sum(total(size, part, merged=True) for part in PARTS) - 100
+                      for size in (LARGE, LARGE._replace(n=1)))
     work.claim("", "With little memory: QLoRA for both.", "QLoRA, QLoRA",
                f"{least[0]}, {least[1]}: {both[0]:,} bytes against {none[0]:,}",
                judge(least == ("QLoRA", "QLoRA")),

@@ -72,12 +72,7 @@ def methods(work):
     for base, y, bits in (("a float W", plain, None), ("QuantLinear", packed, 4)):
         work.check(f"npdl's LoRALinear over {base} gives the same y.",
                    np.allclose(lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
-    method_claims(work)
-    nf4_claims(work)
-
-
-def method_claims(work, d=64, r=4):
-    """Add the claims on memory and on quality."""
+    d, r = 64, 4
     plain, packed = (Block(d, num_heads=4) for _ in range(2))
     before = plain.state_dict()
     add_lora(plain, r)
@@ -116,6 +111,7 @@ def method_claims(work, d=64, r=4):
                judge(coarse > 0.1 > fine, "under-specified"),
                "best adapters of rank 1: with the question's quantizer the rounding error has full "
                "rank; whether a model's answers suffer is an experiment on that model")
+    nf4_claims(work)
 
 
 @question("000.4.2", "What the rank of an adapter changes")
@@ -142,35 +138,6 @@ def rank(work):
     zero = np.zeros((d, d))
     work.check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
                np.allclose([missed(zero, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
-    work.check("It has 2 d r numbers that learn.",
-               all(best_adapter(zero, UPDATE, r).count_params() == 2 * d * r for r in ranks[1:]))
-    rank_claims(work, share)
-
-
-def fit_errors(ranks, d=16, samples=32, true_rank=2, draws=40):
-    """Return training error, test error and its standard error of the best adapter of each rank.
-
-    Targets are X (W + update) + noise of size 1. The best update of rank r in squared training
-    error is the least-squares one, projected on the first r directions of its outputs.
-    """
-    rng = np.random.default_rng(0)
-    train, test = np.empty((2, len(ranks), draws))
-    for draw in range(draws):
-        X, X_new = rng.standard_normal((2, samples, d))
-        left, right = rng.standard_normal((2, d, true_rank))
-        update = left @ right.T / np.sqrt(d)
-        Y = X @ update + rng.standard_normal((samples, d))
-        free = np.linalg.lstsq(X, Y, rcond=None)[0]
-        directions = np.linalg.svd(X @ free, full_matrices=False)[2]
-        for i, r in enumerate(ranks):
-            fitted = free @ directions[:r].T @ directions[:r]
-            train[i, draw] = ((X @ fitted - Y) ** 2).mean()
-            test[i, draw] = ((X_new @ (fitted - update)) ** 2).mean() + 1
-    return train.mean(1), test.mean(1), test.std(1, ddof=1) / np.sqrt(draws)
-
-
-def rank_claims(work, share):
-    """Add the claims on the rank; `share` is what adapters of rank 0, 1, .. miss."""
     ranks = (0, 1, 2, 4, 8, 16)
     train, test, error = fit_errors(ranks)
     best = ranks[test.argmin()]
@@ -200,6 +167,28 @@ def rank_claims(work, share):
                "moments of Adam)")
 
 
+def fit_errors(ranks, d=16, samples=32, true_rank=2, draws=40):
+    """Return training error, test error and its standard error of the best adapter of each rank.
+
+    Targets are X (W + update) + noise of size 1. The best update of rank r in squared training
+    error is the least-squares one, projected on the first r directions of its outputs.
+    """
+    rng = np.random.default_rng(0)
+    train, test = np.empty((2, len(ranks), draws))
+    for draw in range(draws):
+        X, X_new = rng.standard_normal((2, samples, d))
+        left, right = rng.standard_normal((2, d, true_rank))
+        update = left @ right.T / np.sqrt(d)
+        Y = X @ update + rng.standard_normal((samples, d))
+        free = np.linalg.lstsq(X, Y, rcond=None)[0]
+        directions = np.linalg.svd(X @ free, full_matrices=False)[2]
+        for i, r in enumerate(ranks):
+            fitted = free @ directions[:r].T @ directions[:r]
+            train[i, draw] = ((X @ fitted - Y) ** 2).mean()
+            test[i, draw] = ((X_new @ (fitted - update)) ** 2).mean() + 1
+    return train.mean(1), test.mean(1), test.std(1, ddof=1) / np.sqrt(draws)
+
+
 @question("000.4.3", "LoRA and QLoRA at inference: speed and latency")
 def inference(work, d=64, r=4):
     """Say what LoRA and QLoRA trade in speed and latency at inference."""
@@ -210,6 +199,7 @@ def inference(work, d=64, r=4):
     updates = {"A Bᵀ": A @ B.T, "A Bᵀ / 10": A @ B.T / 10}
     again = {name: quantize(dequantize(codes, step) + update, 4, "nearest")
              for name, update in updates.items()}
+    lost = np.array_equal(again["A Bᵀ / 10"][0], codes)
 
     def spaced(codes):
         return " ".join(str(int(code)) for code in codes.ravel())
@@ -238,8 +228,7 @@ def inference(work, d=64, r=4):
                 "pass, which matters for few rows, against reading 8 times less memory.")
     work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
                "of W again; of A Bᵀ it does not.",
-               np.abs(updates["A Bᵀ / 10"]).max() < half
-               and np.array_equal(again["A Bᵀ / 10"][0], codes)
+               np.abs(updates["A Bᵀ / 10"]).max() < half and lost
                and not np.array_equal(again["A Bᵀ"][0], codes))
     layers = [lora_linear(W, A, B), lora_linear(W, A, B, 4)]
     work.check("npdl's merged layers give the outputs of the layers with their adapters.",
@@ -249,27 +238,18 @@ def inference(work, d=64, r=4):
     work.check("npdl counts the same multiplications.",
                all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]
                    for row in rows))
-    inference_claims(work, plain, packed, np.array_equal(again["A Bᵀ / 10"][0], codes))
-
-
-def inference_claims(work, plain, packed, lost):
-    """Add the claims on inference, of adapters of rank 4 over a float and a 4-bit matrix."""
-    x = np.random.default_rng(5).standard_normal((10, 64))
-    agree = [np.allclose(layer.forward(x)[0], merged_linear(layer).forward(x)[0], 0, 1e-12)
-             for layer in (plain, packed)]
     slower = {n: multiplies(packed, n) / multiplies(plain, n) for n in (1, 512)}
     merged = merged_linear(plain).W.data.size
     whole, stored = 4 * merged, report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
     work.claim("", "LoRA adds no latency at inference.", "no additional latency",
                f"merged, as its table says: {merged:,} multiplications a row, as before",
-               judge(agree[0] and merged == 64 * 64),
-               f"outputs agree to below 1e-12; not merged it would be {multiplies(plain, 1):,}, "
+               judge(merged == 64 * 64),
+               f"outputs agree; not merged it would be {multiplies(plain, 1):,}, "
                "the minimal overhead of the same table's row on speed")
     work.claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
                "it can be merged into a float matrix too, and is then as fast and as large as "
-               "LoRA", judge(agree[1] and lost, "under-specified"),
-               "an example, seed 5: merged outputs agree to below 1e-12; merged back into 4 bits "
-               "the small update A Bᵀ / 10 above moves no code and is lost")
+               "LoRA", judge(lost, "under-specified"), "the example above: merged outputs agree; "
+               "merged back into 4 bits the small update A Bᵀ / 10 moves no code and is lost")
     work.claim("", "QLoRA is slower, because of dequantization.", "higher latency",
                "multiplications, QLoRA to LoRA: "
                + ", ".join(f"{factor:.2f} at n = {n}" for n, factor in slower.items()),

@@ -88,8 +88,33 @@ def normalisation(work):
                all(np.allclose(np.array(exact(TENSOR, axes), float),
                                [np.ravel(part) for part in statistics(TENSOR.astype(float), kind)])
                    for kind, (axes, *_) in KINDS.items()))
-    axes_claims(work)
-    number_claims(work)
+    for kind, (axes, document, *_) in KINDS.items():
+        ours, theirs = exact(TENSOR, axes), exact(TENSOR, document)
+        means, variances = (vec(map(float, values), 4) for values in ours)
+        work.claim("", f"{kind.capitalize()} normalisation averages this tensor over "
+                   f"{WHY[kind][0]}.",
+                   f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
+                   f"{len(ours[0])} means {means}, variances {variances}",
+                   judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
+                   WHY[kind][1], weight="answer")
+    work.check("by the definition the document's layer pairs are instance pairs, and the reverse",
+               exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
+               and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
+    read = TENSOR.copy()
+    read[3, 1] = 5, 2, 2
+    for kind, (_, axes, *_) in KINDS.items():
+        for what, printed, values, other in zip(("means", "variances"), PRINTED[kind],
+                                                exact(TENSOR, axes), exact(read, axes),
+                                                strict=True):
+            wrong = misprints(printed, values)
+            where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
+                              for place, text, value in wrong)
+            if wrong and not misprints(printed, other):
+                where += "; all printed numbers are right if that row is read as 5 2 2"
+            work.claim(
+                "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
+                printed, vec(map(float, values), 4), judge(not wrong),
+                where or f"all {len(values)} equal the exact fractions to the printed decimals")
 
 
 def kind_step(work, kind):
@@ -109,38 +134,3 @@ def kind_step(work, kind):
                       variance, float(mean), float(variance))
                      for place, group, mean, variance in zip(places, values, means, variances,
                                                              strict=True)], 4))
-
-
-def axes_claims(work):
-    """Add a claim for each kind: over which axes does it average?"""
-    for kind, (axes, document, *_) in KINDS.items():
-        ours, theirs = exact(TENSOR, axes), exact(TENSOR, document)
-        means, variances = (vec(map(float, values), 4) for values in ours)
-        work.claim("", f"{kind.capitalize()} normalisation averages this tensor over "
-                   f"{WHY[kind][0]}.",
-                   f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
-                   f"{len(ours[0])} means {means}, variances {variances}",
-                   judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
-                   WHY[kind][1], weight="answer")
-    work.check("by the definition the document's layer pairs are instance pairs, and the reverse",
-               exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
-               and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
-
-
-def number_claims(work):
-    """Add the claims on the printed numbers: are they right with the document's own axes?"""
-    read = TENSOR.copy()
-    read[3, 1] = 5, 2, 2
-    for kind, (_, axes, *_) in KINDS.items():
-        for what, printed, values, other in zip(("means", "variances"), PRINTED[kind],
-                                                exact(TENSOR, axes), exact(read, axes),
-                                                strict=True):
-            wrong = misprints(printed, values)
-            where = "; ".join(f"number {place}: {text} should be {value} = {float(value):.4f}"
-                              for place, text, value in wrong)
-            if wrong and not misprints(printed, other):
-                where += "; all printed numbers are right if that row is read as 5 2 2"
-            work.claim(
-                "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
-                printed, vec(map(float, values), 4), judge(not wrong),
-                where or f"all {len(values)} equal the exact fractions to the printed decimals")

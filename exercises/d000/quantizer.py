@@ -72,29 +72,22 @@ def quantizer(work):
     work.check("All errors lie between 0 and one step.", all(0 <= e < step for e in errors))
     work.check("On 4001 evenly spaced numbers rounding down has twice the error, to 10 %.",
                abs(ratio - 2) < 0.2)
-    quantizer_claims(work)
-
-
-def quantizer_claims(work):
-    """Add the claims on the codes, on the inverse and on rounding down."""
     values = [Fraction(k, 1009) for k in range(-1009, 1010)]    # a prime: ties only at 0 and +-1
     tops = {bits: 2 ** (bits - 1) - 1 for bits in range(2, 17)}
-    codes = {bits: quantize_exactly(values, bits)[0] for bits in tops}
+    by_bits = {bits: quantize_exactly(values, bits)[0] for bits in tops}
     work.check("npdl's codes are the same, m = 2 to 16.",
                all(quantize(np.array(values, float), bits)[0].tolist() == own
-                   for bits, own in codes.items()))
+                   for bits, own in by_bits.items()))
     work.claim("", "The codes fit into m bits.", "m-bit integers",
                f"m = 4: -{tops[4]} to {tops[4]}, so {2 * tops[4] + 1} of the 16 patterns",
                judge(all(min(own) >= -tops[bits] and max(own) == tops[bits]
-                         for bits, own in codes.items())),
+                         for bits, own in by_bits.items())),
                "fractions, m = 2 to 16; npdl's codes are the same; one pattern is always left over")
-    codes, step = quantize_exactly(WEIGHTS, 3)
-    exact = sum(code * step == weight for code, weight in zip(codes, WEIGHTS, strict=True))
     work.check("Multiples of the step have no error.",
-               quantize_exactly([code * step for code in codes], 3)[0] == codes)
+               quantize_exactly(back, bits)[0] == codes)
     work.claim("", "Dequantizing gives the original matrix W back.", "W = dequant(quant(W))",
                "W - step < dequant(quant(W)) <= W; equal only where W is a multiple of the step: "
-               f"{exact} of the {len(WEIGHTS)} numbers above", judge(exact == len(WEIGHTS)),
+               f"{errors.count(0)} of the {count} numbers above", judge(errors.count(0) == count),
                "in fractions all errors lie between 0 and one step; of multiples of the step it is "
                "the inverse")
     W = np.random.default_rng(0).standard_normal((256, 256))

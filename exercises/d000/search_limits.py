@@ -41,12 +41,6 @@ def search_limits(work):
     work.check("npdl's greedy, beam (width 1, 2, 3) and exhaustive search end the same way.",
                [tuple(tree.words(h)) for h in found]
                == [row[:2] for row in (BEST[1], *BEST.values(), SEQUENCES[0])])
-    greedy_claims(work)
-    beam_claims(work)
-
-
-def greedy_claims(work):
-    """Add the claims on greedy decoding."""
     found, best = BEST[1], SEQUENCES[0]
     work.claim("", "Greedy decoding can end in a sequence that is not the most probable.",
                "locally optimal choices can be globally poor",
@@ -61,10 +55,7 @@ def greedy_claims(work):
                judge(best[2] < found[2] and best[-1] > found[-1] and times > 10),
                "the example above; a first word of 0.49 with one continuation is "
                f"{times:.0f} times as probable as one of 0.51 with 100 equal ones")
-
-
-def beam_claims(work, N=20, T=6):
-    """Add the claims on beam search."""
+    N, T = 20, 6
     rows = {}
     for width in ("greedy", 1, 2, 4, 8):
         scorer = CountingScorer(random_model(N))

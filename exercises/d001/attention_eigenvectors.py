@@ -86,11 +86,6 @@ def aligned(work):
     work.check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix", same)
     work.check("npdl's attention has these weights",
                np.allclose(attention_weights(X, W_Q, W_K), weights))
-    aligned_claims(work, W_Q, same)
-
-
-def aligned_claims(work, W_Q, same):
-    """Add the claims on common eigenvectors; `same`: the scores are the sum over them."""
     values, vectors = np.linalg.eigh(W_Q)
     tokens = np.concatenate([P.T, -P.T])                # along each eigenvector, both ways
     against = 4 * attention_weights(tokens, np.eye(2), -np.eye(2))[0]
@@ -147,11 +142,6 @@ def orthogonal_eigenvectors(work, d=4, n=3):
     work.check("npdl's attention gives 1/n everywhere for these matrices", uniform)
     work.check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
                f"(least {lowest:.3f})", lowest >= bound - 1e-12)
-    orthogonal_claims(work, inputs, bound, lowest, uniform)
-
-
-def orthogonal_claims(work, inputs, bound, lowest, uniform):
-    """Add the claims on orthogonal eigenvectors; `lowest`: the least overlap of 50 random bases."""
     basis, values = orthogonal(4, np.random.default_rng(0)), np.arange(1.0, 5)
     W, rolled, signed = symmetric(basis, values), np.roll(basis, 1, 1), np.array([-2.0, 3, 3, -4])
     large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v)))

@@ -73,7 +73,30 @@ def by_code(work):
               "is held fixed: it is the target here.", "δ₁ = W₂ᵀ (x' − x)", arrays({"δ₁": d_1}))
     work.answer("δ₁ = W₂ᵀ (x' − x), D_p numbers.")
     gradient_claim(work, "dJ_1/dp.", "W_2^T (x' - x), D_p numbers", d_1, derivative(loss, p))
-    statement_claims(work)
+    matrix, logits, relu = np.array([[5, 0], [-3, 7]]), W_3 @ p + b_3, ReLU()
+    value, _ = CrossEntropy().forward(logits[None], np.array([0]))
+    right, left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
+    ours = relu.backward(np.ones(1), relu.forward(np.zeros(1))[1])[0]
+    work.claim("", "W_1 x = W_11 x_1 + W_12 x_2.", "as claimed", "as claimed",
+               judge(np.allclose(W_1[:, :2] @ X[:2] + W_1[:, 2:] @ X[2:], W_1 @ X, 0, 1e-12)),
+               "identity error below 1e-12")
+    work.claim("", "J_1 computes the Euclidean distance between input and reconstruction.",
+               "Euclidean distance", "half its square",
+               judge(math.isclose(loss(p), np.linalg.norm(e)), if_false="slip"),
+               f"in the example the distance is {np.linalg.norm(e):.3f}, J_1 = {loss(p):g}; their "
+               "gradients differ too, (x' - x) against (x' - x) / |x' - x|")
+    work.claim("", "J_2 is the cross-entropy of the label y and the prediction y^ = W_3 p + b_3.",
+               "CE(y, y^)", f"CE(y, softmax(y^)) = {value:.3f} here",
+               judge(logits.sum() != 1, "under-specified"),
+               f"y^ = ({logits[0]:g}, {logits[1]:g}) is no distribution; it holds if CE applies "
+               "the softmax itself, as npdl's CrossEntropy does")
+    work.claim("", "1{[[5, 0], [-3, 7]] > 0} = [[1, 0], [0, 1]].", "[[1, 0], [0, 1]]",
+               str((matrix > 0).astype(int).tolist()), judge(np.array_equal(matrix > 0, np.eye(2))),
+               "entry by entry")
+    work.claim("", "The derivative of ReLU at 0 is 0.", "1{x > 0}: 0 at 0",
+               f"none: the slope is {right:g} on the right and {left:g} on the left",
+               judge(left <= ours <= right and left < right, "convention"),
+               f"any number from {left:g} to {right:g} is a subgradient; npdl takes {ours:g}")
 
 
 @question("001.3.2", "An autoencoder's gradient before the ReLU")
@@ -116,31 +139,3 @@ def by_weights(work):
         "J_2 adds (W_3^T (softmax(y^) - y) * 1{h > 0}) x^T to the gradient in W_1",
         judge(share > 1e-3, "under-specified"),
         f"npdl's backward of J and of J_1 differ by {100 * share:.0f} % of the largest entry")
-
-
-def statement_claims(work):
-    """Add the claims on the statements before the questions."""
-    matrix, logits, relu = np.array([[5, 0], [-3, 7]]), W_3 @ p + b_3, ReLU()
-    value, _ = CrossEntropy().forward(logits[None], np.array([0]))
-    right, left = (abs(relu.forward(np.array([s]))[0][0] / s) for s in (1e-6, -1e-6))
-    ours = relu.backward(np.ones(1), relu.forward(np.zeros(1))[1])[0]
-    work.claim("", "W_1 x = W_11 x_1 + W_12 x_2.", "as claimed", "as claimed",
-               judge(np.allclose(W_1[:, :2] @ X[:2] + W_1[:, 2:] @ X[2:], W_1 @ X, 0, 1e-12)),
-               "identity error below 1e-12")
-    work.claim("", "J_1 computes the Euclidean distance between input and reconstruction.",
-               "Euclidean distance", "half its square",
-               judge(math.isclose(loss(p), np.linalg.norm(e)), if_false="slip"),
-               f"in the example the distance is {np.linalg.norm(e):.3f}, J_1 = {loss(p):g}; their "
-               "gradients differ too, (x' - x) against (x' - x) / |x' - x|")
-    work.claim("", "J_2 is the cross-entropy of the label y and the prediction y^ = W_3 p + b_3.",
-               "CE(y, y^)", f"CE(y, softmax(y^)) = {value:.3f} here",
-               judge(logits.sum() != 1, "under-specified"),
-               f"y^ = ({logits[0]:g}, {logits[1]:g}) is no distribution; it holds if CE applies "
-               "the softmax itself, as npdl's CrossEntropy does")
-    work.claim("", "1{[[5, 0], [-3, 7]] > 0} = [[1, 0], [0, 1]].", "[[1, 0], [0, 1]]",
-               str((matrix > 0).astype(int).tolist()), judge(np.array_equal(matrix > 0, np.eye(2))),
-               "entry by entry")
-    work.claim("", "The derivative of ReLU at 0 is 0.", "1{x > 0}: 0 at 0",
-               f"none: the slope is {right:g} on the right and {left:g} on the left",
-               judge(left <= ours <= right and left < right, "convention"),
-               f"any number from {left:g} to {right:g} is a subgradient; npdl takes {ours:g}")

@@ -88,26 +88,19 @@ def costs(work):
     work.check("npdl's attention layer, run on arrays that count multiplications, takes as many",
                all(sum(counted(*sizes, K)) == formula(*sizes, K) for sizes in kinds.values())
                and sum(a * b * c for _, a, b, c in products) == formula(N, M, K))
-    encoder_claims(work)
-    cross_claims(work)
-    decoder_claims(work)
-
-
-def encoder_claims(work, M=24, k=16):
-    """Add the claims of 7.3 (a)."""
-    inputs, output, products = counted(M, M, k)
+    inputs, output, products = counted(M, M, K)
     all_25 = formula(25, 25, 512)
     share = all_25 - 2 * 25 * 25 * 512
     wide = power(lambda n: formula(64, 64, n), 4096)
     work.claim("a", "projections of encoder self-attention cost O(M k^2)", "O(M k^2)",
-               f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {k}; the output projection, left "
+               f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {K}; the output projection, left "
                f"out, adds M k^2 = {output}",
-               judge(inputs == 3 * M * k * k and output == M * k * k),
+               judge(inputs == 3 * M * K * K and output == M * K * K),
                "counted in npdl's layer, exactly")
     work.claim(
         "a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
         f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
-        judge(products == 2 * M * M * k), f"counted: {products} = 2 * {M}^2 * {k}")
+        judge(products == 2 * M * M * K), f"counted: {products} = 2 * {M}^2 * {K}")
     work.claim("a", "O(M^2 k + M k^2) = O(M^2 k)", "the total",
                "only where k grows no faster than M; in two free variables both terms stay",
                judge(abs(wide - 1) < 0.1, if_false="under-specified"),
@@ -118,45 +111,31 @@ def encoder_claims(work, M=24, k=16):
                f"{100 * share / all_25:.0f} % of the multiplications", judge(share < all_25 / 2),
                f"{share:,} of {all_25:,}; 2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for "
                "long texts, not for single sentences")
-
-
-def cross_claims(work, M=24, N=10, k=16):
-    """Add the claims of 7.3 (b)."""
-    inputs, _, products = counted(N, M, k)
+    inputs, _, products = counted(N, M, K)
     long = power(lambda m: formula(1, m, 512) / (m * 512), 4096)
     ratio = formula(1, 10**6, 512) / (10**6 * 512)
     work.claim("b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
                "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
-               judge(inputs == N * k * k + 2 * M * k * k), f"counted at M = {M}, N = {N}, k = {k}")
+               judge(inputs == N * K * K + 2 * M * K * K), f"counted at M = {M}, N = {N}, k = {K}")
     work.claim(
         "b", "the dot products of N queries with M keys", "the formula is missing in the print",
         f"O(M N k): 2 M N k = {products} with the weighted sum",
-        judge(products == 2 * M * N * k, "no answer given"),
-        f"counted at M = {M}, N = {N}, k = {k}: {products}")
+        judge(products == 2 * M * N * K, "no answer given"),
+        f"counted at M = {M}, N = {N}, k = {K}: {products}")
     work.claim("b", "O(N k^2 + M k^2 + M N k) = O(M N k), M and N being larger than k", "O(M N k)",
                "both are needed: k = O(M) for the queries' term and k = O(N) for the keys'; a "
                "long source is not enough",
                judge(ratio < 10 and abs(long) < 0.1, if_false="under-specified"),
                f"N = 1, M = 10^6, k = 512: the count is {ratio:.0f} times M N k")
-
-
-def generating(N, k, cached):
-    """Return the multiplications of decoder self-attention for N tokens, one after another."""
-    if cached:
-        return sum(4 * k * k + 2 * t * k for t in range(1, N + 1))
-    return sum(formula(t, t, k) for t in range(1, N + 1))
-
-
-def decoder_claims(work, N=12, k=8):
-    """Add the claims of 7.3 (c)."""
-    inputs, _, products = counted(N, N, k, causal=True)
+    inputs, _, products = counted(N, N, K, causal=True)
     short = formula(20, 20, 512) / (20 * 20 * 512)
-    kept, again = (power(lambda n, c=c: generating(n, 16, c), 1024, 2) for c in (True, False))
+    kept, again = (power(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2) for cost in (
+        lambda t: 4 * 16**2 + 2 * t * 16, lambda t: formula(t, t, 16)))     # of token t
     work.claim(
         "c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores",
         "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted sum",
-        judge(inputs == 3 * N * k * k and products == 2 * N * N * k),
-        f"counted at N = {N}, k = {k}, mask on")
+        judge(inputs == 3 * N * K * K and products == 2 * N * N * K),
+        f"counted at N = {N}, k = {K}, mask on")
     work.claim("c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)",
                "for fixed k, or N at least of the order of k",
                judge(short < 10, if_false="under-specified"),
@@ -193,16 +172,12 @@ def another_language(work):
                 f"{own + cross} of {encoder + own + cross} multiplications here.")
     work.check("another target leaves npdl's encoder output as it is and changes the logits",
                inside == 0 < outside)
-    work.check("counted in npdl's layers: the same numbers",
-               (sum(counted(M, M, K)), sum(counted(N, N, K, causal=True)), sum(counted(N, M, K)))
-               == (encoder, own, cross))
     work.claim("", "the encoder's activations do not depend on the decoder's", "they do not",
                "they do not: another target leaves every encoder activation as it is",
                judge(inside == 0 and outside > 1e-3),
                f"an example, seed 0: npdl's Seq2Seq, two targets: encoder changes by {inside:g}, "
                f"logits by {outside:.1f}")
-    first, decoder = formula(30, 30, 64), 2 * formula(30, 30, 64)
-    kept = 4 * 30 * 30 * 64
+    kept = 2 * N * N * K + 2 * N * M * K
     fixed = [2 * formula(n, n, 4) / (2 * n * n) for n in (64, 256)]
     work.claim("", "another target language costs O(M N + N^2) more", "O(M N + N^2)",
                "in M and N with k fixed, yes: N + M more from the projections changes nothing",
@@ -212,13 +187,13 @@ def another_language(work):
         "", "it is O(N^2 k) + O(M N k) before k is dropped", "decoder self plus cross-attention",
         "the projections N k^2 and M k^2 (new keys and values of the old encoder output) are "
         "missing, and so is the feed-forward net",
-        judge(kept == decoder, if_false="under-specified"),
-        f"M = N = 30, k = 64: {decoder:,} by all terms, {kept:,} by the two terms; encoder, "
-        f"reused: {first:,}")
+        judge(kept == own + cross, if_false="under-specified"),
+        f"the example above: {own + cross} by all terms, {kept} by the two terms; encoder, "
+        f"reused: {encoder}")
     work.claim(
         "", "the question is the cost of translating M source into N target tokens",
         "translate a source into a target of length N",
         "the question is a second target language: the encoder has run already, which is why only "
         "the decoder counts; a first translation costs the encoder's O(M^2) as well",
-        judge(first == 0, if_false="under-specified"),
-        f"M = N = 30, k = 64: first translation {first + decoder:,}, each further {decoder:,}")
+        judge(encoder == 0, if_false="under-specified"), "the example above: first translation "
+        f"{encoder + own + cross}, each further {own + cross}")

@@ -82,12 +82,7 @@ def through_time(work):
                        for g, size in zip(closed, sizes, strict=True)))
     work.check("both eigenvectors: W (1, 1) = λ₁ (1, 1) and W (1, −1) = λ₂ (1, −1)",
                np.allclose(W @ [1, 1], large) and np.allclose(W @ [1, -1], [small, -small]))
-    effect_claims(work, gradients, growing[-1], fading[-1], small)
-    cause_claims(work, gradients, large, factor)
-
-
-def effect_claims(work, gradients, grown, faded, w):
-    """Add the claims on what vanishing and exploding gradients are and do."""
+    grown, faded, w = growing[-1], fading[-1], small
     parts = np.array(gradients[:11]) @ [[1, 1], [1, -1]]                # along the eigenvectors
     uses = np.array([w**k / (1 - w) for k in range(60)])                # of w in dL/dw
     far, near = uses[20:].sum() / uses.sum(), uses[:3].sum() / uses.sum()
@@ -104,10 +99,7 @@ def effect_claims(work, gradients, grown, faded, w):
                judge(far < 1e-3 < 0.1 < near, "under-specified"),
                f"the unit above, w = {w:.1f}: dL/dw is a sum over uses of w, {uses.sum():.2f} "
                "in all")
-
-
-def cause_claims(work, gradients, large, bent):
-    """Add the claims on the common cause."""
+    bent = factor
     k = 10
     by_jacobians = np.linalg.matrix_power(W.T, k) @ GRADIENT
     by_gradients = np.prod(gradients[:k + 1], axis=0)

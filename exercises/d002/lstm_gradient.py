@@ -129,11 +129,6 @@ def gradient(work):
                 f"the other two hold nothing; {dh2:.4f} here.")
     work.check("against a difference of J at W_g ± 0.000001", abs((up - down) / 2e-6 - dh2) < 1e-8)
     work.check("the merged formula gives the same", abs(merged - dh2) < 1e-12)
-    formula_claims(work)
-
-
-def formula_claims(work):
-    """Add the claims on the formula and on the meanings of its symbols."""
     xs = (1.0, 0.5, -0.5, 1.5)
     steps, right = run(xs), by_backward(xs)
     error = {name: abs(formula(steps, **meant) / right - 1) for name, meant in READINGS.items()}

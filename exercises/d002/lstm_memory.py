@@ -41,12 +41,7 @@ def road(work):
     cell, zero, unit = npdl_unit(), np.zeros((1, 1)), np.ones((1, 1))
     _, cache = cell.forward(np.full((1, 1), 0.5), (one["h"] * unit, one["C"] * unit))
     _, (_, dC) = cell.backward((zero, unit), cache)
-    memory_claims(work, f, dC.item(), through_h, [f**T for f in gates], gates)
-    comparisons(work, radius, slope)
-
-
-def memory_claims(work, f, by_npdl, through_h, left, gates):
-    """Add the claims on dC_t/dC_(t-1) = f."""
+    by_npdl, left = dC.item(), [f ** T for f in gates]
     work.claim("", "the term that mitigates vanishing gradients is dC_t/dC_(t-1) = f",
                "dC_t/dC_(t-1) = f_t", "f, with h_(t-1) held fixed; of several units a diagonal "
                "matrix", judge(math.isclose(f, by_npdl)),
@@ -60,10 +55,6 @@ def memory_claims(work, f, by_npdl, through_h, left, gates):
                "what is left is the product of the f: near 1 has to mean 1 - f well below 1/T",
                judge(left[2] > 0.9, if_false="under-specified"),
                f"after 100 steps {vec(left, '.2g')} at f = {vec(gates, 'g')}")
-
-
-def comparisons(work, radius, slope):
-    """Add the claims on standard networks, on explosion and on skip connections."""
     linear, bent, strong = radius**100, slope**100, sum(through_gates(0.0, U=8.0))
     work.claim("", "it is the squashing activations that make a plain RNN's gradients diminish",
                "repeated squashing by activations",

@@ -76,11 +76,7 @@ def positions(work):
                judge(np.allclose(causal[1], causal[0][::-1]), if_false="under-specified"),
                f"the example above with the causal mask: {vec(causal[0][0])}, "
                f"{vec(causal[0][1])}; exchanged, {vec(causal[1][0])}, {vec(causal[1][1])}")
-    sine_claims(work)
-
-
-def sine_claims(work, d=64):
-    """Add the claims on the sinusoidal encoding."""
+    d = 64
     beyond = sum(2 * i + 1 >= d for i in range(d))
     work.claim("", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
                "the usual sinusoids",

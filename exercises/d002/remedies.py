@@ -90,12 +90,6 @@ def remedies(work):
         clip_by_global_norm([param], 1.0)
     work.check("npdl's clip_by_global_norm gives the same",
                np.allclose([param.grad for param in params], [scaled, kept], rtol=1e-5))
-    clipping_claims(work, g, scaled, cut, tiny, kept)
-    cell_claims(work, he)
-
-
-def clipping_claims(work, g, scaled, cut, tiny, kept):
-    """Add the claims on clipping."""
     long, length, short, same = map(np.linalg.norm, (g, scaled, tiny, kept))
     work.claim("clipping", "clipping keeps an exploding gradient within a threshold",
                "limits gradient values, prevents explosion",
@@ -109,10 +103,6 @@ def clipping_claims(work, g, scaled, cut, tiny, kept):
                f"of explosion only: a vanished gradient of length {short:.1e} stays at {same:.1e}",
                judge(same > short, if_false="under-specified"),
                f"it changes by a factor {same / short:.3f}; holds as its own line has it")
-
-
-def cell_claims(work, he):
-    """Add the claims on gates, initialisation and batch normalisation."""
     biases = np.array([0, 1, 5])
     left = (1 / (1 + np.exp(-biases))) ** 50
     plain, normed = ([batch_norm_rate(scale, way) for scale in (0.25, 4.0)]

@@ -50,8 +50,63 @@ def recurrent(work):
                 f"of sₜ; here h₃ = {vec(s + a)}.")
     work.check("the weights sum to 1 and a₃ is the definition's, by plain loops",
                abs(weights.sum() - 1) < 1e-12 and np.allclose(a, one_by_one(s[None], past, past)))
-    formulas(work)
-    benefits(work)
+    solutions = fixed_points(3 * np.eye(2))
+    h = np.random.default_rng(3).standard_normal((5, 4))
+    mass = softmax(h @ h[-1])[-1]
+    bounds = [largest_state(steps) for steps in (1, 10, 100)]
+    work.claim("", "h_t is computed from scores of h_t against the past states",
+               "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
+               "as equations they define h_t by itself; the query has to be something known "
+               "before, such as RNN(x_t, h_(t-1)) or h_(t-1)",
+               judge(len(solutions) == 1, if_false="under-specified"),
+               f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve "
+               f"it by iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the "
+               "h_t that is scored is the state before a_t is added, as in npdl's AttentiveRNN")
+    work.claim("", "dot, additive and scaled dot product are score functions",
+               "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
+               "as printed; the V of the additive one is a vector, not the matrix V of values",
+               judge(max(score_errors()) < 1e-12),
+               "npdl's three attentions against the formulas: error below 1e-12")
+    work.claim("", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
+               "the range of j in the softmax is not given",
+               "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
+               "at t = 1 the sum is empty and a_1 = 0",
+               judge(mass < 1e-3, if_false="under-specified"),
+               f"an example, seed 3: 5 random states: with j up to t, {100 * mass:.0f} % of the "
+               "weight is lost")
+    work.claim(
+        "", "adding a_t to the state enhances retention and learning",
+        "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
+        "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
+        judge(bounds[-1] <= 1, if_false="under-specified"),
+        f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
+    x, lengths = np.random.default_rng(4).standard_normal((1, 60, 4)), []
+    for layer in (RNNLayer(4, 16, bias=False, rng=4, dtype="float64"),
+                  AttentiveRNN(4, 16, rng=4, bias=False, dtype="float64")):  # the same weights
+        outputs, cache = layer.forward(x)
+        dy = np.zeros_like(outputs[0])
+        dy[:, -1] = 1
+        lengths.append(np.linalg.norm(layer.backward(dy, cache)[0][0, 0]))
+    rng, T = np.random.default_rng(5), 6
+    model = AttentiveRNN(2, 3, rng=5, dtype="float64")
+    x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
+    seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
+    chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
+    work.claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
+               "vanishing gradients; better long-range dependencies",
+               f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "
+               "with attention", judge(lengths[1] > 1e3 * lengths[0]),
+               "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
+    work.claim("", "each token attends to all others, not only to past states",
+               "to all others instead of past states alone",
+               "by the formulas that follow, only to past states: l < t",
+               judge(seen[np.triu_indices(T, 1)].any()),
+               f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
+    work.claim("", "it enables parallel computation, unlike the sequential updates of an RNN",
+               "parallel computation",
+               "not here: h_t still needs h_(t-1), and now all earlier states as well; the steps "
+               "remain a chain", judge(not chained.any()),
+               "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
 
 
 def score_errors(d=4):
@@ -85,71 +140,6 @@ def largest_state(steps):
     model.cell.W_x.data[...], model.cell.W_h.data[...] = 5, 0
     (_, (h, _)), _ = model.forward(np.ones((1, steps, 1)))
     return float(np.abs(h).max())
-
-
-def formulas(work):
-    """Add the claims on the formulas of (a)."""
-    solutions = fixed_points(3 * np.eye(2))
-    h = np.random.default_rng(3).standard_normal((5, 4))
-    mass = softmax(h @ h[-1])[-1]
-    bounds = [largest_state(steps) for steps in (1, 10, 100)]
-    work.claim("", "h_t is computed from scores of h_t against the past states",
-               "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
-               "as equations they define h_t by itself; the query has to be something known "
-               "before, such as RNN(x_t, h_(t-1)) or h_(t-1)",
-               judge(len(solutions) == 1, if_false="under-specified"),
-               f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve "
-               f"it by iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the "
-               "h_t that is scored is the state before a_t is added, as in npdl's AttentiveRNN")
-    work.claim("", "dot, additive and scaled dot product are score functions",
-               "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
-               "as printed; the V of the additive one is a vector, not the matrix V of values",
-               judge(max(score_errors()) < 1e-12),
-               "npdl's three attentions against the formulas: error below 1e-12")
-    work.claim("", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
-               "the range of j in the softmax is not given",
-               "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
-               "at t = 1 the sum is empty and a_1 = 0",
-               judge(mass < 1e-3, if_false="under-specified"),
-               f"an example, seed 3: 5 random states: with j up to t, {100 * mass:.0f} % of the "
-               "weight is lost")
-    work.claim(
-        "", "adding a_t to the state enhances retention and learning",
-        "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
-        "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
-        judge(bounds[-1] <= 1, if_false="under-specified"),
-        f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
-
-
-def benefits(work):
-    """Add the claims on what attention brings."""
-    x, lengths = np.random.default_rng(4).standard_normal((1, 60, 4)), []
-    for layer in (RNNLayer(4, 16, bias=False, rng=4, dtype="float64"),
-                  AttentiveRNN(4, 16, rng=4, bias=False, dtype="float64")):  # the same weights
-        outputs, cache = layer.forward(x)
-        dy = np.zeros_like(outputs[0])
-        dy[:, -1] = 1
-        lengths.append(np.linalg.norm(layer.backward(dy, cache)[0][0, 0]))
-    rng, T = np.random.default_rng(5), 6
-    model = AttentiveRNN(2, 3, rng=5, dtype="float64")
-    x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
-    seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
-    chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
-    work.claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
-               "vanishing gradients; better long-range dependencies",
-               f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "
-               "with attention", judge(lengths[1] > 1e3 * lengths[0]),
-               "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
-    work.claim("", "each token attends to all others, not only to past states",
-               "to all others instead of past states alone",
-               "by the formulas that follow, only to past states: l < t",
-               judge(seen[np.triu_indices(T, 1)].any()),
-               f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
-    work.claim("", "it enables parallel computation, unlike the sequential updates of an RNN",
-               "parallel computation",
-               "not here: h_t still needs h_(t-1), and now all earlier states as well; the steps "
-               "remain a chain", judge(not chained.any()),
-               "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
 
 
 @question("002.5b", "Attention in matrix form")

@@ -113,11 +113,6 @@ def stopping(work):
                and math.isclose(math.exp(found.best.log_prob), best))
     work.check("in this tree it is also the best of all sequences",
                math.isclose(math.exp(best_of_all(TREE).log_prob), best))
-    stopping_claims(work)
-
-
-def stopping_claims(work):
-    """Add the claims on the rule, from searches of 60 random trees."""
     runs = {width: [(search(tree, width), search(tree, width, stop=False)) for tree in TREES]
             for width in (1, 2, 4)}
     pairs = [pair for row in runs.values() for pair in row]

@@ -96,7 +96,17 @@ def eigenvalues(work):
               "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
               "only the modulus |λ| makes longer or shorter.", "|λᵗ| = |λ|ᵗ",
               f"a turn by 90°, λ = ±i: |h₀| = {norm(H_0):.3f}, |h₅₀| = {norm(turned[-1]):.3f}")
-    left_out(work, v_1)
+    skew = norm(states(SKEW, (0.0, 1.0), 50), axis=1)
+    block = power(jordan(1, 2), 10)[:, 1]
+    work.step("Three cases the rule leaves out. A start without a share along v₂ does not "
+              "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
+              "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
+              "from orthogonal.", "[1 1; 0 1]ᵗ = [1 t; 0 1]",
+              f"h₀ = v₁: |h₅₀| = {short(norm(states(W_T, v_1, 50)[-1]))};   Jordan block at t = "
+              f"10: last column {vec(block, 0)}",
+              f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {short(skew[1])}, "
+              f"|h₅₀| = {short(skew[50])}",
+              f"‖W‖ = {short(norm(SKEW, 2))}, ‖W⁵⁰‖ = {short(norm(power(SKEW, 50), 2))}")
     work.step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
               "∂L/∂h₀ = Wᵗ ∂L/∂hₜ",
               f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W {vec(back[0], 0)} = {vec(back[1], 2)},   "
@@ -110,27 +120,6 @@ def eigenvalues(work):
     work.check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
                np.allclose(W_T @ v_1, small * v_1) and np.allclose(W_T @ v_2, large * v_2)
                and math.isclose(radius(W_T), large))
-    answer_claims(work)
-    premise_claims(work)
-
-
-def left_out(work, v_1):
-    """Add the step on what the eigenvalues alone do not say."""
-    skew = norm(states(SKEW, (0.0, 1.0), 50), axis=1)
-    block = power(jordan(1, 2), 10)[:, 1]
-    work.step("Three cases the rule leaves out. A start without a share along v₂ does not "
-              "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
-              "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
-              "from orthogonal.", "[1 1; 0 1]ᵗ = [1 t; 0 1]",
-              f"h₀ = v₁: |h₅₀| = {short(norm(states(W_T, v_1, 50)[-1]))};   Jordan block at t = "
-              f"10: last column {vec(block, 0)}",
-              f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {short(skew[1])}, "
-              f"|h₅₀| = {short(skew[50])}",
-              f"‖W‖ = {short(norm(SKEW, 2))}, ‖W⁵⁰‖ = {short(norm(power(SKEW, 50), 2))}")
-
-
-def answer_claims(work):
-    """Add the claims on the parts of the answer."""
     closed = power(W_T, 12) @ H_0
     down = norm(states(jordan(0.9, 3).T, np.ones(3), 300), axis=1)
     up = norm(states(np.array([[0.9, 0.0], [10.0, 0.8]]), (1.0, 0.0), 300), axis=1)
@@ -174,10 +163,6 @@ def answer_claims(work):
         judge(np.linalg.matrix_rank(jordan(0.0, 3)) == 2, "no answer given"),
         f"the block of size 3 at 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = {vec(roots)} at t = "
         "10, 100, 1000")
-
-
-def premise_claims(work):
-    """Add the claims on what the question takes for granted."""
     early, late, gains = root_of_norm(W_T, 10), root_of_norm(W_T, 1000), (0.7, 1.0, 1.3)
     turning = norm(states(TURN, H_0, 1000), axis=1)
     drawn = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)

@@ -94,11 +94,6 @@ def special_case(work):
                and np.allclose(A @ values, right, 0, 1e-14) and np.allclose(new, right[0]))
     work.check("equal values, other keys: 17/7 and 2",
                math.isclose(other, 17 / 7) and math.isclose(same, 2))
-    special_case_claims(work, right, other, same)
-
-
-def special_case_claims(work, right, other, same):
-    """Add the claims, with npdl's attention and two results of equal values and other keys."""
     messages, without, layer = (abs(y - right).max() for y in (
         by_messages(), by_messages(loops=False), library()))
     work.check("npdl's GraphAttention gives the same", layer < 1e-14)

@@ -105,18 +105,6 @@ def parity(work):
     work.answer(f"{weights(DESIGN, '; ')}: after 1 0 1 1 Cₜ = {C}.")
     work.check("all 4096 strings of 12 bits and all their beginnings", wrong_memories(DESIGN) == 0)
     work.check("the four cases: Cₜ = hₜ = Cₜ₋₁ xor xₜ", keeps_parity(DESIGN))
-    design_claims(work)
-    premise_claims(work, gates(DESIGN, 1, 1)[2], step(DESIGN, 1, 1, 1)[1])
-
-
-def weights(design, separator=", "):
-    """Return the weights and biases of a design as text."""
-    return separator.join(f"W_{gate} = [{h}, {x}], b_{gate} = {b}"
-                          for gate, (h, x, b) in design.items())
-
-
-def design_claims(work):
-    """Add the claims on the two designs."""
     for name, design in DESIGNS.items():
         wrong, errors = wrong_memories(design), library_errors(design, 100.0)
         exact = int((errors == 0).sum())
@@ -139,10 +127,7 @@ def design_claims(work):
         f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
         judge(0 < right < tried, "no answer given"),
         "each checked on the four cases of (C, x) with h = C")
-
-
-def premise_claims(work, candidate, state):
-    """Add the claims on the premises, with C̃ and C after the bits 1, 1 of the first design."""
+    candidate, state = gates(DESIGN, 1, 1)[2], step(DESIGN, 1, 1, 1)[1]
     xor = [int((x and not y) or (not x and y)) for x, y in CASES.tolist()]
     is_parity = xor == (CASES.sum(1) % 2).tolist()
     nearest = min(abs(w_h * C + w_x * x + b) for C, x in CASES.tolist()
@@ -178,3 +163,9 @@ def premise_claims(work, candidate, state):
         "the candidates are C~_t of formula (4); C_t is the new cell state",
         judge(candidate == state, if_false="slip"),
         f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
+
+
+def weights(design, separator=", "):
+    """Return the weights and biases of a design as text."""
+    return separator.join(f"W_{gate} = [{h}, {x}], b_{gate} = {b}"
+                          for gate, (h, x, b) in design.items())

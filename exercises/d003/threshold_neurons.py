@@ -106,6 +106,7 @@ def and_or(work):
 
 def picture(figure):
     """Draw the half-planes of AND and OR, and the two that XOR needs."""
+    figure.set_size_inches(10.5, 3.9)
     side = np.linspace(-0.5, 1.5, 201)
     grid = np.stack(np.meshgrid(side, side), -1)
     panels = (("AND: one neuron", neuron(-1.5), TABLES["AND"]),
@@ -124,7 +125,7 @@ def picture(figure):
     figure.supxlabel("blue points: 1; white points: 0; shaded: where the output is 1", fontsize=9)
 
 
-@question("003.2", "XOR by one neuron", picture, (10.5, 3.9))
+@question("003.2", "XOR by one neuron", picture)
 def xor(work):
     """Prove that no threshold neuron computes XOR (0, 1, 1, 0 on 00, 01, 10, 11)."""
     points = certificate(TABLES["XOR"])

@@ -67,30 +67,7 @@ def tokens(work):
                {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
     work.check("|RHS| = 2 for every sum with p = 5",
                all(len(meant_set(row, eq, pad)) == 2 for row in targets))
-    set_claims(work, targets, words)
-    padding_claims(work)
-    position_claims(work)
-
-
-def orders_that_work():
-    """Count the orders of the ids, for p = 2, for which the printed sets are right.
-
-    Return all orders, those right for the answer and those right for next-token training. Two PADs
-    are added to each target.
-    """
-    targets, words = sums(2)
-    padded = np.array([row + [words.pad] * 2 for row in targets])
-    total = right = next_token = 0
-    for order in permutations(range(words.size)):
-        eq, pad, rows = order[words.eq], order[words.pad], np.array(order)[padded].tolist()
-        total += 1
-        right += all(printed_set(y, eq, pad) == meant_set(y, eq, pad) for y in rows)
-        next_token += all(next_token_set(y, pad) == set(range(1, len(y) - 1)) for y in rows)
-    return total, right, next_token
-
-
-def set_claims(work, padded, padded_words):
-    """Add the claims on the printed sets."""
+    padded, padded_words = targets, words
     rows, words = sums()
     wrong = sum(printed_set(y, words.eq, words.pad) != meant_set(y, words.eq, words.pad)
                 for y in rows)
@@ -115,19 +92,6 @@ def set_claims(work, padded, padded_words):
         judge(next_token == total, if_false="under-specified"),
         f"of {total} orders of the ids for p = 2, {next_token} (1 in {total // next_token}) are "
         "right: those with PAD above the 6 other tokens that targets hold")
-
-
-def pads(orders):
-    """Return the numbers of PAD in targets and in inputs of all sums with p = 5, by order."""
-    data = ModularArithmetic(5, orders=orders)
-    sets, pad = data.equations, data.vocabulary.pad
-    return {order: [int(n) for array in (sets.targets, sets.inputs)
-                    for n in np.unique((array[sets.orders == order] == pad).sum(1))]
-            for order in orders}
-
-
-def padding_claims(work):
-    """Add the claims on padding."""
     two, three, both = pads((2,))[2], pads((3,))[3], pads((2, 3))
     work.claim(
         "padding", "There is no padding if all equations have two or all have three operands; "
@@ -140,10 +104,6 @@ def padding_claims(work):
         "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs (which begin "
         "with BOS and stop one token earlier)", judge(both[2][0] == 2),
         "targets and inputs counted for every sum with p = 5")
-
-
-def position_claims(work):
-    """Add the claims on the position of = and on the size of the set."""
     data = ModularArithmetic(11, orders=(2, 3))
     sets, found = data.equations, {}
     for name, array in (("targets", sets.targets), ("inputs", sets.inputs)):
@@ -164,3 +124,29 @@ def position_claims(work):
         f"{vec(lengths)}: r and EOS, for two operands and for three",
         judge(len(lengths) == 1, "no answer given"),
         "counted for every sum with p = 5, orders 2, 3 and both")
+
+
+def orders_that_work():
+    """Count the orders of the ids, for p = 2, for which the printed sets are right.
+
+    Return all orders, those right for the answer and those right for next-token training. Two PADs
+    are added to each target.
+    """
+    targets, words = sums(2)
+    padded = np.array([row + [words.pad] * 2 for row in targets])
+    total = right = next_token = 0
+    for order in permutations(range(words.size)):
+        eq, pad, rows = order[words.eq], order[words.pad], np.array(order)[padded].tolist()
+        total += 1
+        right += all(printed_set(y, eq, pad) == meant_set(y, eq, pad) for y in rows)
+        next_token += all(next_token_set(y, pad) == set(range(1, len(y) - 1)) for y in rows)
+    return total, right, next_token
+
+
+def pads(orders):
+    """Return the numbers of PAD in targets and in inputs of all sums with p = 5, by order."""
+    data = ModularArithmetic(5, orders=orders)
+    sets, pad = data.equations, data.vocabulary.pad
+    return {order: [int(n) for array in (sets.targets, sets.inputs)
+                    for n in np.unique((array[sets.orders == order] == pad).sum(1))]
+            for order in orders}

@@ -74,13 +74,6 @@ def tables(work):
     work.say("What npdl's own runs say of the tables: experiments/REPORT.md, question 2.")
     work.check("the document's Δt(L) is this difference, and its Δt(A) this mean rounded",
                loss_delay == DELAYS["GPT"]["L"] and abs(mean - DELAYS["GPT"]["A"]) <= 0.5)
-    seed_claims(work)
-    delay_claims(work)
-    meaning_claims(work)
-
-
-def seed_claims(work):
-    """Add the claims on the values behind the tables."""
     rows = [(model, name, *row) for model, table in STEPS.items() for name, row in table.items()
             if row[1]]
     by_n, by_less = (sum(bool(pairs(mean, std, range(1, T + 1), divisor)) for *_, mean, std in rows)
@@ -120,10 +113,6 @@ def seed_claims(work):
         "best evaluations", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
         f"all pairs of counts: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for 481 with n, "
         f"{len(ways[480, 1])} and {len(ways[481, 1])} with n - 1; 961 equations split in half")
-
-
-def delay_claims(work):
-    """Add the claims on the printed delays."""
     shown = []
     for model, delays in DELAYS.items():
         steps = seeds(model)
@@ -156,10 +145,6 @@ def delay_claims(work):
         work.claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
                    ours, judge(all(row[name] > 0 for row in DELAYS.values())),
                    f"the document's own table: {delays}{more}")
-
-
-def meaning_claims(work):
-    """Add the claims on what the tables can show."""
     at_end = [f"{name} of the {model}" for model, rows in STEPS.items()
               for name, row in rows.items() if row == (T, 0)]
     work.claim(

@@ -77,11 +77,6 @@ def split(work, m=2, d=3):
     work.say("In npdl: MultiHeadAttention.split in npdl/layers/attention.py.")
     work.check("npdl's split_heads gives the table's y, and merge_heads the row again",
                np.array_equal(y[0, :, 0], row[right]) and np.array_equal(layer.join(y)[0, 0], row))
-    split_claims(work)
-
-
-def split_claims(work):
-    """Add the claims on the index and the inverse."""
     one, other, right = (census(name) for name in list(INDEXINGS)[:3])
     used, used_other = (len(np.unique(columns(name, 4, 32))) for name in list(INDEXINGS)[:2])
     beyond = (columns("num_heads * j + l", 4, 2) >= 8).sum()

@@ -61,21 +61,6 @@ def cell(work):
     work.say("In npdl: LSTMCell.forward in npdl/layers/recurrent.py.")
     work.check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
                np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
-    form_claims(work, gates, h, c)
-    role_claims(work)
-
-
-def lowest_state(candidate):
-    """Return the lowest h or c of 200 steps on random inputs, with tanh or σ for the candidate."""
-    h, c, seen = 0.0, 0.0, []
-    for x in np.random.default_rng(2).standard_normal(200):
-        _, h, c = lstm_step(x, h, c, WEIGHTS, candidate)
-        seen += [h, c]
-    return min(seen)
-
-
-def form_claims(work, gates, h, c):
-    """Add the claims on the two printed forms and on the update, on the example."""
     joined = {gate: np.array([[W, U]]) for gate, (W, U, _) in WEIGHTS.items()}
     sums = {gate: (joined[gate] @ (X, H))[0] + WEIGHTS[gate][2] for gate in joined}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
@@ -100,22 +85,6 @@ def form_claims(work, gates, h, c):
         "step of an LSTM.", "h_t, c_t", "npdl's LSTMCell gives the same: below 1e-12",
         judge(np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
         "with tanh for the candidate, same weights, float64")
-
-
-def driven(start, steps, listening=0.0, **biases):
-    """Return h and c of npdl's cell, its gates held by biases; `listening`: the candidate's U."""
-    weights = {gate: (0, listening * (gate == "c"), biases.get(gate, 0)) for gate in "ifoc"}
-    return library(weights, (0.0, start), [0.0] * steps)
-
-
-def memory_slope(steps):
-    """Return dc_steps/dc_0 by central differences: all gates 1/2, candidate tanh(2 h)."""
-    above, below = (driven(0.8 + s, steps, 2.0)[1] for s in (1e-5, -1e-5))
-    return (above - below) / 2e-5
-
-
-def role_claims(work):
-    """Add the claims on what each gate does, held open or shut, up to 100 steps from c = 0.8."""
     _, kept = driven(0.8, 100, i=-50, f=50)
     one, two = memory_slope(1), memory_slope(2)
     work.check("a forget gate of 1 keeps c, and one step with 1/2 halves its slope",
@@ -138,3 +107,24 @@ def role_claims(work):
              abs(hidden) < 1e-9 < held, "h = o tanh(c) = 0")):
         work.claim(part, text, "said, not shown", computed, judge(holds),
                    f"npdl's LSTMCell with gates held by their biases; expected {why}")
+
+
+def lowest_state(candidate):
+    """Return the lowest h or c of 200 steps on random inputs, with tanh or σ for the candidate."""
+    h, c, seen = 0.0, 0.0, []
+    for x in np.random.default_rng(2).standard_normal(200):
+        _, h, c = lstm_step(x, h, c, WEIGHTS, candidate)
+        seen += [h, c]
+    return min(seen)
+
+
+def driven(start, steps, listening=0.0, **biases):
+    """Return h and c of npdl's cell, its gates held by biases; `listening`: the candidate's U."""
+    weights = {gate: (0, listening * (gate == "c"), biases.get(gate, 0)) for gate in "ifoc"}
+    return library(weights, (0.0, start), [0.0] * steps)
+
+
+def memory_slope(steps):
+    """Return dc_steps/dc_0 by central differences: all gates 1/2, candidate tanh(2 h)."""
+    above, below = (driven(0.8 + s, steps, 2.0)[1] for s in (1e-5, -1e-5))
+    return (above - below) / 2e-5

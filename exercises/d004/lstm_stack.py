@@ -69,17 +69,6 @@ def stack(work):
     right = (np.allclose(y[0, :, 0], h_2) and np.allclose(h[:, 0, 0], (h_1[-1], h_2[-1]))
              and np.allclose(c[:, 0, 0], (c_1[-1], c_2[-1])))
     work.check("npdl's LSTM of two layers gives the same output and final states", right)
-    state_claims(work, right)
-    dropout_claims(work)
-
-
-def random_lstm(num_layers=L, dropout=0.0):
-    """Return npdl's LSTM with weights of seed 1."""
-    return LSTM(D_X, D_H, num_layers, dropout=dropout, rng=1, dtype="float64")
-
-
-def state_claims(work, right):
-    """Add the claims on output and states; `right`: those of the example are npdl's."""
     lstm, x = random_lstm(), np.random.default_rng(0).standard_normal((B, S, D_X))
     (y, (h, _)), _ = lstm.forward(x)
     (same, _), _ = lstm.forward(x, (np.zeros((L, B, D_H)), np.zeros((L, B, D_H))))
@@ -105,10 +94,6 @@ def state_claims(work, right):
     work.claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
                "the same output as with zeros given: below 1e-12",
                judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
-
-
-def dropout_claims(work):
-    """Add the claims on dropout, of rate 0.5."""
     x = np.random.default_rng(0).standard_normal((B, S, D_X))
     one, two = random_lstm(1, 0.5), random_lstm(2, 0.5)
     alone = np.array_equal(one.forward(x, None, stream(0, 1))[0][0], one.forward(x)[0][0])
@@ -133,6 +118,11 @@ def dropout_claims(work):
         "two readings: the state before dropout (npdl returns this) or its dropped copy",
         judge(apart < 1e-9, if_false="under-specified"),
         f"in that example the two differ by up to {apart:.2f}; to go on needs the undropped")
+
+
+def random_lstm(num_layers=L, dropout=0.0):
+    """Return npdl's LSTM with weights of seed 1."""
+    return LSTM(D_X, D_H, num_layers, dropout=dropout, rng=1, dtype="float64")
 
 
 @question("004.1.4", "A language model around an LSTM")
@@ -164,11 +154,7 @@ def model(work):
                np.allclose(own.forward(np.array([IDS]))[0][0], logits))
     work.check("the rows before the last do not change with the last token",
                np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0][0][0, :-1], logits[:-1]))
-    model_claims(work)
-
-
-def model_claims(work, vocab_size=36):
-    """Add the claims on the language model, with random weights and tokens."""
+    vocab_size = 36
     lm = LSTMLM(vocab_size, 8, 2, dtype="float64")
     ids = np.random.default_rng(0).integers(vocab_size - 1, size=(B, S))
     (logits, _), _ = lm.forward(ids)

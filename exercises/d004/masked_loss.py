@@ -74,13 +74,7 @@ def loss(work):
                np.allclose(own, each) and hits_own.tolist() == right)
     work.check("npdl's means over samples and over tokens are the same",
                np.allclose(averages(COUNTED)[:2], (mean, by_token)))
-    formula_claims(work, own, hits_own, sum(hits) / 3)
-    average_claims(work)
-    softmax_claims(work)
-
-
-def formula_claims(work, losses, accuracies, tokens):
-    """Add the claims on the formulas, given npdl's results and the accuracy of single tokens."""
+    losses, accuracies, tokens = own, hits_own, sum(hits) / 3
     sums = loss_by_sums()
     total, mean = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
                    for name in ("sum", "mean"))
@@ -105,10 +99,6 @@ def formula_claims(work, losses, accuracies, tokens):
                    (losses.sum(), accuracies.sum()), total) and np.allclose(np.divide(total, 2),
                                                                             mean)),
                "B = 2, npdl's loss_and_accuracy")
-
-
-def average_claims(work):
-    """Add the claims on the average over samples and over tokens."""
     by_sample, by_token, _ = averages(COUNTED)
     alike = averages(MASK & [False, True, True])                # two tokens in each sample
     equal = np.isclose(*alike[:2], 0, 1e-12) and alike[2] < 1e-12
@@ -134,10 +124,7 @@ def average_claims(work):
     work.claim("either version", "Models trained with either average generalise.",
                "both generalise", "on this data, of 2 tokens each, they are one and the same "
                "training", "essay", "the gradients of both losses are equal")
-
-
-def softmax_claims(work, V=6):
-    """Add the claims on the probabilities."""
+    V = 6
     rank = np.linalg.matrix_rank(np.eye(V)[1:] - np.eye(V)[0])
     p = softmax(5 * np.random.default_rng(3).standard_normal((1000, V)))
     before, step = np.array([0.01, 0.98, 0.01]), SequenceLoss()

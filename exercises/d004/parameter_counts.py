@@ -78,11 +78,6 @@ def lstm(work, d_x=3, d_h=2, V=5):
     work.check("npdl's LSTM has as many numbers, with biases and without",
                LSTM(d_x, d_h, 2).count_params() == total
                and LSTM(d_x, d_h, 2, bias=False).count_params() == bare)
-    lstm_claims(work)
-
-
-def lstm_claims(work):
-    """Add the claims on the tables of Problem 1.3, by counting models of 24 sizes."""
     tried, agree, whole, ours, theirs = len(SIZES), dict.fromkeys(PRINTED, 0), 0, 0, 0
     for d, h, L, bias in SIZES:
         printed, model = lstm_table(11, d, h, L, bias), LSTMLM(11, d, L, h, bias=bias)
@@ -183,11 +178,6 @@ def decoder(work, d=4, m=2, L=2):
     work.check("npdl's decoder, LayerNorms included, has as many",
                stack(d, 2, m, L).count_params() == drawn
                and stack(d, 2, m, L, bias=False).count_params() == bare_drawn)
-    decoder_claims(work)
-
-
-def decoder_claims(work):
-    """Add the claims of Problem 2.10, by counting six decoders."""
     ffn = all(FeedForward(d, m).count_params() == 2 * d * d * m for d, _, m, _ in DECODERS)
     described, gaps = [], []
     for (d, heads, m, L), bias in product(DECODERS, (True, False)):

@@ -67,12 +67,6 @@ def positions(work, d=4):
         np.allclose(printed_table(64, d, exponent), sinusoidal(64, d, name, "float64"), 0, 1e-9)
         for d in (4, D) for name, exponent in (("k/d", 1), ("2k/d", 2))))
     work.check("R PE[1] is PE[2]", np.allclose(R @ PE[1], PE[2]))
-    table_claims(work)
-    longer_claim(work)
-
-
-def table_claims(work):
-    """Add the claims on the table."""
     ours, usual = printed_table(512, D), printed_table(512, D, 2)
     apart = abs(ours - usual)[:64].max()
     longest = [2 * math.pi / frequencies(D, exponent)[-1] for exponent in (1, 2)]
@@ -105,10 +99,7 @@ def table_claims(work):
     work.claim("fixed", "Sinusoidal positions are fixed and need no training.",
                "a buffer, not a parameter", f"{learned} learned numbers", judge(learned == 0),
                "npdl's SinusoidalPositions")
-
-
-def longer_claim(work, seen=8):
-    """Add the claim on lengths that were not seen: positions 0 to 7 were."""
+    seen = 8
     table = printed_table(512, D)
     basis = np.linalg.qr(table[:seen].T)[0]
     inside, outside = (np.linalg.norm(v - basis @ (basis.T @ v)) for v in (

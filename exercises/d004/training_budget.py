@@ -62,13 +62,6 @@ def budget(work, p=31):
                == (n, train, validation))
     work.check("and the sums of two and of three operands for p = 11, each by itself",
                all(counted(mixed, order) == halves(11**order) for order in (2, 3)))
-    data_claims(work, data, mixed)
-    compute_claims(work)
-    measure_claims(work)
-
-
-def data_claims(work, data, mixed):
-    """Add the claims on the number of equations, the halves and the batches."""
     cases = ((31, (2,)), (31, (3,)), (11, (2,)), (11, (3,)), (11, (2, 3)))
     sizes = [len(ModularArithmetic(p, orders=orders).equations) for p, orders in cases]
     work.claim(
@@ -100,10 +93,7 @@ def data_claims(work, data, mixed):
         "r_train = 0.1)", judge(trained[0.5] >= B, if_false="under-specified"),
         f"p = 31: N_train < {B} for r_train = {short[0]} to {short[-1]}; holds if a batch may "
         "repeat samples")
-
-
-def compute_claims(work, S=6):
-    """Add the claims on time and compute, for samples of S tokens."""
+    S = 6
     times = [TAU[model, "GPU"] * T for model in ("LSTM", "GPT")]
     work.claim("seconds", "tau T is about 5 x 10^2 s for the LSTM and 6 x 10^2 s for the GPT.",
                "5 x 10^2, 6 x 10^2", f"{times[0]:.2f} s and {times[1]:.2f} s",
@@ -122,20 +112,6 @@ def compute_claims(work, S=6):
         "step", judge(max(ratios) < 2, if_false="under-specified"),
         f"forward and backward take {ratios[0]:.1f} and {ratios[1]:.1f} times P multiplications "
         f"for a sample of {S} tokens; holds up to a factor while S stays the same")
-
-
-def best_of(evaluations, size, p):
-    """Return the exact mean of the best of independent shares of `size` equations.
-
-    Each equation is right with probability p. E[max] = Σₖ 1 − P(count < k)ⁿ.
-    """
-    k = np.arange(size)
-    chances = [math.comb(size, n) * p**n * (1 - p) ** (size - n) for n in k.tolist()]
-    return float((1 - np.minimum(np.cumsum(chances), 1) ** evaluations).sum() / size)
-
-
-def measure_claims(work):
-    """Add the claims on the points, and on losses and accuracies as measures."""
     points = {10: (3, 4, 3), 31: (5, 17, 9), 44: (3.5, 10, 10, 5, 6.5, 9)}
     work.claim("points", "The points of the parts add up to those of Problems 1, 2 and 4.",
                ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in
@@ -157,3 +133,13 @@ def measure_claims(work):
         "the last step, would not be", judge(best - 0.99 < 1e-3, if_false="under-specified"),
         "100 independent evaluations of 481 equations, each right with probability 0.99: the best "
         f"is {best:.4f} on average; holds as the definition of what is printed")
+
+
+def best_of(evaluations, size, p):
+    """Return the exact mean of the best of independent shares of `size` equations.
+
+    Each equation is right with probability p. E[max] = Σₖ 1 − P(count < k)ⁿ.
+    """
+    k = np.arange(size)
+    chances = [math.comb(size, n) * p**n * (1 - p) ** (size - n) for n in k.tolist()]
+    return float((1 - np.minimum(np.cumsum(chances), 1) ** evaluations).sum() / size)
