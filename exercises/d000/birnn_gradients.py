@@ -37,11 +37,6 @@ def state_slopes(side, t, value=3):
     return derivative(lambda by: forward(moved=(side, t), by=by)[value], np.zeros(D))
 
 
-def weight_slopes(name):
-    """Return the derivative of L in a matrix, by differences."""
-    return derivative(lambda matrix: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name])
-
-
 def jacobian(side, after):
     """Return d f_(t+1) / d f_t (after = f_(t+1)) or d b_(t-1) / d b_t."""
     return np.diag(1 - after * after) @ WEIGHTS["U_" + side]
@@ -186,7 +181,7 @@ def state_gradients(work):
 @question("000.3.3", "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")
 def weight_gradients(work):
     """Give the gradients of L in W^(b) and U^(f)."""
-    (f, _, _, _), (_, _, delta, W_b, U_f) = forward(), document_gradients()
+    (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), document_gradients()
     d_b, d_f = ([delta[side, t] for t in (1, 2)] for side in "bf")
     work.say(EXAMPLE, given())
     work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
@@ -208,18 +203,31 @@ def weight_gradients(work):
               arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
     work.answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
                 "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
-    right = {"W_b": np.allclose(W_b, weight_slopes("W_b"), 0, 1e-8),
-             "U_f": np.allclose(U_f, weight_slopes("U_f"), 0, 1e-8)}
+    right = {name: np.allclose(ours, derivative(
+        lambda matrix, name=name: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name]), 0, 1e-8)
+        for name, ours in (("W_b", W_b), ("U_f", U_f))}
     work.check("Differences of L: the same two matrices.", all(right.values()))
-    for name, side, other, extra in (("W_b", "b", "x_t", "t = 1 to T"),
-                                     ("U_f", "f", "h_(t-1)^(f)",
-                                      "t = 1 counts too when f_0 is not zero")):
+    for name, side, other, factor, rest, extra in (
+            ("W_b", "b", "x_t", X[1], WEIGHTS["U_b"] @ b[3], "t = 1 to T"),
+            ("U_f", "f", "h_(t-1)^(f)", f[1], WEIGHTS["W_f"] @ X[1],
+             "t = 1 counts too when f_0 is not zero")):
         work.claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
                    f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
                    f"as claimed; {extra}", judge(right[name]),
                    "differences: below 1e-08")
-        shape_claim(work, name, side, other)
-    (_, b, _, _), (local, total, _, W_b, _) = forward(), document_gradients()
+        tensor = derivative(lambda matrix, x=factor, rest=rest: np.tanh(matrix @ x + rest),
+                            WEIGHTS[name])
+        slope = 1 - np.tanh(WEIGHTS[name] @ factor + rest) ** 2
+        exact = np.einsum("i,ik,l->ikl", slope, np.eye(D), factor)
+        work.check(f"the derivative of a state in {name} has three indices",
+                   np.allclose(exact, tensor, 0, 1e-8))
+        defined = np.diag(slope).shape[1] == factor[None].shape[0]      # (d, d) times (1, d)
+        work.claim("", f"d{side}_t / d{name} is diag(1 - {side}_t^2) {other}^T.",
+                   "a d x d matrix times a 1 x d row",
+                   f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
+                   judge(defined), f"d = {D}: differences give "
+                   f"{' x '.join(map(str, tensor.shape))} numbers, the array above to below 1e-08; "
+                   "d x d times 1 x d is not defined for d > 1")
     whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
     for t in range(T, 0, -1):
         now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
@@ -233,21 +241,3 @@ def weight_gradients(work):
                judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
                "the example above: both readings agree with differences; total times total counts "
                f"later effects twice and is off by {off(twice, W_b):.0f} %")
-
-
-def shape_claim(work, name, side, other):
-    """Add the claim on the derivative of a state at t = 2 in a matrix."""
-    f, b, _, _ = forward()
-    after, factor = (b[2], X[1]) if name == "W_b" else (f[2], f[1])
-    rest = WEIGHTS["U_b"] @ b[3] if name == "W_b" else WEIGHTS["W_f"] @ X[1]
-    tensor = derivative(lambda matrix: np.tanh(matrix @ factor + rest), WEIGHTS[name])
-    exact = np.einsum("i,ik,l->ikl", 1 - after**2, np.eye(D), factor)
-    work.check(f"the derivative of a state in {name} has three indices",
-               np.allclose(exact, tensor, 0, 1e-8))
-    defined = np.diag(1 - after**2).shape[1] == factor[None].shape[0]   # (d, d) times (1, d)
-    work.claim("", f"d{side}_t / d{name} is diag(1 - {side}_t^2) {other}^T.",
-               "a d x d matrix times a 1 x d row",
-               f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
-               judge(defined),
-               f"d = {D}: differences give {' x '.join(map(str, tensor.shape))} numbers, the array "
-               "above to below 1e-08; d x d times 1 x d is not defined for d > 1")

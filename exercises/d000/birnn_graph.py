@@ -23,28 +23,24 @@ def draw(figure, T=3):
     """Draw the unrolled graph, each arrow with its weight."""
     figure.set_size_inches(9.5, 6)
     ax = figure.subplots()
-    height = {"x": 0, "f": 1, "b": 2, "y": 3}
-    shift = {"x": 0, "f": -0.22, "b": 0.22, "y": 0}
-    text = {"x": "x", "f": "h^{(f)}", "b": "h^{(b)}", "y": "y"}
-    colour = {"x": "#e0e0e0", "f": "#cfe2f3", "b": "#f9dcc4", "y": "#d9ead3"}
+    kinds = {"x": ("x", "#e0e0e0", 0, 0), "f": ("h^{(f)}", "#cfe2f3", -0.22, 1),    # shift, height
+             "b": ("h^{(b)}", "#f9dcc4", 0.22, 2), "y": ("y", "#d9ead3", 0, 3)}
     line = {"f": "#1f5fa8", "b": "#c0561a"}
-
-    def place(node):
-        return node[1] + shift[node[0]], height[node[0]]
-
+    nodes = {node for arrow in edges(T) for node in arrow[:2]}
+    place = {(kind, t): (t + kinds[kind][2], kinds[kind][3]) for kind, t in nodes}
     for start, end, weight in edges(T):
-        (x0, y0), (x1, y1) = place(start), place(end)
+        (x0, y0), (x1, y1) = place[start], place[end]
         ax.annotate("", (x1, y1), (x0, y0), zorder=1, arrowprops={
             "arrowstyle": "-|>", "color": line[weight[-1]], "shrinkA": 17, "shrinkB": 17})
         at = {"V_f": 0.27, "W_b": 0.73, "U_f": 0.64, "U_b": 0.64}.get(weight, 0.5)
         ax.text(x0 + at * (x1 - x0), y0 + at * (y1 - y0), f"${weight[0]}^{{({weight[-1]})}}$",
                 color=line[weight[-1]], ha="center", va="center", fontsize=10,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
-    for node in sorted({node for arrow in edges(T) for node in arrow[:2]}):
-        initial = node in (("f", 0), ("b", T + 1))
-        ax.text(*place(node), f"${text[node[0]]}_{node[1]}$", ha="center", va="center", zorder=3,
-                fontsize=12, bbox={"boxstyle": "circle,pad=0.35", "facecolor": colour[node[0]],
-                                   "edgecolor": "black", "linestyle": "--" if initial else "-"})
+    for (kind, t), at in place.items():
+        text, colour, *_ = kinds[kind]
+        ax.text(*at, f"${text}_{t}$", ha="center", va="center", zorder=3, fontsize=12, bbox={
+            "boxstyle": "circle,pad=0.35", "facecolor": colour, "edgecolor": "black",
+            "linestyle": "--" if (kind, t) in (("f", 0), ("b", T + 1)) else "-"})
     ax.set_xlim(-0.6, T + 1.6)
     ax.set_ylim(-0.4, 3.4)
     ax.set_axis_off()

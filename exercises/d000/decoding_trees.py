@@ -8,13 +8,14 @@ import math
 
 import numpy as np
 
-from exercises.course import judge, number, question, table
+from exercises.course import judge, question, table
 from npdl.decoding import Tree, beam_search, exhaustive_search, greedy
 
 # {word: (log-probability, subtree)}
 PRINTED_TREE = {
-    "the": (-1.7, {"green": (-3.6, {}), "red": (-3.3, {"circle": -5.0, "rectangle": -4.7})}),
-    "a": (-2.0, {"blue": (-2.7, {"ellipse": -5.6, "square": -5.2}), "red": (-2.9, {})}),
+    "the": (-1.7, {"green": (-3.6, {}),
+                   "red": (-3.3, {"circle": (-5.0, {}), "rectangle": (-4.7, {})})}),
+    "a": (-2.0, {"blue": (-2.7, {"ellipse": (-5.6, {}), "square": (-5.2, {})}), "red": (-2.9, {})}),
 }
 PRINTED_SUMS = {
     ("the", "green"): -5.3, ("the", "red"): -5.0, ("a", "blue"): -4.7, ("a", "red"): -4.9,
@@ -31,8 +32,8 @@ def branches(path):
     """Return {word: log-probability} after a path of the printed tree."""
     below = PRINTED_TREE
     for word in path:
-        below = below[word][1] if isinstance(below[word], tuple) else {}
-    return {word: value[0] if isinstance(value, tuple) else value for word, value in below.items()}
+        below = below[word][1]
+    return {word: log_p for word, (log_p, _) in below.items()}
 
 
 def path_sum(path):
@@ -108,13 +109,9 @@ def expand(beam):
 
 def candidates(paths, kept):
     """Return rows (rank, hypothesis, sum, kept or pruned) of expanded paths."""
-    rows = []
-    for rank, path in enumerate(paths, 1):
-        before = path_sum(path[:-1])
-        own = branches(path[:-1])[path[-1]]
-        rows.append((rank, named(path), f"{number(before, 1)} − {-own:.1f} = "
-                     f"{number(path_sum(path), 1)}", "kept" if rank <= kept else "pruned"))
-    return rows
+    return [(rank, named(path), f"{path_sum(path[:-1]):.1f} − {-branches(path[:-1])[path[-1]]:.1f}"
+             f" = {path_sum(path):.1f}", "kept" if rank <= kept else "pruned")
+            for rank, path in enumerate(paths, 1)]
 
 
 @question("000.2.4b", "Beam search of width 2 on the same tree")

@@ -100,7 +100,7 @@ def counted(size):
 def costs(work):
     """Give times of a forward pass and numbers of trainable parameters for LoRA and QLoRA."""
     n, d, r, h = SMALL
-    sums, maps = multiplications(SMALL, quantized=True), layers(SMALL)
+    sums = multiplications(SMALL, quantized=True)
     work.say(f"n = {n} rows, width d = {d}, rank r = {r}, h = {h} heads. A product of an (a x b) "
              "and a (b x c) matrix takes a b c multiplications.")
     work.step("Count what learns: only A and B of each adapted matrix, whatever the frozen ones "
@@ -132,8 +132,6 @@ def costs(work):
                sum(np.size(layer.weight()) for layer in
                    [getattr(layer, "base", layer) for layer in layers(SMALL, 4)["MHA"]])
                == sums["MHA dequantization"])
-    work.check("npdl's adapters have these numbers of trainable parameters.",
-               (trainable(maps["FFN"]), trainable(maps["MHA"])) == (2 * d * r, 6 * h * d * r))
     lora_claims(work, sums)
     qlora_claims(work, sums)
 
@@ -287,7 +285,6 @@ def choice(work):
                 "merged; both: QLoRA where the memory is (MHA), for LFFN either, by what matters "
                 "more.")
     work.check("The bytes are those that npdl's layers store.", none[0] == 4 * d * d * (4 * h + 1))
-    work.check("None of the four is beaten in both columns.", len(best) == 4)
     slow, slow_one = (100 * sum(total(size, part, True) for part in PARTS)
                       / sum(total(size, part, merged=True) for part in PARTS) - 100
                       for size in (LARGE, LARGE._replace(n=1)))

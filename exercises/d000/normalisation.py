@@ -74,8 +74,20 @@ def normalisation(work):
               table(("", "averages over", "values in a group", "pairs"),
                     [(kind, KINDS[kind][4], group.shape[1], len(group))
                      for kind, group in rows.items()]))
-    for kind in KINDS:
-        kind_step(work, kind)
+    for kind, (axes, _, shared, which, over) in KINDS.items():
+        values, n = rows[kind], rows[kind].shape[1]
+        means, variances = exact(TENSOR, axes)
+        places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
+        row = values[0].tolist()
+        squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
+        work.step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
+                  "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
+                  f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
+                  f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
+                  table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
+                      (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
+                       *map(float, pair)) for place, group, *pair in zip(
+                           places, values, means, variances, strict=True)], 4))
     work.step("Which one is meant by layer normalisation? The definition takes all units of a "
               "sample, as here. In a transformer the second index is time, each position is "
               "normalised by itself, and the groups are those that are called instance above.",
@@ -115,22 +127,3 @@ def normalisation(work):
                 "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
                 printed, vec(map(float, values), 4), judge(not wrong),
                 where or f"all {len(values)} equal the exact fractions to the printed decimals")
-
-
-def kind_step(work, kind):
-    """Add the step of one kind: its first group with a pencil, then all groups in a table."""
-    axes, _, shared, which, over = KINDS[kind]
-    values = groups(TENSOR, axes)
-    means, variances = exact(TENSOR, axes)
-    places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
-    row, n = values[0].tolist(), values.shape[1]
-    squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
-    work.step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
-              "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
-              f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
-              f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
-              table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"),
-                    [(", ".join(str(i + 1) for i in place), " ".join(map(str, group)), mean,
-                      variance, float(mean), float(variance))
-                     for place, group, mean, variance in zip(places, values, means, variances,
-                                                             strict=True)], 4))

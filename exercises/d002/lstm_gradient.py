@@ -171,11 +171,7 @@ def gradient(work):
         "with dJ/dh_t direct and dh_t/dW_g total; with both total every later step counts again",
         judge(error["dJ/dh_t total, later steps included"] < 1e-9, if_false="under-specified"),
         f"{example}error with both total: {percent['dJ/dh_t total, later steps included']}")
-    factor_claims(work, example, error["dh/dh at fixed C_t"])
-
-
-def factor_claims(work, example, by_gate_alone):
-    """Add the claims on the list of derivatives and on dh_t/dC_t."""
+    by_gate_alone = error["dh/dh at fixed C_t"]
     gate, g = float(sigmoid(1.0)), math.tanh(1.0)                   # one step, x = 1, W_o 0 or 1
     C, direct = gate * g, gate * (1 - g * g)
     zero, whole = (float(sigmoid(W_o)) * (1 - math.tanh(C) ** 2) * direct for W_o in (0.0, 1.0))

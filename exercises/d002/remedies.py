@@ -8,9 +8,7 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from npdl.core import Param
 from npdl.layers.batch_norm import BatchNorm
-from npdl.optim import clip_by_global_norm
 
 
 def cosine(a, b):
@@ -83,13 +81,6 @@ def remedies(work):
                math.isclose(np.linalg.norm(scaled), 1) and cosine(g, scaled) > 1 - 1e-12)
     work.check("a random 100 × 100 W of variance 1/n, 2/n changes lengths by those factors",
                abs(stretch(1 / n, n) - xavier) < 0.1 and abs(stretch(2 / n, n) - he) < 0.1)
-    work.check("std is proportional to a", math.isclose(large / small, 8))
-    params = [Param(np.zeros(2)), Param(np.zeros(2))]
-    for param, gradient in zip(params, (g, tiny), strict=True):
-        param.grad[...] = gradient
-        clip_by_global_norm([param], 1.0)
-    work.check("npdl's clip_by_global_norm gives the same",
-               np.allclose([param.grad for param in params], [scaled, kept], rtol=1e-5))
     long, length, short, same = map(np.linalg.norm, (g, scaled, tiny, kept))
     work.claim("clipping", "clipping keeps an exploding gradient within a threshold",
                "limits gradient values, prevents explosion",

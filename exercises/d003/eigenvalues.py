@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
-from npdl.layers.recurrent import RNNCell
+from exercises.d002.gradients_through_time import by_npdl
 
 W_T = np.array([[0.5, 0.35], [0.0, 1.2]])   # Wᵀ; its eigenvectors are (1, 0) and (1, 2)
 H_0 = np.array([1.0, 1.0])
@@ -30,19 +30,6 @@ def states(W_T, h, steps):
     for _ in range(steps):
         found.append(W_T @ found[-1])
     return np.array(found)
-
-
-def gradient_through(W, g, steps):
-    """Return ∂L/∂h₀ for ∂L/∂hₜ = g by npdl's RNN cell, backward through t steps from h = 0."""
-    cell = RNNCell(1, len(W), bias=False, dtype="float64")
-    cell.W_h.data[...] = W
-    h, caches, d = np.zeros((1, len(W))), [], np.asarray(g)[None]
-    for _ in range(steps):
-        h, cache = cell.forward(np.zeros((1, 1)), h)                # row h W: the column Wᵀ h
-        caches.append(cache)
-    for cache in reversed(caches):
-        _, d = cell.backward(d, cache)
-    return d[0]
 
 
 def jordan(eigenvalue, size):
@@ -70,7 +57,7 @@ def eigenvalues(work):
     h = states(W_T, H_0, 50)
     late, last = norm(power(W_T, 50), 2), norm(h[50])
     turned = states(TURN, H_0, 50)
-    back = [gradient_through(W_T.T, (1.0, 0.0), t) for t in range(3)]
+    back = by_npdl(W_T, (1.0, 0.0), 2)
     work.say(f"n = 2, h₀ = {vec(H_0, 0)}.")
     work.step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
               f"h₁ = Wᵀ h₀ = {vec(h[1], 2)},   h₂ = Wᵀ h₁ = {vec(h[2])}",
@@ -136,7 +123,7 @@ def eigenvalues(work):
         "12 steps of the example; W and W^T have the same eigenvalues")
     work.claim("", "the gradient through t steps", "none printed",
                "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
-               judge(np.allclose(gradient_through(W_T.T, H_0, 10), power(W_T.T, 10) @ H_0, 1e-9),
+               judge(np.allclose(by_npdl(W_T, H_0, 10)[-1], power(W_T.T, 10) @ H_0, 1e-9),
                      "no answer given"), "npdl's RNN at h = 0, 10 steps back")
     work.claim(
         "rho < 1", "with rho < 1 everything vanishes", "none printed",
