@@ -1,4 +1,9 @@
-"""python -m exercises: work questions out, or print the ledger: all claims with their verdicts."""
+"""Work out the questions of five courses, and judge what their documents claim.
+
+  python -m exercises --list            list the questions
+  python -m exercises 000.2.4a          work one out: its solution, and verdicts on the claims
+  python -m exercises                   print the verdicts on all claims (the ledger)
+"""
 
 if __name__ == "__main__":
     from npdl.cli.console import start_script
@@ -10,13 +15,6 @@ import sys
 from exercises import course
 from npdl.cli.console import Help, OneLineParser, folder, guarded
 from npdl.errors import InputError
-
-DESCRIPTION = """\
-Work out the questions of five courses, and judge what their documents claim.
-
-  python -m exercises --list            list the questions
-  python -m exercises 000.2.4a          work one out: its solution, and verdicts on the claims
-  python -m exercises                   print the verdicts on all claims (the ledger)"""
 
 
 def run(options):
@@ -34,15 +32,14 @@ def run(options):
     for asked in questions:
         if options.figures and asked.picture:
             print(f"wrote {asked.draw(options.figures)}")
-    failed = [f"{course.FAILED}: {asked.number}: {what}" for asked in questions
-              for what in asked.failed]
-    print(*failed, sep="\n", end="\n" * bool(failed), file=sys.stderr)
-    return int(bool(failed))
+        for what in asked.failed:
+            print(f"{course.FAILED}: {asked.number}: {what}", file=sys.stderr)
+    return int(any(asked.failed for asked in questions))
 
 
 def main(argv=None):
     """Run the command and return the exit status, 2 for bad input."""
-    parser = OneLineParser(prog="python -m exercises", description=DESCRIPTION,
+    parser = OneLineParser(prog="python -m exercises", description=__doc__.strip(),
                            formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="numbers, such as 000.2.4, with all their parts; 000 is a document")

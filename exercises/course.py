@@ -1,16 +1,11 @@
-"""The framework of the exercises: questions, checks, claims, verdicts, and their text.
-
-A question is a function that works it out; its docstring says what is asked. exercises/README.md
-has an example and says what the verdicts mean.
-"""
+"""The framework of the exercises: questions, checks, claims, verdicts. README.md has an example."""
 
 import importlib
-import inspect
 import re
 import textwrap
 import traceback
-from collections import Counter
-from dataclasses import dataclass, replace
+from collections import Counter, namedtuple
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -22,32 +17,17 @@ QUESTIONS = []                          # as the modules of d000 .. d004 add the
 
 
 def judge(holds, if_true="confirmed", if_false=None):
-    """Return the verdict `if_true` if the comparison holds, else `if_false`.
+    """Return the verdict `if_true` if the comparison holds, else `if_false`: "wrong" by default.
 
-    By default `if_false` is "wrong" if `if_true` is "confirmed". For another `if_true` it is
-    FAILED: the comparison was to show that verdict, so our computation is at fault.
+    If the comparison was to show another verdict than "confirmed", the default is FAILED.
     """
     return if_true if holds else if_false or ("wrong" if if_true == "confirmed" else FAILED)
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A statement of a document, and what computing says about it."""
-
-    number: str                         # of the question: "002.6b"
-    part: str                           # the topic, if the number does not say it: "premise"
-    says: str
-    document: str                       # the document's answer
-    computed: str
-    verdict: str                        # from judge(); "essay" and "convention" also without it
-    evidence: str
-    weight: str = "step"                # a wrong "step", or a wrong "answer"
-
-    def shown(self):
-        """Return the claim as a list in Markdown."""
-        return "\n  - ".join([f"- {self.part and self.part + ': '}{self.says}",
-                              f"document: {self.document}", f"computed: {self.computed}",
-                              f"evidence: {self.evidence}", f"verdict: {self.verdict.upper()}"])
+# A statement of a document, and what computing says about it. The part is a topic that the number
+# of the question does not tell; the weight of an error is a wrong "step" or a wrong "answer".
+Claim = namedtuple("Claim", "number part says document computed verdict evidence weight",
+                   defaults=["step"])
 
 
 class Question:
@@ -89,28 +69,30 @@ class Question:
         self.failed = [what for what, holds in self.checks if not holds] + [
             claim.says for claim in self.claims if claim.verdict == FAILED]
         if self.failed:
-            self.claims = [replace(claim, verdict=FAILED) for claim in self.claims]
+            self.claims = [claim._replace(verdict=FAILED) for claim in self.claims]
         return self
 
     def solution(self):
         """Return what is asked, the solution and its checks in Markdown."""
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
-        return wrapped("\n\n".join([f"# {self.number} {self.title}", inspect.getdoc(self.work),
+        return wrapped("\n\n".join([f"# {self.number} {self.title}", self.work.__doc__,
                                     *self.text, "\n".join(checks)])).rstrip()
 
     def judged(self, head):
         """Return the claims with their verdicts in Markdown below a head, or "" without claims."""
-        return wrapped("\n\n".join([head, *map(Claim.shown, self.claims)])) if self.claims else ""
+        return wrapped("\n\n".join([head, *(
+            f"- {c.part and c.part + ': '}{c.says}\n  - document: {c.document}\n  - computed: "
+            f"{c.computed}\n  - evidence: {c.evidence}\n  - verdict: {c.verdict.upper()}"
+            for c in self.claims)])) if self.claims else ""
 
     def draw(self, folder):
         """Draw the picture into a PNG file in the folder, and return its path."""
         from matplotlib.figure import Figure
 
-        figure = Figure(layout="constrained")
+        figure, path = Figure(layout="constrained"), Path(folder) / f"{self.number}.png"
         self.picture(figure)
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        path = Path(folder) / f"{self.number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130)
         return path
 
@@ -202,8 +184,7 @@ def arrays(named, digits=3, width=92):
     for band in bands:
         height = max(map(len, band))
         padded = [[""] * ((height - len(block)) // 2) + block for block in band]
-        rows = [[block[i] if i < len(block) else "" for block in padded] for i in range(height)]
-        lines += columns(rows, [False] * len(band))
+        lines += columns(list(zip_longest(*padded, fillvalue="")), [False] * len(band))
     return "\n".join(lines)
 
 

@@ -49,11 +49,9 @@ def groups(tensor, axes):
 
 def exact(tensor, axes):
     """Return means and variances of all groups as fractions."""
-    pairs = []
-    for row in groups(tensor, axes).tolist():
-        mean = Fraction(sum(row), len(row))
-        pairs.append((mean, sum((value - mean) ** 2 for value in row) / len(row)))
-    return [list(values) for values in zip(*pairs, strict=True)]
+    values = groups(tensor, axes) * Fraction(1)
+    means = values.mean(1)
+    return means.tolist(), ((values - means[:, None]) ** 2).mean(1).tolist()
 
 
 def misprints(printed, values):

@@ -56,19 +56,18 @@ def search_limits(work):
                "the example above; a first word of 0.49 with one continuation is "
                f"{times:.0f} times as probable as one of 0.51 with 100 equal ones")
     N, T = 20, 6
-    rows = {}
-    for width in ("greedy", 1, 2, 4, 8):
-        scorer = CountingScorer(random_model(N))
-        greedy(scorer, T) if width == "greedy" else beam_search(scorer, width, T)
-        rows[width] = scorer.rows
-    least = rows.pop("greedy")
+    scorers = {width: CountingScorer(random_model(N)) for width in (0, 1, 2, 4, 8)}
+    for width, scorer in scorers.items():
+        beam_search(scorer, width, T) if width else greedy(scorer, T)
+    least, *rows = (scorer.rows for scorer in scorers.values())
     tree = completed({"cube": -5.1, "disc": -5.5})
-    narrow, wide = decode(tree, "greedy")[0][1], decode(tree, "beam")[0][1]
+    narrow, wide = (decode(tree, width)[0][1] for width in (1, 2))
     work.claim("", "Beam search costs more than greedy decoding, the more the wider it is.",
                "more expensive",
                f"distributions asked for at T = {T}: greedy {least}; "
-               + ", ".join(f"B = {width}: {count}" for width, count in rows.items()),
-               judge(least <= rows[1] < rows[2] < rows[4] < rows[8]),
+               + ", ".join(f"B = {scorer}: {count}" for scorer, count in zip(
+                   (1, 2, 4, 8), rows, strict=True)),
+               judge(least <= rows[0] < rows[1] < rows[2] < rows[3]),
                "counted: 1 + (T - 1) B against T; the beam's rows can be computed together")
     work.claim("", "Too narrow a beam can miss the most probable sequence.", "can still miss it",
                ", ".join(f"B = {width}: {row[-1]:.3f}" for width, row in BEST.items()),

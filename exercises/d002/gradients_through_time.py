@@ -10,7 +10,6 @@ import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
 from npdl.layers.recurrent import RNNCell
-from npdl.losses import SequenceLoss
 
 W, GRADIENT = np.array([[0.85, 0.35], [0.35, 0.85]]), np.array([1.0, 0.0])
 
@@ -142,13 +141,6 @@ def descent(w, lr, updates, squash=False):
     return rows
 
 
-def cross_entropy_slope(margin):
-    """Return (loss, |dloss/dlogit|) if the right class of two is behind by `margin`."""
-    layer = SequenceLoss()
-    loss, cache = layer.forward(np.array([[[0.0, margin]]]), np.array([[0]]), np.array([[True]]))
-    return float(loss), float(np.abs(layer.backward(1.0, cache)[0, 0, 0]))
-
-
 @question("002.1", "What exploding gradients do to training")
 def exploding(work):
     """Show on one recurrent unit what exploding gradients do to weights, loss and loss curve."""
@@ -184,10 +176,9 @@ def exploding(work):
                abs((up - down) / 2e-6 - slope) < 1e-4)
     work.check("without tanh |w| grows at every update, by a growing factor",
                sizes[1] > sizes[0] and (np.diff(sizes[1:] / sizes[:-1]) > 0).all())
-    work.check("with tanh the weight stops after the first jump",
-               abs(bent[1][0] - 1.5) > 0.5 and abs(bent[-1][0] - bent[1][0]) < 0.01)
     grow = [bool((np.abs(ws[1:]) >= 1.2 * np.abs(ws[:-1])).all()) for ws in (free, bound)]
-    losses, slopes = zip(*map(cross_entropy_slope, (1.0, 10.0, 100.0)), strict=True)
+    margins = np.array([1, 10, 100])                    # by which the right class of two is behind
+    losses, slopes = np.logaddexp(0, margins), 1 / (1 + np.exp(-margins))
     work.claim(
         "exploding", "exploding gradients make the weights grow exponentially during training",
         "weights grow exponentially",

@@ -48,7 +48,6 @@ def zero_input(work):
     start = np.full((1, 1), 0.5)
     state, _ = npdl_unit().forward(np.zeros((1, 1)), (start, start))
     work.check("cₜ and hₜ by npdl's LSTM cell", np.allclose(np.ravel(state), (h, c)))
-    work.check("at rest nothing moves", rest[2] == rest[3] == 0)
     work.claim("", "x = 0 makes h' = h", "False", f"false: h goes from 0.5 to {h:.3f}",
                judge(h != 0.5), "the example above")
 
@@ -86,7 +85,6 @@ def forgetting(work):
                 "oₜ.")
     work.check("two steps against a difference of hₜ₊₁",
                abs((up - down) / 2e-6 - after * total) < 1e-8)
-    work.check("at hₜ₋₁ = 0 the factor is U/4", abs(strong - 2) < 1e-12)
     work.claim("", "f = 0 keeps the error from earlier steps", "False",
                "false: f = 0 closes the road through c only; h still feeds the gates",
                judge(total != 0), f"the example above: {total:.3f} of the error is left after a "
@@ -154,7 +152,6 @@ def distributions(work):
     work.answer(f"False: not negative, but the sum is {gates.sum():.3f} here; n entries can sum to "
                 "anything between 0 and n.")
     work.check("the softmax of the same numbers does sum to 1", abs(soft.sum() - 1) < 1e-12)
-    work.check("the gates' sum is not 1", abs(gates.sum() - 1) > 0.1)
     work.claim("", "f, i, o can be seen as probability distributions", "False",
                f"false: the three entries above sum to {gates.sum():.3f}",
                judge(abs(gates.sum() - 1) > 0.01),

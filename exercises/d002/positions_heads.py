@@ -40,11 +40,7 @@ def positions(work):
     work.answer("Attention alone is blind to order (equivariant); a vector for each position, "
                 "mostly sines and cosines of falling frequency, is added to each token's "
                 "embedding.")
-    layer, six = MultiHeadAttention(8, 2, rng=0, dtype="float64"), printed_table(6, 8, 2)
-    plain, permuted = (layer.forward(*[tokens[None]] * 3)[0][0] for tokens in (six, six[::-1]))
     work.check("exchanging the tokens exchanges the outputs", np.allclose(swapped, y[::-1]))
-    work.check("npdl's attention layer does the same with 6 tokens",
-               np.allclose(permuted, plain[::-1]) and not np.allclose(permuted, plain))
     work.check("the turned row is the row two positions on", np.allclose(moved, rows[3]))
     causal = [attend(tokens, tokens, tokens, causal_mask(2))[0] for tokens in (x, x[::-1])]
     work.claim("", "self-attention is permutation-invariant", "permutation-invariant",
@@ -101,13 +97,9 @@ def heads(work):
               "pronoun refers to, the aligned word of the other language.")
     work.answer("Several heads attend to several places at once at the cost of one; found "
                 "structures are neighbours, syntax, coreference, alignments.")
-    w = np.linspace(0, 1, 1001)
-    one = np.maximum(abs(w - (1 - w) - 1), abs(w - (1 - w) + 1)).min()
     q, k = np.full((2, 1, 1), 50.0), np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
     y, _ = attend(q, k, np.array([[[1.0], [-1.0]]] * 2))
     two = np.abs(y.ravel() - [1, -1]).max()
-    work.check("the best error of one head over 1001 mixtures is 1, of two heads under 0.001",
-               abs(one - 1) < 1e-9 and two < 1e-3)
     layer = MultiHeadAttention(8, 2, bias=False, rng=2, dtype="float64")
     for linear in (layer.W_Q, layer.W_K, layer.W_V):                    # two heads that start alike
         linear.W.data[:, 4:] = linear.W.data[:, :4]
@@ -122,8 +114,8 @@ def heads(work):
     work.check("a head whose W_Q turns positions by −1 finds the token before", before.all())
     work.claim("", "several heads attend to different parts of the sequence at once",
                "different parts simultaneously",
-               "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < one),
-               f"values 1 and -1 to be handed over unmixed: error at best {one:.2f} with one "
+               "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < worst.min()),
+               f"values 1 and -1 to be handed over unmixed: error at best {worst.min():.2f} with one "
                "head, below 1e-06 with two")
     work.claim(
         "", "each head learns a different kind of dependency", "each head learns different types",

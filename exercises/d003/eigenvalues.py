@@ -102,8 +102,6 @@ def eigenvalues(work):
                 f"start explodes; here |h₅₀| = {short(last)} at ρ = {radius(W_T):.1f}.")
     work.check("the closed form equals the states that were stepped", all(np.allclose(
         c_1 * small**t * v_1 + c_2 * large**t * v_2, h[t]) for t in times))
-    work.check("no state is longer than the norm of the power times the start's length", all(
-        norm(h[t]) <= norm(power(W_T, t), 2) * norm(H_0) + 1e-9 for t in times))
     work.check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
                np.allclose(W_T @ v_1, small * v_1) and np.allclose(W_T @ v_2, large * v_2)
                and math.isclose(radius(W_T), large))
@@ -112,9 +110,7 @@ def eigenvalues(work):
     up = norm(states(np.array([[0.9, 0.0], [10.0, 0.8]]), (1.0, 0.0), 300), axis=1)
     spared, hit = (norm(states(np.diag([1.2, 0.5]), h, 100)[-1]) for h in ((0, 1.0), (1e-6, 1.0)))
     turning = norm(states(TURN, H_0, 1000), axis=1)
-    growing = [1, 1000, math.comb(1000, 2)]
-    work.check("the Jordan block of size 3 to the power 1000 has t and t (t − 1) / 2",
-               np.array_equal(power(jordan(1, 3), 1000)[::-1, 2], growing))
+    growing = power(jordan(1, 3), 1000)[::-1, 2].astype(int)
     roots = [root_of_norm(jordan(0.9, 3), t) for t in (10, 100, 1000)]
     work.claim(
         "", "h_t in terms of h_0", "none printed", "h_t = (W^T)^t h_0 = (W^t)^T h_0",
@@ -151,7 +147,6 @@ def eigenvalues(work):
         f"the block of size 3 at 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = {vec(roots)} at t = "
         "10, 100, 1000")
     early, late, gains = root_of_norm(W_T, 10), root_of_norm(W_T, 1000), (0.7, 1.0, 1.3)
-    turning = norm(states(TURN, H_0, 1000), axis=1)
     drawn = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)
     percents = [100 * np.mean([radius(gain * each) < 1 for each in drawn]) for gain in gains]
     work.claim(

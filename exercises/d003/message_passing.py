@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from npdl.core import Cache, Layer
 from npdl.layers.graph import MessagePassing, Replace
+from npdl.layers.linear import Linear
 
 NEAR = {1: (2,), 2: (1, 3), 3: (2,)}        # a path 1 - 2 - 3, N(v) of every vertex
 PATH = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
@@ -18,19 +18,11 @@ WEIGHTS = ("0.6", "0.2", "0.2")
 WORDS = ("I", "eat", "red", "apples")
 
 
-class Double(Layer):
-    """Compute f(x) = 2x."""
-
-    def forward(self, x):
-        return 2 * x, Cache()
-
-    def backward(self, dy, cache):
-        return 2 * dy
-
-
 def sums(h, edges):
     """Return the sums of the messages 2 hⱼ, weighted by the edges, by npdl's MessagePassing."""
-    return MessagePassing(Double(), Replace()).forward(h, edges)[0]
+    double = Linear(h.shape[1], h.shape[1], bias=False, dtype="float64")
+    double.W.data[...] = 2 * np.eye(h.shape[1])
+    return MessagePassing(double, Replace()).forward(h, edges)[0]
 
 
 def in_place(h, edges):
@@ -67,8 +59,6 @@ def with_a_sum(work):
     square = np.linalg.matrix_power(np.eye(3, dtype=int) + 2 * PATH, 2)
     work.check("the same by a matrix power, (I + 2A)² h₀",
                np.array_equal(square @ rounds[0], rounds[2]))
-    work.check("writing in place within a round would give other sums",
-               not np.array_equal(in_place(rounds[0], PATH), 2 * PATH @ rounds[0]))
     work.claim(
         "", "(16) with a sum for Agg", "none printed",
         "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",

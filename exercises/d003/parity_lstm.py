@@ -153,7 +153,6 @@ def parity(work):
         "1 gives 1 at 0: three values for one step", judge(nearest > 0, "convention"),
         f"sigmoid(0) = {1 / (1 + np.exp(0)):g}; in the two designs no gate comes nearer to 0 than "
         f"{nearest:g}, so that all three agree")
-    wrong = wrong_memories(DESIGN)
     work.claim(
         "premise", "b_t is the bias of the forget gate", "b_t",
         "b_f, as the formula has it: a bias does not depend on time", judge(wrong == 0, "slip"),

@@ -102,10 +102,9 @@ def tokens(work):
         "with BOS and stop one token earlier)", judge(both[2][0] == 2),
         "targets and inputs counted for every sum with p = 5")
     data = ModularArithmetic(11, orders=(2, 3))
-    sets, found = data.equations, {}
-    for name, array in (("targets", sets.targets), ("inputs", sets.inputs)):
-        at = (array == data.vocabulary.eq).argmax(1)
-        found[name] = [int(at[sets.orders == order][0]) for order in (2, 3)]
+    sets, eq = data.equations, data.vocabulary.eq
+    found = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
+             for name, array in (("targets", sets.targets), ("inputs", sets.inputs))}
     work.check("from 0, = is at 3 and 5 of the targets", found["targets"] == [3, 5])
     work.claim(
         "position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",

@@ -66,19 +66,16 @@ def norm(work):
     work.check("before weight and bias the row has mean 0 and mean square 1",
                math.isclose(out @ out / 4, 1) and abs(out.sum()) < 1e-12)
     rng = np.random.default_rng(0)
-    layer = LayerNorm(8, dtype="float64")
-    weight, bias = rng.standard_normal((2, 8))
-    layer.gain.data[...], layer.bias.data[...] = weight, bias
-    x = 3 + 2 * rng.standard_normal((4, 3, 8))
+    x = 3 + 2 * rng.standard_normal((4, 3, 4))
     y, _ = layer.forward(x)
     alone = abs(layer.forward(x[1:2, 2:3])[0] - y[1:2, 2:3]).max()
-    off = abs((x - x.mean()) / np.sqrt(x.var() + 1e-5) * weight + bias - y).max()
+    off = abs((x - x.mean()) / np.sqrt(x.var() + 1e-5) * WEIGHT + BIAS - y).max()
     work.claim(
         "formula", "(x - E[x]) / sqrt(Var[x] + eps) * weight + bias, with the variance divided by "
         "n.", "the formula, biased estimate", "npdl's LayerNorm gives the same: below 1e-9",
-        judge(np.allclose(normalise(x) * weight + bias, y, 0, 1e-9)),
-        f"input {x.shape}, random weight and bias, eps = 1e-5; {layer.count_params()} learned "
-        "numbers for width 8")
+        judge(np.allclose(normalise(x) * WEIGHT + BIAS, y, 0, 1e-9)),
+        f"input {x.shape}, weight and bias of the example, eps = 1e-5; "
+        f"{layer.count_params()} learned numbers for width 4")
     work.claim(
         "axis", "Mean and variance are those of the last axis alone, though the formula is said to "
         "act on a minibatch.", "only over the last dimension",
@@ -95,9 +92,7 @@ def norm(work):
         f"the variance is {truth}", judge(unbiased == truth and biased == truth * Fraction(2, 3)),
         "exact enumeration with fractions; biased / true = (n - 1) / n, for independent draws")
     rows = {D: 50 * rng.standard_normal((16, D)) for D in (2, 8, 128)}
-    plain, ratios = ({D: normalise(row, 0, k).std(-1) for D, row in rows.items()} for k in (0, 1))
-    work.check("divided by n, every row has deviation 1",
-               all(np.allclose(std, 1) for std in plain.values()))
+    ratios = {D: normalise(row, 0, 1).std(-1) for D, row in rows.items()}
     work.claim(
         "choice", "It matters which of the two variances a LayerNorm divides by.",
         "the biased one is to be used, the default of a library is the other",

@@ -94,7 +94,6 @@ def stack(work):
     work.claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
                "the same output as with zeros given: below 1e-12",
                judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
-    x = np.random.default_rng(0).standard_normal((B, S, D_X))
     one, two = random_lstm(1, 0.5), random_lstm(2, 0.5)
     alone = np.array_equal(one.forward(x, None, stream(0, 1))[0][0], one.forward(x)[0][0])
     (y, (h, _)), _ = two.forward(x, None, stream(0, 1))
@@ -152,8 +151,6 @@ def model(work):
                classifier_W=READOUT[None])
     work.check("npdl's LSTMLM with these numbers gives the same logits",
                np.allclose(own.forward(np.array([IDS]))[0][0], logits))
-    work.check("the rows before the last do not change with the last token",
-               np.allclose(own.forward(np.array([[*IDS[:-1], 1]]))[0][0][0, :-1], logits[:-1]))
     vocab_size = 36
     lm = LSTMLM(vocab_size, 8, 2, dtype="float64")
     ids = np.random.default_rng(0).integers(vocab_size - 1, size=(B, S))
