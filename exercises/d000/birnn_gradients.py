@@ -18,7 +18,8 @@ X, Z = np.array([[1, 0], [0.5, -0.5]]), np.array([[1.0, 0], [0, 1]])
 F_FIRST, B_LAST = np.array([0.5, 0]), np.array([0, -0.5])           # f_0 and b_(T+1)
 T, D = X.shape
 EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
-           "not zero.")
+           "not zero.", arrays({name[0] + SIDE[name[-1]]: W for name, W in WEIGHTS.items()} | {
+               "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST, "h₃⁽ᵇ⁾": B_LAST}))
 
 
 def forward(W=WEIGHTS, moved=None, by=0):
@@ -64,12 +65,6 @@ def state(side, t):
     return f"h{'₀₁₂₃₄'[t]}{SIDE[side]}"
 
 
-def given():
-    """Return the example's matrices and vectors by name, side by side."""
-    return arrays({name[0] + SIDE[name[-1]]: W for name, W in WEIGHTS.items()} | {
-        "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST, "h₃⁽ᵇ⁾": B_LAST})
-
-
 def off(value, right):
     """Return the difference of two arrays in percent of the largest entry."""
     return 100 * np.abs(value - right).max() / np.abs(right).max()
@@ -81,7 +76,7 @@ def state_gradients(work):
     (f, b, y, _), (local, total, *_) = forward(), document_gradients()
     e, J_f, J_b, W = y - Z, jacobian("f", f[2]), jacobian("b", b[1]), WEIGHTS
     entries = " + ".join(f"{v:.2f}" for v in [*W["W_f"][0] * X[0], *W["U_f"][0] * f[0]])
-    work.say(EXAMPLE, given())
+    work.say(*EXAMPLE)
     work.step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
               "their errors.",
               "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
@@ -154,8 +149,7 @@ def state_gradients(work):
                 np.allclose(WEIGHTS["V_" + side], moved, 0, 1e-8))
         confirm(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
                 f"2 V_{side}^T (y_t - z_t)", np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
-    truth = derivative(lambda h: ((Z[t - 1] - V_f @ h - WEIGHTS["V_b"] @ b[t]) ** 2).sum(), f[t])
-    row, column = 2 * e @ V_f, V_f @ (2 * e)
+    row, column, truth = 2 * e @ V_f, V_f @ (2 * e), local["f", t]
     work.claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
                "2 (y_t - z_t) times V, then V^T in front in the result",
                "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
@@ -167,14 +161,12 @@ def state_gradients(work):
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
         slope = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
-        entries = [[(1 - after[i] ** 2) * U[i, j] for j in range(D)] for i in range(D)]
+        same = np.allclose(jacobian(side, after), slope, 0, 1e-8)
         other = off(U @ np.diag(1 - after**2), slope)
         work.claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
-                   "as claimed", "as claimed", judge(np.allclose(entries, slope, 0, 1e-8)),
-                   "differences: below 1e-08")
+                   "as claimed", "as claimed", judge(same), "differences: below 1e-08")
         work.claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
-                   "derived in (a) already", "as claimed",
-                   judge(np.allclose(jacobian(side, after), slope, 0, 1e-8)),
+                   "derived in (a) already", "as claimed", judge(same),
                    f"differences: below 1e-08; the other order, U diag, is off by {other:.1f} %")
 
 
@@ -183,7 +175,7 @@ def weight_gradients(work):
     """Give the gradients of L in W^(b) and U^(f)."""
     (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), document_gradients()
     d_b, d_f = ([delta[side, t] for t in (1, 2)] for side in "bf")
-    work.say(EXAMPLE, given())
+    work.say(*EXAMPLE)
     work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
               "each entry is multiplied by its own slope.",
               "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",

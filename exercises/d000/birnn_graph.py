@@ -58,7 +58,7 @@ def graph(work):
     drawn = {node: sorted(end for end in reached(node, arrows) if end[0] == "y")
              for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
-    work.say(EXAMPLE)
+    work.say(EXAMPLE[0])
     work.step("Make a node for every vector: inputs, both kinds of states (with the initial states "
               "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
               f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "

@@ -114,9 +114,10 @@ def heads(work):
     work.check("a head whose W_Q turns positions by −1 finds the token before", before.all())
     work.claim("", "several heads attend to different parts of the sequence at once",
                "different parts simultaneously",
-               "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < worst.min()),
-               f"values 1 and -1 to be handed over unmixed: error at best {worst.min():.2f} with one "
-               "head, below 1e-06 with two")
+               "yes: one head returns one mixture, two can return both",
+               judge(two < 1e-6 < worst.min()),
+               "values 1 and -1 to be handed over unmixed: error at best "
+               f"{worst.min():.2f} with one head, below 1e-06 with two")
     work.claim(
         "", "each head learns a different kind of dependency", "each head learns different types",
         "nothing makes them differ but their random starts: heads that start alike stay alike",

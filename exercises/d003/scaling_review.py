@@ -1,4 +1,4 @@
-"""Document 003, Questions 7 and 8, and its points: a review of a scaling law.
+"""Document 003, Questions 7 and 8, its points and its notebook: a review of a scaling law.
 
 The paper under review is only linked to. Reviewed here is arXiv:2203.15556, whose law with a floor
 is L(N, D) = E + A / N^α + B / D^β (N parameters, D tokens), next to arXiv:2001.08361, whose laws
@@ -11,6 +11,10 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table
+from npdl.layers.attention import MultiHeadAttention
+from npdl.layers.transformer import Block
+from npdl.models.gpt import GPT
+from npdl.models.seq2seq import Seq2Seq
 
 FITTED = (1.69, 406.4, 410.7, 0.34, 0.28)           # E, A, B, α, β: arXiv:2203.15556
 AGAIN = (1.8172, 482.01, 2085.43, 0.3478, 0.3658)   # the same law by arXiv:2404.10102
@@ -159,3 +163,20 @@ def takeaway(work):
         "the paper announced for this section is on scaling laws; the sentence does not fit it; "
         "the link, which would decide, is not printed", "essay",
         "the section's first line and this question name different subjects")
+
+
+@question("003.s5", "The notebook: Transformer architectures and language modelling")
+def notebook(work):
+    """Implement Transformer architectures and train them (report 5 points, tests 11)."""
+    classes = {"attention with several heads": MultiHeadAttention, "a block": Block,
+               "encoder and decoder": Seq2Seq, "language model": GPT}
+    work.say("The notebook's cells are in an archive and not in the document, so that no claim of "
+             "it can be judged. npdl has the architectures that its title names.",
+             table(("architecture", "class", "module"), [
+                 (name, one.__name__, one.__module__) for name, one in classes.items()]))
+    work.answer("`python -m npdl homework --out homework --layers Block` writes an exercise to "
+                "implement a block yourself, experiments/train_gpt.py trains a language model, "
+                "experiments/train_seq2seq.py an encoder and decoder.")
+    logits, _ = GPT(7, 4, 1, 2).forward(np.zeros((2, 3), int))
+    work.check("npdl's language model returns logits of each token of the vocabulary",
+               logits.shape == (2, 3, 7))

@@ -75,8 +75,8 @@ def tokens(work):
         "the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
         f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
         f"{kept}", judge(wrong == 0), "with ids 0 .. p - 1, +, =, BOS, EOS, PAD only EOS lies "
-        f"between: wrong for {wrong} of {len(rows)} sums. No order of the ids can help: in a + 0 = a "
-        "the same token is on both sides")
+        f"between: wrong for {wrong} of {len(rows)} sums. No order of the ids can help: in a + 0 = "
+        "a the same token is on both sides")
     pad = padded_words.pad
     work.check("as npdl numbers them, the set for next-token training is right for every sum",
                all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}

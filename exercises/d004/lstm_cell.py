@@ -11,6 +11,7 @@ from npdl.layers.recurrent import LSTMCell
 X, H, C = 1.0, 0.5, 0.4
 WEIGHTS = {"i": (1.0, 1.0, 0.0), "f": (0.0, 2.0, 1.0), "o": (1.0, -1.0, 0.0),
            "c": (0.5, 1.0, 0.0)}            # W, U, b of each gate
+ONES = {gate: (1.0, 1.0, 0.0) for gate in "ifoc"}
 NAMES = {"i": "input gate iₜ", "f": "forget gate fₜ", "o": "output gate oₜ", "c": "candidate c̃ₜ"}
 
 

@@ -4,14 +4,13 @@ import numpy as np
 
 from exercises.course import judge, question, table, vec
 from exercises.d004.causal_masks import influence
-from exercises.d004.lstm_cell import lstm_step
+from exercises.d004.lstm_cell import ONES, lstm_step
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
 from npdl.functions import softmax
 from npdl.layers.recurrent import LSTM
 from npdl.models.lstm_lm import LSTMLM
 
-ONES = {gate: (1.0, 1.0, 0.0) for gate in "ifoc"}   # W = U = 1, b = 0
 INPUTS = (1.0, 0.5, -0.5)
 TABLE = (1.0, 0.5, -0.5)                    # the embedding of tokens 0, 1, 2, width 1
 READOUT = np.array([2.0, 0.0, -2.0])        # the classifier's weights

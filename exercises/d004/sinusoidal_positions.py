@@ -1,4 +1,4 @@
-"""Document 004, Problems 2.7 and 2.8: sinusoidal positions, and tokens plus positions.
+"""Document 004, Problems 2.7 to 2.9: sinusoidal positions, and the forward pass of a GPT.
 
 The table is sin(pos / 10000^(k/d)) at i = 2k and cos of the same at i = 2k + 1; the usual exponent
 is 2k/d.
@@ -9,9 +9,9 @@ from itertools import combinations
 
 import numpy as np
 
-from exercises.course import arrays, judge, question, vec
+from exercises.course import arrays, judge, question, table, vec
 from npdl.layers.embedding import SinusoidalPositions, sinusoidal
-from npdl.models.gpt import GPT
+from npdl.models.gpt import GPT, attentions, hidden_states
 
 EMBEDDING = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]])
 IDS = (2, 0, 2)
@@ -76,18 +76,18 @@ def positions(work, d=4):
         f"printed {longest[0]:,.0f}, for d = {D}; k/d is 2k/d with base 100",
         judge(apart > 1e-9, "convention"), "tables by the formula and npdl's agree: below 1e-9; as "
         f"functions of i, the two differ by up to {apart:.2f} in 64 positions")
-    gaps = [min(np.linalg.norm(a - b) for a, b in combinations(table[:128], 2))
-            for table in (ours, usual)]
+    gaps = [min(np.linalg.norm(a - b) for a, b in combinations(found[:128], 2))
+            for found in (ours, usual)]
     work.claim(
         "unique", "Every position gets a vector of its own.", "unique for each position",
         f"closest two of 128 positions, d = {D}: {gaps[0]:.3f} apart with k/d, {gaps[1]:.3f} apart "
         "with 2k/d", judge(min(gaps) > 1e-6),
         "sin(pos) and cos(pos) of k = 0 alone repeat only after 2 pi, which is irrational")
     worst = 0.0
-    for table, exponent in ((ours, 1), (usual, 2)):
+    for found, exponent in ((ours, 1), (usual, 2)):
         for n in (1, 7, 100):
-            turned, dots = table[:-n] @ rotation(D, n, exponent).T, (table[:-n] * table[n:]).sum(1)
-            worst = max(worst, abs(turned - table[n:]).max(), np.ptp(dots))
+            turned, dots = found[:-n] @ rotation(D, n, exponent).T, (found[:-n] * found[n:]).sum(1)
+            worst = max(worst, abs(turned - found[n:]).max(), np.ptp(dots))
     work.claim(
         "relative", "Relative positions are easy to learn from the table.", "easily learned",
         "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of two "
@@ -139,3 +139,60 @@ def both(work, d=4):
         "sum of both", "the same by hand: below 1e-9", judge(np.allclose(own[0], x, 0, 1e-9)),
         "the example above; its first and last token differ by their positions only "
         f"({np.linalg.norm(x[0] - x[2]):.2f} apart)")
+
+
+@question("004.2.9", "The forward pass of a GPT")
+def forward(work, B=2, S=3, V=5, d=4, L=2, heads=2):
+    """Return logits, the hidden states per layer and the attention weights per layer."""
+    logits, cache = GPT(V, d, L, heads, dtype="float64").forward(np.zeros((B, S), int))
+    found = logits, hidden_states(cache), attentions(cache)
+    shapes = (B, S, V), (B, L, S, d), (B, L, heads, S, S)
+    x, branch = np.array([1.0, 3.0, 5.0]), np.array([1.0, 0.0, -1.0])
+    pre = x + branch
+    post = (pre - pre.mean()) / pre.std()
+    block = ((B, S, d), (B, heads, S, S))
+    work.say(f"B = {B} sequences of S = {S} tokens, V = {V}, d = {d}, L = {L} blocks of {heads} "
+             "heads; A₁, A₂ are the weights of attention.")
+    work.step("Follow the shapes. Each block hands on its output and its weights; keep both.",
+              table(("name", "made by", "shape"), [(name, how, str(shape)) for name, how, shape in (
+                  ("ids", "", (B, S)), ("x", "E[ids] + PE", (B, S, d)),
+                  ("h₁, A₁", "block 1 (x)", block), ("h₂, A₂", "block 2 (h₁)", block),
+                  ("logits", "classifier(h₂)", shapes[0]),
+                  ("hidden_states", "h₁, h₂ stacked on axis 1", shapes[1]),
+                  ("attentions", "A₁, A₂ stacked on axis 1", shapes[2]))]))
+    work.step("L blocks give L hidden states: the outputs of the blocks. The embedding's sum is "
+              "not one of them; with it there would be L + 1.", f"L = {L}: {shapes[1]}")
+    work.step("The place of a LayerNorm decides what such an output is. After the sum (post) "
+              "every row has mean 0 and deviation 1; before the branch (pre) the sum is handed on "
+              "as it is, and one more norm is needed before the classifier.",
+              "post: y = LN(x + f(x))      pre: y = x + f(LN(x))",
+              f"the same branch f = {vec(branch, 0)} added to x = {vec(x, 0)}:",
+              f"post {vec(post)}, pre {vec(pre, 0)}")
+    work.step("Return the logits as they are: the loss takes the log-softmax.")
+    work.answer(f"logits {shapes[0]}, hidden_states {shapes[1]}, attentions {shapes[2]} for B = "
+                f"{B}, S = {S}, V = {V}, L = {L}, {heads} heads, d = {d}.")
+    work.say("In npdl: GPT.forward in npdl/models/gpt.py; experiments/train_gpt.py trains it.")
+    work.check("npdl's GPT gives these shapes", tuple(a.shape for a in found) == shapes)
+    work.check("its hidden states, post-norm, have mean 0 and mean square 1 in every row",
+               np.allclose(found[1].mean(-1), 0, atol=1e-6)
+               and np.allclose((found[1] ** 2).mean(-1), 1, atol=1e-2))
+    logits, cache = GPT(36, 8, 3, 2).forward(np.zeros((2, 6), int))
+    for part, says, said, array, shape in (
+            ("logits", "The GPT returns logits (B, S, V).", "logits", logits, (2, 6, 36)),
+            ("hidden states", "hidden_states is (B, num_layers, S, embedding_size).",
+             "(B, num_layers, S, embedding_size)", hidden_states(cache), (2, 3, 6, 8)),
+            ("attentions", "attentions is (B, num_layers, num_heads, S, S).",
+             "(B, num_layers, num_heads, S, S)", attentions(cache), (2, 3, 2, 6, 6))):
+        work.claim(part, says, said, f"{array.shape}", judge(array.shape == shape),
+                   "npdl's GPT with B = 2, S = 6, V = 36, width 8, 3 layers, 2 heads")
+    ids = np.array([[3, 1, 4, 1], [5, 9, 2, 6]])
+    post, pre = (GPT(36, 8, 3, 2, norm=place, dtype="float64") for place in ("post", "pre"))
+    gap = abs(post.forward(ids)[0] - pre.forward(ids)[0]).max()
+    work.claim(
+        "norm", "A block is attention and feed-forward net with skip-connections and LayerNorm.",
+        "the parts named, their order left to a figure",
+        "two blocks fit: LayerNorm after each sum (post, npdl's default) or before each branch "
+        "(pre, with one more at the end)", judge(gap < 1e-9, if_false="under-specified"),
+        f"an example, weights of seed 0 in both: logits differ by up to {gap:.2f}; pre-norm learns "
+        f"{pre.count_params() - post.count_params()} numbers more; holds with the figure that the "
+        "text points to")
