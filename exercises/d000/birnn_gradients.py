@@ -205,8 +205,7 @@ def weight_gradients(work):
              "t = 1 counts too when f_0 is not zero")):
         work.claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
                    f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
-                   f"as claimed; {extra}", judge(right[name]),
-                   "differences: below 1e-08")
+                   f"as claimed; {extra}", judge(right[name]), "differences: below 1e-08")
         tensor = derivative(lambda matrix, x=factor, rest=rest: np.tanh(matrix @ x + rest),
                             WEIGHTS[name])
         slope = 1 - np.tanh(WEIGHTS[name] @ factor + rest) ** 2

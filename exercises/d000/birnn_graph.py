@@ -85,7 +85,6 @@ def graph(work):
                "no drawing",
                f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and {len(large)} "
                f"arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, V_b; no "
-               "arrow joins an f and a b",
-               judge(measured == drawn, "no answer given"),
+               "arrow joins an f and a b", judge(measured == drawn, "no answer given"),
                "T = 2: moving each state moves exactly the outputs that the arrows reach "
                f"({sum(map(len, drawn.values()))} pairs); --figures draws the graph")

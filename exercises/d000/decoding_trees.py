@@ -90,8 +90,7 @@ def greedy_solution(work):
     work.claim("", "The probability of the first word is the larger of -1.7 and -2.0.",
                "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
                f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
-               "number the max",
-               judge(0 <= parts[0] <= 1, if_false="slip"),
+               "number the max", judge(0 <= parts[0] <= 1, if_false="slip"),
                "a probability is not negative; the same slip is in the lines for w2 and w3")
 
 
@@ -198,6 +197,5 @@ def beam_solution(work):
     work.claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
                "called the best sequence",
                f"if no word after (the, green) has more than {green:.1f} and no word after (a, "
-               f"red) has more than {red:.1f}",
-               judge(listed[0] == FIRST, "under-specified"),
+               f"red) has more than {red:.1f}", judge(listed[0] == FIRST, "under-specified"),
                "the best of the four that are printed; the figure would decide")

@@ -157,8 +157,7 @@ def lora_claims(work, counts):
                "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
                f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
     low, high = ratios("MHA")
-    work.claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).",
-               "O(3 n d^2 + 3 n d r)",
+    work.claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
                f"for one head 3 n d^2 + 6ndr; for all h heads {counts['MHA base']:,} + "
                f"{counts['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
                judge((counts["MHA base"], counts["MHA adapter"])

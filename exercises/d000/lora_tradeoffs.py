@@ -102,8 +102,7 @@ def methods(work):
                "matches where the needed update has rank r at most")
     work.claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
                f"a small update, A Bᵀ / 10, over a 4-bit base: {100 * coarse:.0f} % missed, over "
-               f"a 12-bit base {100 * fine:.1f} %",
-               judge(coarse > 0.1 > fine, "under-specified"),
+               f"a 12-bit base {100 * fine:.1f} %", judge(coarse > 0.1 > fine, "under-specified"),
                "best adapters of rank 1: with the question's quantizer the rounding error has full "
                "rank; whether a model's answers suffer is an experiment on that model")
     nf4_claims(work)

@@ -83,8 +83,7 @@ def quantizer(work):
                judge(all(min(own) >= -tops[bits] and max(own) == tops[bits]
                          for bits, own in by_bits.items())),
                "fractions, m = 2 to 16; npdl's codes are the same; one pattern is always left over")
-    work.check("Multiples of the step have no error.",
-               quantize_exactly(back, bits)[0] == codes)
+    work.check("Multiples of the step have no error.", quantize_exactly(back, bits)[0] == codes)
     work.claim("", "Dequantizing gives the original matrix W back.", "W = dequant(quant(W))",
                "W - step < dequant(quant(W)) <= W; equal only where W is a multiple of the step: "
                f"{errors.count(0)} of the {count} numbers above", judge(errors.count(0) == count),
@@ -95,8 +94,7 @@ def quantizer(work):
                                 for kind in ("floor", "nearest"))
     work.claim("", "Codes are rounded down.", "floor brackets",
                f"RMS error at m = 4: {low:.1f} % of W rounded down, {near:.1f} % to the nearest; "
-               f"at m = 8: {low_8:.2f} % and {near_8:.2f} %",
-               judge(low / near > 1.8, "convention"),
+               f"at m = 8: {low_8:.2f} % and {near_8:.2f} %", judge(low / near > 1.8, "convention"),
                f"an example, seed 0: a 256 x 256 normal matrix: {low / near:.2f} times the error; "
                "floor lowers every entry by half a step on average, which the sums of a product "
                "add up")

@@ -76,7 +76,6 @@ def search_limits(work):
     work.claim("", "Width trades cost for quality: a wider beam finds better sequences.",
                "a trade-off",
                "on average yes, in each case no: on the tree of 2.4 width 1 can end at "
-               f"{narrow:.1f} and width 2 at {wide:.1f}",
-               judge(wide < narrow, "under-specified"),
+               f"{narrow:.1f} and width 2 at {wide:.1f}", judge(wide < narrow, "under-specified"),
                "words after (a, red) of -5.1 and -5.5: greedy's prefix is pushed out by two "
                "others; certain only for B >= N^(T-1)")

@@ -141,8 +141,7 @@ def orthogonal_eigenvectors(work, d=4, n=3):
     work.check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
     work.claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
                "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
-               f"some cosine is at least 1/sqrt(d) = {bound:g}",
-               judge(min(least, lowest) < 1e-12),
+               f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(min(least, lowest) < 1e-12),
                "the squared cosines of p with a basis add up to 1; least of 50 random pairs (seed "
                f"0) {lowest:.3f}, Hadamard matrix {least:g}", weight="answer")
     work.claim("", "With such eigenvectors attention tends to be uniform.", "to be proved",

@@ -36,8 +36,7 @@ def mean_of_dot_product(work):
     work.step("Write the dot product as a sum; the mean of a sum is the sum of the means.",
               "E[q·k] = Σᵢ E[qᵢ kᵢ]")
     work.step("q and k are independent (assumed, and needed), so means multiply.",
-              "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²",
-              f"{MU[0]}² = {squares[0]},   {MU[1]}² = {squares[1]}")
+              "E[qᵢ kᵢ] = E[qᵢ] E[kᵢ] = μᵢ²", f"{MU[0]}² = {squares[0]},   {MU[1]}² = {squares[1]}")
     work.step("Add up.", "E[q·k] = Σᵢ μᵢ² = μ·μ", f"{squares[0]} + {squares[1]} = {mean}")
     work.step("With a mean of its own, ν, for the keys, as two matrices make queries and keys: the "
               "same two steps.",

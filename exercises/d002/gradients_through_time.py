@@ -44,8 +44,7 @@ def through_time(work):
               arrays({"W": W, "∂L/∂h_T": GRADIENT}))
     work.step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
               "power does.", "det(W − λ I) = λ² − tr(W) λ + det(W) = 0",
-              "λ = tr/2 ± √(tr²/4 − det)",
-              f"λ² − {trace:.3f} λ + {det:.3f} = 0",
+              "λ = tr/2 ± √(tr²/4 − det)", f"λ² − {trace:.3f} λ + {det:.3f} = 0",
               f"λ₁ = {large:.3f} on (1, 1),  λ₂ = {small:.3f} on (1, −1)")
     work.step("Split the gradient along the eigenvectors; each part keeps its direction and is "
               "multiplied by its λ at every step.",

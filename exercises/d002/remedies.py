@@ -59,8 +59,7 @@ def remedies(work):
               table(("f", "f¹⁰", "f⁵⁰"),
                     [(f"{f:.2f}", f"{f**10:.2g}", f"{f**50:.1e}") for f in gates]))
     work.step("Initialisation: with n inputs of variance v a step changes a length by √(n v) on "
-              "average.", "E|W h|² = n v |h|²",
-              f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
+              "average.", "E|W h|² = n v |h|²", f"v = 1/n (Xavier): √1 = {xavier:.3f} a step",
               f"v = 2/n (He): √2 = {he:.3f} a step, {he**20:.0f} after 20 steps near h = 0")
     work.step("Batch normalisation divides by the deviation of z, so that the size of W cancels.",
               "z ← a z  →  std(z) ← a std(z)  →  W/std(z) unchanged",
@@ -88,8 +87,7 @@ def remedies(work):
     left = (1 / (1 + np.exp(-biases))) ** 50
     plain, normed = ([batch_norm_rate(scale, way) for scale in (0.25, 4.0)]
                      for way in (False, True))
-    work.claim("gates", "LSTM and GRU cells regulate the flow of gradients",
-               "gating regulates it",
+    work.claim("gates", "LSTM and GRU cells regulate the flow of gradients", "gating regulates it",
                "with a forget gate near 1; at the usual start near 1/2 an LSTM's gradient vanishes "
                f"too: f^50 is {vec(left, '.1e')} for forget biases {vec(biases)}",
                judge(left[0] < 1e-6 and left[-1] > 0.01, "under-specified"),

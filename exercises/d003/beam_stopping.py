@@ -210,5 +210,4 @@ def definitions(work):
         "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
         "supremum is attained; else there is nothing to choose from",
         judge(best_of_all({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
-              if_false="under-specified"),
-        "with </s> of probability 0 none is complete")
+              if_false="under-specified"), "with </s> of probability 0 none is complete")

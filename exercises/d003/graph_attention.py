@@ -79,8 +79,7 @@ def special_case(work):
     work.claim(
         "", "attention with one head is a special case of a GNN", "to be shown",
         "complete graph with loops, f_ji(h_j) = (K h_j, V h_j), Agg collects these pairs, q(h_i, "
-        "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v",
-        judge(messages < 1e-14),
+        "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v", judge(messages < 1e-14),
         "these messages differ from (18), by npdl's attend, by less than 1e-14")
     work.claim(
         "premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",

@@ -146,8 +146,7 @@ def xor(work):
         "hint", "the four points in the plane show it: no line separates them",
         "plot and draw a line", "the midpoint (1/2, 1/2) of the two ones is the midpoint of the "
         "two zeros, and each half-plane holds the midpoint of any two of its points",
-        judge(np.array_equal(total, zeros)),
-        f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
+        judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
     work.claim("", "a net of such neurons can compute XOR", "not asked",
                "OR and NAND first, AND of the two after: three neurons",
                judge(net == TABLES["XOR"], "no answer given"), f"table on 00, 01, 10, 11: {net}")

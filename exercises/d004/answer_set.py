@@ -86,8 +86,7 @@ def tokens(work):
     work.claim(
         "next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
         "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
-        "for every sum with p = 5 (padded) and 31",
-        judge(first_pad, if_false="under-specified"),
+        "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
         "numbered the other way round, with PAD first, the set is empty for every sum")
     two, three, both = pads((2,))[2], pads((3,))[3], pads((2, 3))
     work.claim(

@@ -107,8 +107,7 @@ def loss(work):
     work.claim("ignore_index", "With an index to ignore, a library's mean takes in the valid "
                "tokens alone, those of the right-hand side.", "ignore_index, valid tokens",
                f"ignoring PAD leaves {MASK.sum()} targets, {COUNTED.sum()} of them on the "
-               "right-hand side",
-               judge(np.array_equal(MASK, COUNTED), if_false="under-specified"),
+               "right-hand side", judge(np.array_equal(MASK, COUNTED), if_false="under-specified"),
                "holds if every target up to = is overwritten with the ignored index first")
     work.claim("either version", "Models trained with either average generalise.",
                "both generalise", "on this data, of 2 tokens each, they are one and the same "
