@@ -7,7 +7,7 @@ computed, and for b = 1 to B the b-th largest score decides which beam and word 
 import numpy as np
 
 from exercises.course import judge, question, table
-from exercises.d000.counting import CountingScorer, nodes, random_model
+from exercises.d000.counting import CountingScorer, nodes
 from exercises.d000.search_limits import BEST, SEQUENCES
 from npdl.decoding import beam_search, greedy
 
@@ -38,11 +38,6 @@ def algorithm_1(log_p, width, steps, distinct=False, copies=None):
             taken.append(max(left, key=scores.get))
         beams = [((*beams[b][0], j), scores[b, j]) for b, j in taken]
     return beams, history
-
-
-def count_scores(N, width, steps):
-    """Return how many scores Algorithm 1 computes on a random model of N words."""
-    return sum(len(scores) for _, scores in algorithm_1(random_model(N), width, steps)[1])
 
 
 @question("000.2.3", "Algorithm 1, beam search: its time and its memory")
@@ -87,57 +82,53 @@ def beam_algorithm(work):
     single, right = [tokens for tokens, _ in beams], [h.tokens for h in found]
     work.check("npdl's beam search ends with the same sequences and sums.", single == right
                and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
-    best = greedy(CountingScorer(log_p), T)[0]
-    literal, distinct = ([tokens for tokens, _ in algorithm_1(log_p, B, T, distinct)[0]]
-                         for distinct in (False, True))
+    best, (literal, history) = greedy(CountingScorer(log_p), T)[0], algorithm_1(log_p, B, T)
+    literal = {tokens for tokens, _ in literal}
+    distinct = [tokens for tokens, _ in algorithm_1(log_p, B, T, distinct=True)[0]]
     work.claim("", "Started from B equal beams, Algorithm 1 returns B likely sequences.",
                "B beams, each <BOS> with log-likelihood 0",
-               f"B = {B}: {len(set(literal))} different sequence, the greedy one; started from a "
+               f"B = {B}: {len(literal)} different sequence, the greedy one; started from a "
                f"single beam the same loop gives {len(set(single))}",
-               judge(set(literal) != {best.tokens}),
+               judge(literal != {best.tokens}),
                f"N = {N}, T = {T}: at t = 1 every score occurs B times, so the B largest are B "
                "copies of one word, and so on (b-th largest in its usual sense, equal scores "
-               "counted each; the next claim has the other); npdl's beam search, which starts from "
-               "one beam, agrees with the corrected loop")
+               "counted each; the next claim has the other); npdl's beam search is the corrected "
+               "loop")
     work.claim("", "The b-th largest score names one pair of beam and word.",
                "find (b', j) such that s is the b-th largest",
                "with ties it does not: counted with copies the beams stay copies of each other; "
                "counted by different values the equal start does no harm, but real ties get lost",
                judge(distinct == right, "under-specified"),
-               "by different values: equal to npdl's beam search on a model without ties; on a "
-               "fair coin (N = 2, B = 2) there is no second-largest value at all")
-    N = 40
-    scores = count_scores(N, 8, 5)
+               "by different values: npdl's beam search where there are no ties; on a fair coin "
+               "there is no second-largest value")
+    scores, twice = (sum(len(step) for _, step in steps) for steps in (
+        history, algorithm_1(np.log(np.full((2 * N + 1, 2 * N), 1 / (2 * N))), B, T)[1]))
     work.claim("", "Each step computes B N scores.", "B N",
-               f"B = 8, N = {N}: {scores // 5} a step as written", judge(scores == 5 * 8 * N),
+               f"B = {B}, N = {N}: {scores // T} a step as written", judge(scores == T * B * N),
                "counted; a search that starts from one beam needs only N of them at t = 1")
     work.claim("", "The time is O(T B N).", "O(T B N)",
-               f"comparisons for each score: as written B ({8 * scores:,} for "
-               f"{scores:,} scores at B = 8), so O(T B^2 N)",
-               judge(8 * scores == 5 * 8 * 8 * N, "under-specified"),
-               "holds when the B largest are selected in linear time and sequences are kept by "
-               "back pointers (copying them costs B T a step), and only with O(1) for each log p, "
-               "which no real model has")
-    B, T, words = 5, 10, 10_000
-    sequences = B * (T + 1)
-    held = max(len(scores) + sum(len(tokens) + 1 for tokens, _ in before)
-               for before, scores in algorithm_1(random_model(N), B, T)[1])
-    size = 4 * (B * words + sequences)
+               f"comparisons for each score: as written B ({B * scores} for "
+               f"{scores} scores at B = {B}), so O(T B^2 N)",
+               judge(B * scores == T * B * B * N, "under-specified"),
+               "holds with selection in linear time, back pointers for the sequences, and O(1) for "
+               "each log p, which no real model has")
+    sequences, held = B * (T + 1), max(len(step) + sum(len(tokens) + 1 for tokens, _ in before)
+                                       for before, step in history)
     work.check("Held at once: B N scores and B sequences.", held == B * N + B * T)
     work.claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
                f"O(B (T + N)): at N = {N}, B = {B}, T = {T} up to {held} numbers at once, against "
                f"{sequences} for the sequences", judge(held <= sequences + B),
-               f"all s_b(j) exist before the first is selected; at N = {words:,} that is "
-               f"{B * words:,} numbers next to {sequences}. Selecting while scoring needs O(N): "
-               "the model hands out N probabilities at once", weight="answer")
+               f"all s_b(j) exist before the first is selected; at N = 10,000, B = 5, T = "
+               f"10 that is {5 * 10_000:,} numbers next to {5 * 11}", weight="answer")
+    N, B, T = 10_000, 5, 10
+    size = 4 * (B * N + B * (T + 1))
     work.claim("", "The memory does not matter for reasonable B and T.", "O(B T) is manageable",
-               f"{size / 1e6:.1f} MB of scores at N = {words:,}, B = {B}", judge(size < 1e9),
+               f"{size / 1e6:.1f} MB of scores at N = {N:,}, B = {B}", judge(size < 1e9),
                "manageable even with the B N that was left out; a model's own states, one set for "
                "each beam, are usually larger")
-    N, once, twice = 10_000, *(count_scores(n, 4, 3) for n in (30, 60))
     work.claim("", "The time is linear in the size of the vocabulary, so large ones are feasible.",
-               "linear in N", f"twice the vocabulary: {twice / once:g} times as many scores",
-               judge(twice == 2 * once), "counted at N = 30 and 60; T and B as before")
+               "linear in N", f"twice the vocabulary: {twice / scores:g} times as many scores",
+               judge(twice == 2 * scores), "counted at N = 3 and 6; T and B as before")
     work.claim("", "Beam search evaluates far fewer sequences than exhaustive search.",
                "fewer evaluated sequences",
                f"{T * B * N:.0e} scores against {nodes(N, T):.0e} at N = {N:,}, T = {T}, B = {B}",

@@ -125,8 +125,7 @@ def state_gradients(work):
     work.claim("", "Both recursions express the gradients at t by those at t + 1.",
                "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
                judge(np.allclose(wrong, total["b", 1]), if_false="slip"),
-               f"the example above: with t + 1 for b the gradient in b_1 is off by "
-               f"{off(wrong, total['b', 1]):.0f} %")
+               f"with t + 1 for b the gradient in b_1 is off by {off(wrong, total['b', 1]):.0f} %")
     work.claim("", "The recursions determine all gradients.", "no start is given",
                "they start from the gradient of L_T in f_T and that of L_1 in b_1",
                judge(all(right.values()), "under-specified"),
@@ -155,8 +154,8 @@ def state_gradients(work):
                "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
                judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth),
                      "convention"),
-               "the example above: the row agrees with differences to below 1e-08; V times the "
-               f"column (no transpose) is off by {off(column, truth):.0f} %")
+               "the row agrees with differences to below 1e-08; V times the column (no transpose) "
+               f"is off by {off(column, truth):.0f} %")
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
@@ -217,8 +216,8 @@ def weight_gradients(work):
                    "a d x d matrix times a 1 x d row",
                    f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
                    judge(defined), f"d = {D}: differences give "
-                   f"{' x '.join(map(str, tensor.shape))} numbers, the array above to below 1e-08; "
-                   "d x d times 1 x d is not defined for d > 1")
+                   f"{' x '.join(map(str, tensor.shape))} numbers; d x d times 1 x d is not "
+                   "defined for d > 1")
     whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
     for t in range(T, 0, -1):
         now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
@@ -230,5 +229,5 @@ def weight_gradients(work):
                "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
                "gradient of L_t alone",
                judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
-               "the example above: both readings agree with differences; total times total counts "
-               f"later effects twice and is off by {off(twice, W_b):.0f} %")
+               "both readings agree with differences; total times total counts later effects twice "
+               f"and is off by {off(twice, W_b):.0f} %")

@@ -80,8 +80,7 @@ def count_sequences(work):
                "N^T (" + "; ".join(f"N = {n}, T = {t}: {found}"
                                    for (n, t), found in counts.items()) + ")",
                judge(all(found == n**t for (n, t), found in counts.items())),
-               "exhaustive search listed each of them; any of N words may follow, as in the loop "
-               "j = 1 to N of Algorithm 1")
+               "exhaustive search listed each; any word may follow, as in Algorithm 1")
     n, t, log_p = 3, 4, random_model(3)
     sums = math.fsum(math.exp(sum(log_p[pair] for pair in pairwise((n, *later))))
                      for later in product(range(n), repeat=t))
@@ -134,8 +133,8 @@ def cost_of_all(work):
                f"N = {N}, T = {T}: {read} probabilities if prefixes are shared "
                f"({read / count:.3f} N^T), {naive} = T N^T if each sequence is scored by itself",
                judge(read == nodes(N, T) and naive == T * count, "under-specified"),
-               f"counted {read} in exhaustive search; the sum of N^t is at most N^T N/(N - 1), so "
-               "O(N^T) needs shared prefixes and O(1) for each probability")
+               "the sum of N^t is at most N^T N/(N - 1); needs shared prefixes and O(1) for each "
+               "probability")
     work.claim("", "The time grows exponentially with the length T.", "exponential in T",
                f"one more step costs {vec(growth, 4)} times as much at N = 10, T = 5 and 10",
                judge(np.allclose(growth, 10, 0, 0.1)), "quotients of exact counts tend to N")
@@ -144,8 +143,7 @@ def cost_of_all(work):
                f"{scorer.most_alive} model states alive at most for {count} sequences (N = {N}, "
                f"T = {T}): one path and the best sequence so far",
                judge(scorer.most_alive >= count),
-               f"exhaustive search goes depth first: {scorer.most_alive} states for T = {T}; only "
-               "time makes it infeasible")
+               "exhaustive search goes depth first; only time makes it infeasible")
     work.claim("", "With N = 10,000 and T = 10 there are 10^40 sequences.", "10,000^10 = 10^40",
                f"10^{len(str(total)) - 1}", judge(total == 10**40), "exact integers")
     work.claim("", "Enumerating them cannot be done in practice.", "infeasible",

@@ -91,7 +91,7 @@ def greedy_solution(work):
                "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
                f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
                "number the max", judge(0 <= parts[0] <= 1, if_false="slip"),
-               "a probability is not negative; the same slip is in the lines for w2 and w3")
+               "a probability is not negative; so too for w2 and w3")
 
 
 def expand(beam):
@@ -179,21 +179,20 @@ def beam_solution(work):
                "(the, red, rectangle), -9.7",
                "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "
                "then comes first", judge(with_first > 0),
-               f"two words after (a, red), {count} pairs of log-probabilities on a grid from -0.1 "
-               f"down by 0.4: with {with_first} of them is it in the beam of npdl's search; its "
-               "prefix was pruned", weight="answer")
+               f"{count} pairs of log-probabilities of two words after (a, red): with {with_first} "
+               "of them is it in npdl's beam; its prefix was pruned", weight="answer")
     work.claim("", "The second of the final beam is (a, blue, square) with -9.9.",
                "(a, blue, square), -9.9",
-               "first if no word after (a, red) has more than -5.0, second if one has, out if two "
-               "have", judge(rule, "under-specified"),
+               "first if no word after (a, red) has more than -5.0, second if one has, else "
+               "out", judge(rule, "under-specified"),
                f"in the beam with {with_second} of {count} such pairs, those whose second word has "
                "less than -5.0; the figure would decide")
     work.claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
                "the same best sequence",
                f"never on this tree; it may even end below greedy's {total:.1f}",
                judge(with_first == count),
-               f"with {worse} of {count} such pairs its best is below {total:.1f}, those without a "
-               "word above -4.8: a wider beam is not always better", weight="answer")
+               f"with {worse} of {count} such pairs its best is below {total:.1f}: a wider beam is "
+               "not always better", weight="answer")
     work.claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
                "called the best sequence",
                f"if no word after (the, green) has more than {green:.1f} and no word after (a, "

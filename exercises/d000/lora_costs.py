@@ -151,8 +151,7 @@ def lora_claims(work, counts):
                f"(X A) B^T: {counts['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
                judge(counts["FFN adapter"] == 2 * n * d * r < counts["FFN base"] < other,
                      "under-specified"),
-               "holds for the first order of multiplication; the second costs more than the frozen "
-               "product itself")
+               "holds for the first order; the second costs more than the frozen product")
     work.claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
                "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
                f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
@@ -162,8 +161,8 @@ def lora_claims(work, counts):
                f"{counts['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
                judge((counts["MHA base"], counts["MHA adapter"])
                      == (3 * h * n * d * d, 6 * h * n * d * r), "under-specified"),
-               f"counted at n = {n}, d = {d}, r = {r}, h = {h}: this is for a single head and "
-               "counts one of the adapter's two products; constants inside O() mean nothing")
+               f"counted at n = {n}, d = {d}, r = {r}, h = {h}: for a single head, with one of the "
+               "adapter's two products; constants in O() mean nothing")
     work.claim("", "Scores and weighted values take O(n^2 d).", "O(n^2 d)",
                f"2 n^2 d for one head, {counts['MHA attention']:,} = 2h n^2 d for all",
                judge(counts["MHA attention"] == 2 * h * n * n * d, "under-specified"),
@@ -176,8 +175,8 @@ def lora_claims(work, counts):
                "O(h (n d^2 + n^2 d) + n d^2 h)",
                "h (3 n d^2 + 6ndr + 2 n^2 d) + n d^2 h, that is O(h n d (n + d))",
                judge(0 < low <= high < 20),
-               f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048, "
-               "h to 64; n d^2 h is in it twice")
+               f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048; "
+               "n d^2 h is in it twice")
     work.claim("", "In that total the adapters' n d r may be dropped, though LFFN's total keeps "
                "it.", "dropped for MHA, kept for LFFN",
                f"legal in both, as r <= d; even at r = d the ratio is at most {high:.1f}",
@@ -202,16 +201,14 @@ def qlora_claims(work, counts):
     work.claim("", "That cost is paid once.", "a one-time cost",
                f"{len(calls)} times in 3 training steps of npdl: in each forward and each backward",
                judge(len(calls) == 1, if_false="under-specified"),
-               "once for each pass; kept for good, the float matrix would take back the memory "
-               "that was saved")
+               "once for each pass; a float matrix that is kept takes back the memory saved")
     work.claim("", "The products are computed in 32-bit floats, as for LoRA.", "float32",
                f"dequantized weights: {weights.dtype}, outputs: {y.dtype}",
                judge(weights.dtype == y.dtype == np.float32), "npdl's QuantLinear in a LoRALinear")
     work.claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
                f"{wanted:,} = 4h d^2: h heads of three, and W_O (dh x d)",
                judge(wanted == 3 * d * d),
-               f"counted at h = {h}: all pretrained matrices are quantized, W_O too; {wanted:,} "
-               f"against {3 * d * d:,}")
+               f"all pretrained matrices are quantized, W_O too; {wanted:,} against {3 * d * d:,}")
     work.claim("", "Dequantization is a minor cost.", "minor",
                "of MHA's other multiplications: "
                + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
@@ -222,8 +219,7 @@ def qlora_claims(work, counts):
         work.claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same",
                    f"count / expression between {low:.2f} and {high:.2f}",
                    judge(0 < low <= high < 20),
-                   "the d^2 (4h d^2) of dequantization is at most the n d^2 (4hn d^2) of the "
-                   "products")
+                   "dequantization's d^2 (4h d^2) is at most the products' n d^2 (4hn d^2)")
     one = SMALL._replace(n=1)
     stored = [sum(map(frozen_bytes, maps.values())) for maps in (plain, packed)]
     work.claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
@@ -236,8 +232,7 @@ def qlora_claims(work, counts):
                f"frozen matrices: {stored[0]:,} bytes in 32 bits, {stored[1]:,} in 4 "
                f"({stored[0] / stored[1]:.2f} times less)",
                judge(trainable(plain["MHA"]) == trainable(packed["MHA"]), "convention"),
-               "the question's definition leaves out exactly what QLoRA changes; bytes counted in "
-               f"npdl's layers at d = {SMALL.d}, h = {SMALL.h}")
+               "the question's definition leaves out what QLoRA changes; bytes of npdl's layers")
 
 
 @question("000.4.4b", "Which of LoRA and QLoRA to choose")
@@ -287,9 +282,8 @@ def choice(work):
     work.claim("", "For faster inference: LoRA for both.", "LoRA, LoRA",
                f"fewest multiplications: {fastest[0]}, {fastest[1]} (merged: none beyond the "
                f"model's own {own:,})", judge(fastest == ("LoRA", "LoRA"), "under-specified"),
-               "holds where multiplications set the pace and the adapters are merged; one token at "
-               f"a time waits for the weights, of which QLoRA reads {none[0] / both[0]:.1f} times "
-               "less")
+               "holds where multiplications set the pace; one token at a time waits for the "
+               f"weights, of which QLoRA reads {none[0] / both[0]:.1f} times less")
     work.claim("", "For both at once: QLoRA for both.", "QLoRA, QLoRA",
                f"no choice of the four is beaten ({len(best)} of 4 undominated); QLoRA for MHA and "
                f"LoRA for LFFN has {share:.1f} % of the saving",

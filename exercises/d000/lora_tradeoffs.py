@@ -98,13 +98,13 @@ def methods(work):
     work.claim("", "LoRA performs as well as full fine-tuning.", "matches",
                f"an update of rank 4: nothing is missed at r = 4, {100 * half:.0f} % at r = 2",
                judge(full < 1e-6 and half > 0.1, "under-specified"),
-               "best possible adapters (Eckart-Young) in npdl's LoRALinear, the update of 4.2: it "
-               "matches where the needed update has rank r at most")
+               "best adapters (Eckart-Young), the update of 4.2: it matches where the update has "
+               "rank r at most")
     work.claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
                f"a small update, A Bᵀ / 10, over a 4-bit base: {100 * coarse:.0f} % missed, over "
                f"a 12-bit base {100 * fine:.1f} %", judge(coarse > 0.1 > fine, "under-specified"),
-               "best adapters of rank 1: with the question's quantizer the rounding error has full "
-               "rank; whether a model's answers suffer is an experiment on that model")
+               "best adapters of rank 1: the question's quantizer has rounding errors of full "
+               "rank; whether a model suffers is an experiment")
     nf4_claims(work)
 
 
@@ -156,8 +156,8 @@ def rank(work):
     work.claim("", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
                f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
                judge(affordable > 64),
-               "28 of 32 bits of d^2 numbers against 2dr numbers of 16 bytes (value, gradient, two "
-               "moments of Adam)")
+               "28 of 32 bits of d^2 numbers against 16 bytes (with gradient and Adam's moments) "
+               "of 2dr")
 
 
 def fit_errors(ranks, d=16, true_rank=2, draws=40):
@@ -213,10 +213,6 @@ def inference(work, d=64, r=4):
                       spaced(again[name][0])) for name, update in updates.items()]))
     work.answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
                 "pass, which matters for few rows, against reading 8 times less memory.")
-    work.check("A Bᵀ / 10 is below half a step: npdl's quantize, to the nearest, gives the codes "
-               "of W again; of A Bᵀ it does not.",
-               np.abs(updates["A Bᵀ / 10"]).max() < half and lost
-               and not np.array_equal(again["A Bᵀ"][0], codes))
     layers = [lora_linear(W, A, B), lora_linear(W, A, B, 4)]
     work.check("npdl's merged layers give the outputs of the layers with their adapters.",
                all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
@@ -235,14 +231,13 @@ def inference(work, d=64, r=4):
                "the minimal overhead of the same table's row on speed")
     work.claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
                "it can be merged into a float matrix too, and is then as fast and as large as "
-               "LoRA", judge(lost, "under-specified"), "the example above: merged outputs agree; "
-               "merged back into 4 bits the small update A Bᵀ / 10 moves no code and is lost")
+               "LoRA", judge(lost, "under-specified"), "merged outputs agree; merged back into 4 "
+               "bits the small update A Bᵀ / 10 moves no code and is lost")
     work.claim("", "QLoRA is slower, because of dequantization.", "higher latency",
                "multiplications, QLoRA to LoRA: "
                + ", ".join(f"{factor:.2f} at n = {n}" for n, factor in slower.items()),
                judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"),
-               "d^2 more for each pass, which matters for few rows; where memory sets the pace, 4 "
-               "bits instead of 32 are read")
+               "d^2 more for each pass, which matters for few rows; 4 bits instead of 32 are read")
     work.claim("", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
                f"{whole:,} bytes against {stored:,} for a matrix of 64 x 64",
                judge(stored < whole / 4), "stored bytes in npdl, adapters left out")

@@ -46,15 +46,13 @@ def search_limits(work):
                "locally optimal choices can be globally poor",
                f"it ends in ({found[0]}, {found[1]}) with {found[-1]:.3f}; ({best[0]}, {best[1]}) "
                f"has {best[-1]:.3f}", judge(found[-1] < best[-1]),
-               f"the example above, compared with all {len(SEQUENCES)} sequences")
-    times = 0.49 * 1 / (0.51 / 100)
+               f"compared with all {len(SEQUENCES)} sequences")
     work.claim("", "A slightly less probable early choice may lead to a much better sequence.",
                "a trade that greedy decoding never makes",
                f"the first word {best[0]} with {best[2]} in place of {found[0]} with {found[2]} "
                f"makes the sequence {best[-1] / found[-1]:.2f} times as probable",
-               judge(best[2] < found[2] and best[-1] > found[-1] and times > 10),
-               "the example above; a first word of 0.49 with one continuation is "
-               f"{times:.0f} times as probable as one of 0.51 with 100 equal ones")
+               judge(best[2] < found[2] and best[-1] > found[-1]),
+               f"{best[-1]:.3f} against {found[-1]:.3f}")
     N, T = 20, 6
     scorers = {width: CountingScorer(random_model(N)) for width in (0, 1, 2, 4, 8)}
     for width, scorer in scorers.items():
@@ -71,8 +69,7 @@ def search_limits(work):
                "counted: 1 + (T - 1) B against T; the beam's rows can be computed together")
     work.claim("", "Too narrow a beam can miss the most probable sequence.", "can still miss it",
                ", ".join(f"B = {width}: {row[-1]:.3f}" for width, row in BEST.items()),
-               judge(BEST[2] != SEQUENCES[0]),
-               "the example above; no beam of N^(T-1) = 3 can miss it")
+               judge(BEST[2] != SEQUENCES[0]), "no beam of N^(T-1) = 3 can miss it")
     work.claim("", "Width trades cost for quality: a wider beam finds better sequences.",
                "a trade-off",
                "on average yes, in each case no: on the tree of 2.4 width 1 can end at "

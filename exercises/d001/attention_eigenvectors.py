@@ -93,8 +93,7 @@ def aligned(work):
                judge(against[0] > 1, if_false="under-specified"),
                "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
                f"p_1 {against[0]:.2f} times the uniform weight, the key along -p_1 "
-               f"{against[2]:.2f} times; holds if a direction is a line, or if both matrices are "
-               "positive definite")
+               f"{against[2]:.2f} times; holds if both matrices are positive definite")
     work.claim("", "Attention favours keys along the common eigenvectors.", "to be proved",
                "those with the largest positive lambda_k mu_k, and only relative to the others",
                judge(first > 0.99 > second, "under-specified"),
@@ -154,8 +153,8 @@ def orthogonal_eigenvectors(work, d=4, n=3):
                f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
                judge(min(large, shifted) > 0.95, if_false="under-specified"),
                f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q (seed "
-               "0) with its columns moved by one, which is the case of part 1 again; holds for "
-               f"small eigenvalues: a tenth as large, {small:.3f}")
+               "0), its columns moved by one; holds for small eigenvalues: a tenth as large, "
+               f"{small:.3f}")
     work.claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
                judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
                f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")

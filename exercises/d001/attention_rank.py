@@ -46,13 +46,6 @@ def random_ranks(cases=150, n=5):
     return np.array(found)
 
 
-def library_rank(M, V):
-    """Return the rank of npdl's attention for scores log(2) M: Q = log(2) sqrt(n) M, K = 1."""
-    n = len(M)
-    y, _ = ScaledDotAttention().forward(np.log(2) * np.sqrt(n) * M, np.eye(n), V.astype(float))
-    return int(np.linalg.matrix_rank(y))
-
-
 @question("001.4.3", "The rank of attention")
 def rank_of_attention(work):
     """Q Kᵀ has rank p and V has rank q. What follows for the rank of softmax(Q Kᵀ/√d) V?"""
@@ -77,13 +70,14 @@ def rank_of_attention(work):
               arrays({"V": V, "A V": out.astype(float)}))
     work.answer(f"At most q, and there is no bound by p (here p = {p}, q = {q}, and the rank is "
                 f"{rank}); it is q whenever A is invertible.")
-    work.check("npdl's attention has the same rank for these scores", library_rank(M, V) == rank)
+    y, _ = ScaledDotAttention().forward(np.log(2) * np.sqrt(3) * M, np.eye(3), V.astype(float))
+    work.check("npdl's attention has the same rank for these scores",
+               np.linalg.matrix_rank(y) == rank)
     work.check("the ranks here are 1, 2, 3 and 2, as eliminating by hand gives",
                (p, q, rank_A, rank) == (1, 2, 3, 2))
     p, q, weights, rank = random_ranks().T                      # of random cases with 5 positions
     n, identity = 3, np.eye(3, dtype=int)
-    one, both = ranks(M, identity), library_rank(M, identity)
-    cancelled = ranks(0 * M, np.array([[1], [1], [-2]]))
+    one, cancelled = ranks(M, identity), ranks(0 * M, np.array([[1], [1], [-2]]))
     uniform, two = ranks(0 * M, identity), ranks(np.add.outer(range(n), (4, 1, 0)), identity)
     full = weights == 5
     work.claim(
@@ -94,21 +88,18 @@ def rank_of_attention(work):
     work.claim(
         "", "An upper bound in terms of p.", "none, but an answer in p and q is asked for",
         f"there is none for p > 0: p = {one[0]}, q = {one[1]} gives rank {one[3]}",
-        judge(one[0] == 1 and one[3] == both == n, "no answer given"),
+        judge(one[0] == 1 and one[3] == n, "no answer given"),
         f"scores log(2) i j, n = {n}: the weights are a Vandermonde matrix with scaled rows, of "
-        f"full rank in fractions (npdl's attention: {both}); softmax acts entry by entry and does "
-        "not keep ranks, so min(p, q) is not the answer")
+        f"full rank in fractions; so min(p, q) is not the answer")
     work.claim(
         "", "When is the rank exactly q?", "none", "whenever the weights are invertible",
         judge(full.any() and (rank == q)[full].all(), "no answer given"),
-        f"{full.sum()} of the {len(p)} random cases have weights of full rank, and all of those "
-        "rank q")
+        f"{full.sum()} of the {len(p)} random cases have weights of full rank: all have rank q")
     work.claim(
         "", "How far below q can it be?", "none",
         f"down to {cancelled[3]} with q = {cancelled[1]}; at least rank(weights) + q - n",
         judge(cancelled[3] == 0 and (rank >= weights + q - 5).all(), "no answer given"),
-        "equal scores and a column of V that sums to 0; the bound (Sylvester) holds in all random "
-        "cases")
+        "equal scores, a column of V that sums to 0; the bound (Sylvester) holds in all cases")
     work.claim(
         "", "What does p say after all?", "none",
         f"p = 0: uniform weights of rank {uniform[2]}; weights of rank 1 need p at most 2",

@@ -84,12 +84,12 @@ def by_code(work):
                "Euclidean distance", "half its square",
                judge(math.isclose(loss(p), np.linalg.norm(e)), if_false="slip"),
                f"in the example the distance is {np.linalg.norm(e):.3f}, J_1 = {loss(p):g}; their "
-               "gradients differ too, (x' - x) against (x' - x) / |x' - x|")
+               "gradients differ too")
     work.claim("", "J_2 is the cross-entropy of the label y and the prediction y^ = W_3 p + b_3.",
                "CE(y, y^)", f"CE(y, softmax(y^)) = {value:.3f} here",
                judge(logits.sum() != 1, "under-specified"),
-               f"y^ = ({logits[0]:g}, {logits[1]:g}) is no distribution; it holds if CE applies "
-               "the softmax itself, as npdl's CrossEntropy does")
+               f"y^ = ({logits[0]:g}, {logits[1]:g}) is no distribution; holds if CE applies the "
+               "softmax, as npdl's does")
     work.claim("", "1{[[5, 0], [-3, 7]] > 0} = [[1, 0], [0, 1]].", "[[1, 0], [0, 1]]",
                str((matrix > 0).astype(int).tolist()), judge(np.array_equal(matrix > 0, np.eye(2))),
                "entry by entry")

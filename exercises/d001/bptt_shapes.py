@@ -69,8 +69,7 @@ def loss_by_output(work):
         "layout not stated", "value first, then variable; a gradient has its variable's shape; the "
         "other layout has m x n for part 1",
         judge(np.allclose(chained, direct, 1e-8, 1e-8), "convention"),
-        "in this layout the chain rule is a contraction over neighbouring indices: dL/dX agrees "
-        "with differences to below 1e-8")
+        "the chain rule contracts neighbouring indices: dL/dX agrees with differences, below 1e-8")
 
 
 @question("001.2.2", "The shape of dO/dH")
@@ -148,5 +147,4 @@ def marks(work):
     work.claim("parts", "How many marks has each part?",
                f"printed for {sum(printed)} of the {len(printed)} parts", ", ".join(left),
                judge(not all(printed), "no answer given"),
-               "the question's marks less those printed for its other parts; how the two parts of "
-               "Q4 share theirs can't be derived")
+               "the question's marks less those printed; how the parts of Q4 share theirs is open")

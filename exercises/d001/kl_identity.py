@@ -108,5 +108,5 @@ def divergence(work):
     work.claim("", "Q can be used to estimate the posterior.", "an approximate distribution",
                "lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
                f"{left:.4f} to below 1e-6", judge(end < left),
-               "gradient descent with npdl's KLDivergence, which never saw the posterior; the "
-               f"bound reaches {bound:.4f}, log P(context) = {math.log(evidence):.4f}")
+               f"gradient descent with npdl's KLDivergence; the bound reaches {bound:.4f}, log "
+               f"P(context) = {math.log(evidence):.4f}")

@@ -109,8 +109,7 @@ def costs(work):
                "not in translation, which this is: M^2 k dominates only where M > 2 k; with "
                "sentences of 25 tokens and k = 512 the projections are "
                f"{100 * share / all_25:.0f} % of the multiplications", judge(share < all_25 / 2),
-               f"{share:,} of {all_25:,}; 2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for "
-               "long texts, not for single sentences")
+               "2 M^2 k passes 4 M k^2 only from M = 1024 on; holds for long texts")
     inputs, _, products = counted(N, M, K)
     long = power(lambda m: formula(1, m, 512) / (m * 512), 4096)
     ratio = formula(1, 10**6, 512) / (10**6 * 512)
@@ -121,7 +120,7 @@ def costs(work):
         "b", "the dot products of N queries with M keys", "the formula is missing in the print",
         f"O(M N k): 2 M N k = {products} with the weighted sum",
         judge(products == 2 * M * N * K, "no answer given"),
-        f"counted at M = {M}, N = {N}, k = {K}: {products}")
+        f"counted at M = {M}, N = {N}, k = {K}")
     work.claim("b", "O(N k^2 + M k^2 + M N k) = O(M N k), M and N being larger than k", "O(M N k)",
                "both are needed: k = O(M) for the queries' term and k = O(N) for the keys'; a "
                "long source is not enough",
@@ -185,15 +184,13 @@ def another_language(work):
                f"k = 4, M = N: multiplications over M N + N^2: {vec(fixed, 1)} at 64, 256")
     work.claim(
         "", "it is O(N^2 k) + O(M N k) before k is dropped", "decoder self plus cross-attention",
-        "the projections N k^2 and M k^2 (new keys and values of the old encoder output) are "
-        "missing, and so is the feed-forward net",
+        "the projections N k^2 and M k^2 are missing, and so is the feed-forward net",
         judge(kept == own + cross, if_false="under-specified"),
-        f"the example above: {own + cross} by all terms, {kept} by the two terms; encoder, "
-        f"reused: {encoder}")
+        f"{own + cross} by all terms, {kept} by the two terms; encoder, reused: {encoder}")
     work.claim(
         "", "the question is the cost of translating M source into N target tokens",
         "translate a source into a target of length N",
-        "the question is a second target language: the encoder has run already, which is why only "
-        "the decoder counts; a first translation costs the encoder's O(M^2) as well",
-        judge(encoder == 0, if_false="under-specified"), "the example above: first translation "
+        "it is a second target language: the encoder has run already; a first translation costs "
+        "the encoder's O(M^2) as well",
+        judge(encoder == 0, if_false="under-specified"), "first translation "
         f"{encoder + own + cross}, each further {own + cross}")

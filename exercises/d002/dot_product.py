@@ -60,8 +60,7 @@ def mean_of_dot_product(work):
                "queries and keys are made by two matrices and have two means mu and nu: then the "
                "mean is mu.nu, and the variance sigma^2 (mu.mu + nu.nu) + d sigma^4",
                judge(MU @ NU != mean, "convention"),
-               f"nu = {vec(NU)}: mean {MU @ NU}, {apart.mean():.2f} by drawing; the question's "
-               "own case is nu = mu")
+               f"nu = {vec(NU)}: mean {MU @ NU}, {apart.mean():.2f} by drawing")
 
 
 @question("002.6b", "The variance of a dot product")
@@ -112,16 +111,15 @@ def variance_of_dot_product(work):
         judge(np.array_equal(q.T @ q, len(q) * (4 * np.outer(MU, MU) + 9 * np.eye(D)))
               and all(np.trace(np.outer(a, a) @ np.outer(b, b)) == (a @ b) ** 2
                       for a in q for b in q)),
-        f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 equally probable: only "
-        "means, variances and independence enter")
+        f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 equally probable")
     work.claim("", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
                "that line of the derivation", "equal", judge(trace == mean**2 + closed),
                f"in integers: {trace - mean**2} from the trace, {sum(parts)} from the moments")
     work.claim("", "Var(q.k) = 2 d sigma^2 mu.mu + d sigma^4", "2 d sigma^2 mu^T mu + d sigma^4",
                f"2 sigma^2 mu.mu + d sigma^4, as the line above it: {closed} for mu = {vec(MU)}, "
                f"sigma = {SIGMA}; the printed result gives {printed}", judge(printed == closed),
-               f"200,000 draws of seed 0: {sample.var():.1f}; the two agree only for d = 1 or mu "
-               "= 0", weight="answer")
+               f"200,000 draws of seed 0: {sample.var():.1f}; they agree for d = 1 or mu = "
+               "0", weight="answer")
 
 
 def variance(m, d, sigma=1):
@@ -168,8 +166,8 @@ def scaling(work):
                "no: it grows as sqrt(d) when every mu_i is the same, and is 0 for mu = 0; linear "
                "growth needs s = mu.mu / (c d), a constant such as s = 1 in that case",
                judge(abs(root - 1) < 1e-9),
-               f"mu_i = 2, d = 64 and 256: power of d {root:.1f} with sqrt(d), {plain:.1f} with s "
-               "= 1", weight="answer")
+               f"mu_i = 2: power of d {root:.1f} with sqrt(d), {plain:.1f} with s = "
+               "1", weight="answer")
     work.claim("", "the case mu = 0 answers the question", "consider mu = 0",
                "for mu = 0 the mean is 0 under every s, and no s makes it grow",
                judge(centred != 0), f"E[q.k] = {centred:.0f} at d = 64")
@@ -179,7 +177,7 @@ def scaling(work):
                "of the standard deviation, and to 1 only for mu = 0 and sigma = 1; in general s = "
                "sqrt(2 sigma^2 mu.mu + d sigma^4)", judge(wide == 1, if_false="under-specified"),
                f"variance of q.k / sqrt(d): {wide:g} at mu = 0, sigma = 2; {shifted:g} at mu_i = "
-               "1, sigma = 1, for every d")
+               "sigma = 1")
 
 
 @question("002.6d", "A dot product without a scale")

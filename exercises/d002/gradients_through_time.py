@@ -86,24 +86,21 @@ def through_time(work):
                "decreases or increases rapidly",
                "its parts are multiplied by the eigenvalues 1.2 and 0.5 at every step",
                judge(np.allclose(parts[1:] / parts[:-1], [1.2, 0.5])),
-               f"the example above, after 50 steps: {growing[-1]:.0f} and {fading[-1]:.1e}, "
-               "from 0.5")
+               f"after 50 steps: {growing[-1]:.0f} and {fading[-1]:.1e}")
     work.claim("vanishing", "vanishing gradients make the weight updates negligible",
                "negligible updates, stalled training",
                "only the part from far back is: the uses of w 20 and more steps before the loss "
                f"add {far:.1e} of dL/dw, the last three {near:.2f}",
                judge(far < 1e-3 < 0.1 < near, "under-specified"),
-               f"the unit above, w = {small:.1f}: dL/dw is a sum over uses of w, {uses.sum():.2f} "
-               "in all")
+               f"the unit above, w = {small:.1f}: dL/dw is a sum over uses of w")
     by_gradients = np.prod(gradients[:11], axis=0)
     x = np.linspace(-10, 10, 20001)
     s = 1 / (1 + np.exp(-x))
     sigmoid, tanh = (s * (1 - s)).max(), (1 - np.tanh(x) ** 2).max()
     work.claim("cause", "gradients are multiplied by one another on the way back",
                "repeated multiplication of gradients",
-               "what is multiplied are the Jacobians dh_t/dh_(t-1) of the steps; one gradient of "
-               "the loss runs through them",
-               judge(np.allclose(by_gradients, gradients[10]), if_false="under-specified"),
+               "the Jacobians dh_t/dh_(t-1) are multiplied; one gradient of the loss runs through "
+               "them", judge(np.allclose(by_gradients, gradients[10]), if_false="under-specified"),
                "holds if a gradient is any derivative of a step: after 10 steps the product of "
                f"Jacobians gives {vec(gradients[10])}, the product of the loss's gradients "
                f"{vec(by_gradients)}")
@@ -111,15 +108,13 @@ def through_time(work):
                "activations with steep or flat gradients (sigmoid, tanh)",
                f"a step multiplies the gradient by {factor:.3f} where tanh is near its ends, by "
                f"{large:.3f} where it is the identity", judge(factor < 1 < large),
-               f"the example above, h = 0.9: {factor**10:.1e} after 10 steps, against "
-               f"{large**10:.2f}")
+               f"h = 0.9: {factor**10:.1e} after 10 steps, against {large**10:.2f}")
     work.claim("cause",
                "steep activation functions such as the sigmoid and tanh are behind explosion",
                "activations with steep or flat gradients (sigmoid, tanh)",
                f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only "
                "shrink a gradient, and growth comes from W_h", judge(max(sigmoid, tanh) > 1),
-               f"the example above: {large:.1f} a step where tanh is the identity, less where it "
-               "bends")
+               f"{large:.1f} a step where tanh is the identity")
 
 
 def descent(w, lr, updates, squash=False):
@@ -191,5 +186,4 @@ def exploding(work):
         "called loss function saturation",
         "a rising loss; saturated means flat, where the gradient is near 0",
         judge(max(slopes) < 0.1, if_false="slip"),
-        f"cross-entropy {vec(losses, 2)} has slopes {vec(slopes, 2)}: it does not flatten as it "
-        "rises")
+        f"cross-entropy {vec(losses, 2)} has slopes {vec(slopes, 2)}: it does not flatten")

@@ -146,8 +146,7 @@ def gradient(work):
                f"{example}against npdl's backward: off by below 1e-9; under the others "
                f"{100 * min(wrong):.0f} % to {100 * max(wrong):.0f} %")
     work.claim("", "dC_t/dW_g = i dC~_t/dW_g", "i_t dC~_t/dW_g, from the tanh",
-               "as the direct effect only; as total derivatives it misses i, f and C_(t-1), and "
-               "the formula would count the past twice",
+               "as the direct effect only; as total ones it misses i, f and C_(t-1)",
                judge(error["dC~/dW_g total"] < 1e-9, if_false="under-specified"),
                f"{example}error of dJ/dW_g with dC~ total: {percent['dC~/dW_g total']}; with dC_t "
                f"total: {percent['dC_t/dW_g total']}")
@@ -183,7 +182,7 @@ def gradient(work):
                "it is a part of dh_t/dh_(t-1), and the only part of the output gate's road",
                judge(by_gate_alone < 1e-9, if_false="under-specified"),
                f"{example}with dh_t/do_t do_t/dh_(t-1) alone in place of dh_t/dh_(t-1) the error "
-               f"is {100 * by_gate_alone:.0f} %; do_t/dh_(t-1) is not listed either")
+               f"is {100 * by_gate_alone:.0f} %")
     work.claim("", "dh_t/dC_t = o (1 - tanh^2 C_t), entry by entry", "o_t (1 - tanh^2(C_t))",
                "as printed, the diagonal of a matrix",
                judge(abs(o * (1 - math.tanh(c) ** 2) - slope) < 1e-7),

@@ -81,19 +81,17 @@ def forgetting(work):
                abs((up - down) / 2e-6 - after * total) < 1e-8)
     work.claim("", "f = 0 keeps the error from earlier steps", "False",
                "false: f = 0 closes the road through c only; h still feeds the gates",
-               judge(total != 0), f"the example above: {total:.3f} of the error is left after a "
-               f"step, {after * total:.3f} after two; with U = 0 nothing would be")
+               judge(total != 0), f"{total:.3f} of the error is left after a step, "
+               f"{after * total:.3f} after two; with U = 0 nothing would be")
     work.claim("", "the error flows through the input gate and the candidate",
                "because i and c~ depend on h",
                "these, and the output gate as well, which the reason leaves out: o depends on h "
                "too", judge(parts[2] == 0, if_false="under-specified"),
-               f"the example above: through i {parts[0]:.3f}, c~ {parts[1]:.3f}, o {parts[2]:.3f}")
+               f"through i {parts[0]:.3f}, c~ {parts[1]:.3f}, o {parts[2]:.3f}")
     work.claim("summary", "the reason for the answer is that a small f makes gradients vanish",
                "False - small f leads to vanishing gradients",
-               "that would speak for True, and contradicts the solution above it; nor does it "
-               "hold: with a large U the error grows at f = 0", judge(strong < 1),
-               f"f = 0, U = 8, state near 0: a factor {strong:.0f} a step, {strong**20:.1e} after "
-               "20")
+               "that would speak for True; nor does it hold: with a large U the error grows at f = "
+               "0", judge(strong < 1), f"f = 0, U = 8, state near 0: a factor {strong:.0f} a step")
 
 
 @question("002.3c", "The signs of an LSTM's gates")
@@ -123,10 +121,9 @@ def signs(work):
                f"and 1000 npdl's sigmoid is {extremes[0]:g} and {extremes[1]:g}")
     work.claim("", "a forget gate that is not negative keeps the memory from being all negative",
                "never makes the memory completely negative",
-               "the memory can be all negative; what holds is that f * c has the signs of c, so "
-               "that it is not f that makes it so", judge(new >= 0, if_false="under-specified"),
-               f"the example above: c' = {new:.3f} with f = {f:.3f}; f c = {f * memory:.3f} has "
-               "the sign of c")
+               "it can be all negative; f * c has the signs of c, so that it is not f that makes "
+               "it so", judge(new >= 0, if_false="under-specified"),
+               f"c' = {new:.3f} with f = {f:.3f}")
 
 
 @question("002.3d", "Gates as probability distributions")
@@ -149,8 +146,7 @@ def distributions(work):
     work.claim("", "f, i, o can be seen as probability distributions", "False",
                f"false: the three entries above sum to {gates.sum():.3f}",
                judge(abs(gates.sum() - 1) > 0.01),
-               f"they can: two units at 0 sum to {half.sum():g}, so not necessarily is right and "
-               "never would not be")
+               f"they can: two units at 0 sum to {half.sum():g}, so not necessarily is right")
 
 
 @question("002.4b", "What keeps an LSTM's gradient alive")
@@ -196,8 +192,7 @@ def road(work):
     linear, bent, strong = radius**100, slope**100, sum(through_gates(0.0, U=8.0))
     work.claim("", "it is the squashing activations that make a plain RNN's gradients diminish",
                "repeated squashing by activations",
-               "one of two causes: with W_h of radius 1 it is; a radius below 1 is enough with no "
-               "squashing at all; and f, a sigmoid, is squashed too",
+               "one of two causes: with W_h of radius 1 it is; a radius below 1 is enough",
                judge(linear > 0.1, if_false="under-specified" if bent < 1e-3 else "wrong"),
                f"after 100 steps {linear:.1e} at radius {radius} with tanh the identity, "
                f"{bent:.1e} at radius 1 with z = 1 in every step")
@@ -206,8 +201,7 @@ def road(work):
                "on the memory's own road, which cannot explode, since f < 1; the road through h "
                "and U can", judge(strong < 1, if_false="under-specified"),
                f"one unit, U = 8, state near 0: a factor {strong:.0f} a step through h alone, "
-               f"{strong**60:.1e} in 60 steps; holds for the part of the gradient that runs "
-               "through C alone")
+               f"{strong**60:.1e} in 60 steps; holds for the road through C")
     work.claim("", "the memory resembles the skip connections of residual networks",
                "similar to skip connections",
                "C' = C + i C~ at f = 1 has the form of a residual block; below 1 it is one with a "

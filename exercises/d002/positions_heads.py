@@ -44,16 +44,14 @@ def positions(work):
     work.check("the turned row is the row two positions on", np.allclose(moved, rows[3]))
     causal = [attend(tokens, tokens, tokens, causal_mask(2))[0] for tokens in (x, x[::-1])]
     work.claim("", "self-attention is permutation-invariant", "permutation-invariant",
-               "equivariant: permuted tokens give permuted outputs; a sum over the outputs would "
-               "be invariant", judge(np.allclose(swapped, y)),
-               f"the example above: y = {vec(y[0])}, {vec(y[1])}; exchanged, {vec(swapped[0])}, "
-               f"{vec(swapped[1])}")
+               "equivariant: permuted tokens give permuted outputs", judge(np.allclose(swapped, y)),
+               f"y = {vec(y[0])}, {vec(y[1])}; exchanged, {vec(swapped[0])}, {vec(swapped[1])}")
     work.claim("", "transformers have no sense of order without positional encoding",
                "no built-in sense of order",
                "without a mask; a causal mask alone tells the order, since token t sees t tokens",
                judge(np.allclose(causal[1], causal[0][::-1]), if_false="under-specified"),
-               f"the example above with the causal mask: {vec(causal[0][0])}, "
-               f"{vec(causal[0][1])}; exchanged, {vec(causal[1][0])}, {vec(causal[1][1])}")
+               f"with the causal mask: {vec(causal[0][0])}, {vec(causal[0][1])}; exchanged, "
+               f"{vec(causal[1][0])}, {vec(causal[1][1])}")
     d = 64
     beyond = sum(2 * i + 1 >= d for i in range(d))
     work.claim("", "PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos of the same",
@@ -65,8 +63,7 @@ def positions(work):
     work.claim("", "i is the index of the dimension", "i is the dimension index",
                "i numbers the pairs, 0 to d/2 - 1; the dimensions are 2i and 2i + 1",
                judge(beyond == 0, if_false="slip"),
-               f"d = 64: with i from 0 to 63, {beyond} of 64 values of i would lie outside the "
-               "vector")
+               f"d = 64: with i from 0 to 63, {beyond} of 64 values lie outside")
     work.claim("", "positions let the model learn dependencies on (relative) position",
                "learning dependencies based on positions",
                "one fixed matrix turns the encoding of pos into that of pos + c, so a head can "
@@ -126,7 +123,6 @@ def heads(work):
         "differ by below 1e-06")
     work.claim("", "heads find syntax, coreference, word senses and alignments",
                "agreement, coreference, meanings, alignments",
-               "an empirical statement about trained models; what can be computed is that such "
-               "patterns are within a head's reach", "essay",
+               "empirical; computed is that such patterns are within a head's reach", "essay",
                f"the head that turns positions by -1 looks at the token before at "
                f"{before.sum()} of {len(before)} positions")

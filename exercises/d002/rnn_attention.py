@@ -69,12 +69,11 @@ def recurrent(work):
     bounds = abs(states[0, [0, 9, 99]]).max(1)
     work.claim("", "h_t is computed from scores of h_t against the past states",
                "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
-               "as equations they define h_t by itself; the query has to be something known "
-               "before, such as RNN(x_t, h_(t-1)) or h_(t-1)",
-               judge(len(solutions) == 1, if_false="under-specified"),
+               "they define h_t by itself; the query has to be known before, such as RNN(x_t, "
+               "h_(t-1))", judge(len(solutions) == 1, if_false="under-specified"),
                f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve "
                f"it by iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the "
-               "h_t that is scored is the state before a_t is added, as in npdl's AttentiveRNN")
+               "state before a_t is added is scored, as in npdl's AttentiveRNN")
     work.claim("", "dot, additive and scaled dot product are score functions",
                "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
                "as printed; the V of the additive one is a vector, not the matrix V of values",
@@ -85,8 +84,7 @@ def recurrent(work):
                "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
                "at t = 1 the sum is empty and a_1 = 0",
                judge(mass < 1e-3, if_false="under-specified"),
-               f"an example, seed 1: 5 random states: with j up to t, {100 * mass:.0f} % of the "
-               "weight is lost")
+               f"an example, seed 1: with j up to t, {100 * mass:.0f} % of the weight is lost")
     work.claim(
         "", "adding a_t to the state enhances retention and learning",
         "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
@@ -117,8 +115,8 @@ def recurrent(work):
                f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
     work.claim("", "it enables parallel computation, unlike the sequential updates of an RNN",
                "parallel computation",
-               "not here: h_t still needs h_(t-1), and now all earlier states as well; the steps "
-               "remain a chain", judge(not chained.any()),
+               "not here: h_t still needs h_(t-1); the steps remain a "
+               "chain", judge(not chained.any()),
                "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
 
 
@@ -152,5 +150,5 @@ def matrix_form(work):
                "A = softmax(Q K^T), output A V",
                "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
                judge(np.allclose(by_row, loops, 0, 1e-12) and off > 1e-3),
-               "the example above: npdl's DotAttention against a loop over the definition: error "
-               f"below 1e-12; along columns it would be {off:.1f}")
+               "npdl's DotAttention against a loop over the definition: error below 1e-12; along "
+               f"columns it would be {off:.1f}")

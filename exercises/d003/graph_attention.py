@@ -85,8 +85,7 @@ def special_case(work):
         "premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",
         "that is enough, if the messages hold the keys: q sees h_i, and makes the weights. With "
         "f_ji(h_j) = V h_j it would not be", judge(messages < 1e-14 and abs(other - same) > 0.1),
-        "messages V h_j of 1, 2, 3 and one Q h_1, but other keys: attention gives "
-        f"{other:.2f} and {same:.2f}, and no function of 1, 2, 3 gives both")
+        f"messages V h_j of 1, 2, 3, but other keys: attention gives {other:.2f} and {same:.2f}")
     work.claim(
         "premise", "a word is updated from each other word", "each other word j",
         "the sum in (18) runs over all j in S, the word itself included; loops are needed",
@@ -96,8 +95,7 @@ def special_case(work):
         "premise", "Q, K, V hold vector representations of words", "after: weight matrices",
         "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
         "are the products", judge((H[:1] @ H[0]).shape == (np.ones((4, 2)) @ H[0]).shape),
-        "with 1 word in Q and 4 in K, one a row, Q h_i has 1 entry and K h_j has 4: their dot "
-        "product in (18) does not exist")
+        "with 1 word in Q and 4 in K, Q h_i has 1 entry and K h_j has 4: no dot product")
 
 
 def largest_weight(n, bound=2.0):
@@ -158,7 +156,7 @@ def long_ranges(work):
         f"n (n - 1) edges, {vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded "
         "scores a single token's weight falls as 1/n; all tokens are one edge away, so that the "
         "graph knows no distance; and round by round the states become alike", "essay",
-        "an example of states, seed 2; scores within +-2: largest possible weight "
-        f"{vec(map(largest_weight, long), 2)}; without residuals, 6 layers bring 16 states "
-        f"together: distance from their mean {vec(spread, 2)}; a graph that only links 8 tokens "
-        f"back takes {math.ceil(99 / 8)} layers at n = 100")
+        f"seed 2; scores within +-2: largest possible weight {vec(map(largest_weight, long), 2)}; "
+        "without residuals, 6 layers bring 16 states together: distance from their mean "
+        f"{vec(spread, 2)}; a graph that only links 8 tokens back takes {math.ceil(99 / 8)} layers "
+        "at n = 100")

@@ -106,15 +106,14 @@ def one_update(work):
     work.check("npdl's MessagePassing gives the same", right)
     work.claim(
         "", "the new state of vertex 1", "none printed", f"h_1' = {new}",
-        judge(right, "no answer given"), f"exactly: Agg = {agg}, W h_1^T = {own}, max(Agg, 0) "
-        "added to it; npdl agrees, error below 1e-12")
+        judge(right, "no answer given"), f"Agg = {agg}, W h_1^T = {own}; npdl agrees, error below "
+        "1e-12")
     work.claim(
         "premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
         f"h_1' = {new} with max entry by entry and one number W h_1^T; as the largest of all "
         f"entries and 0 it is {float(largest)}; with W as a weight for each entry {by_entry}",
         judge(new == by_entry, if_false="under-specified"),
-        "the second reading is the one whose two parts have the same shape, 1 x 1; holds for the "
-        "first, the usual rectifier")
+        "in the second both parts have one shape, 1 x 1; holds for the first, the usual rectifier")
 
 
 @question("003.6c", "The edges of a complete graph")

@@ -117,8 +117,8 @@ def parity(work):
             "the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
         work.claim(
             "", f"step functions are needed for it ({name})", "assume step functions",
-            "large weights do: with all numbers times 100 npdl's sigmoid and tanh are 0, 1 or -1 "
-            "to the last bit, and C is exact", judge(exact == BITS.size, "convention"),
+            "large weights do: times 100, npdl's sigmoid and tanh are 0, 1 or -1 to the last "
+            "bit", judge(exact == BITS.size, "convention"),
             f"npdl's LSTM, times 100: {exact} of {BITS.size} memories exactly right; largest error "
             f"times 3 and 10: {vec(soft, '.1g')}")
     right, tried = count_designs()
@@ -134,8 +134,7 @@ def parity(work):
                   for design in DESIGNS.values() for w_h, w_x, b in design.values())
     work.claim(
         "premise", "the parity problem was mentioned in Question 1", "mentioned in Question 1",
-        "Question 1 has AND and OR; Question 2 has XOR, which is parity of two bits; parity of "
-        "longer strings is mentioned nowhere before",
+        "Question 1 has AND and OR; Question 2 has XOR, the parity of two bits",
         judge(xor in (list(TABLES["AND"]), list(TABLES["OR"])), if_false="slip"),
         "; ".join(f"{name} {''.join(map(str, row))}" for name, row in TABLES.items())
         + f"; the parity of two bits {''.join(map(str, xor))}")
@@ -150,7 +149,7 @@ def parity(work):
     work.claim(
         "premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
         "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of Question "
-        "1 gives 1 at 0: three values for one step", judge(nearest > 0, "convention"),
+        "1 gives 1 at 0", judge(nearest > 0, "convention"),
         f"sigmoid(0) = {1 / (1 + np.exp(0)):g}; in the two designs no gate comes nearer to 0 than "
         f"{nearest:g}, so that all three agree")
     work.claim(

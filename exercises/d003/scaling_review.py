@@ -72,8 +72,7 @@ def points(work):
     work.claim("", "Question 6 is extra credit for course 4464", "4464",
                f"{course}: the course whose points leave out Question 6",
                judge(course == "4464", if_false="slip"),
-               f"{course} is graded out of {total}, the sum without Question 6; the same digits in "
-               "another order")
+               f"{course} is graded out of {total}, the sum without Question 6")
 
 
 @question("003.7", "A review of a scaling law")
@@ -116,9 +115,9 @@ def review(work):
     work.check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
     work.claim(
         "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
-        "of arXiv:2203.15556: at equal compute a smaller model on more tokens is better, and its "
-        f"law says so: {losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is "
-        "the printed fit", "essay",
+        "at equal compute a smaller model on more tokens is better, as its law says: "
+        f"{losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is the printed "
+        "fit", "essay",
         f"best tokens for each parameter: {wanted:.0f} by the printed fit, {again:.0f} fitted "
         f"again, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to its floor as "
         f"n^-{right:.2f}, and a fit without the floor gives n^-{plain:.2f}")
@@ -160,8 +159,7 @@ def takeaway(work):
     work.claim(
         "premise", "the takeaway relates the paper to explainability techniques",
         "traditional understanding of explainability techniques",
-        "the paper announced for this section is on scaling laws; the sentence does not fit it; "
-        "the link, which would decide, is not printed", "essay",
+        "the paper announced for this section is on scaling laws; the link is not printed", "essay",
         "the section's first line and this question name different subjects")
 
 

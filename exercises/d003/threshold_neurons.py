@@ -5,7 +5,7 @@ inputs with f = 1 and two with f = 0 of the same sum: w·x + b, added up, would 
 the first pair and below 0 over the second, but it is the same number.
 """
 
-from itertools import combinations_with_replacement, product
+from itertools import combinations, product
 
 import numpy as np
 
@@ -41,14 +41,10 @@ def grid_hits(name):
 
 def certificate(table):
     """Return two inputs with f = 1 and two with f = 0 of the same sum, or None."""
-    points = list(product((0, 1), repeat=len(table).bit_length() - 1))
-    pairs = {}
-    for a, b in combinations_with_replacement(range(len(points)), 2):
-        if table[a] == table[b]:
-            total = tuple(np.add(points[a], points[b]).tolist())
-            pairs.setdefault((total, table[a]), (points[a], points[b]))
-    return next((ones + pairs[total, 0] for (total, value), ones in pairs.items()
-                 if value and (total, 0) in pairs), None)
+    ones, zeros = ([point for point, f in zip(product((0, 1), repeat=2), table, strict=True)
+                    if f == value] for value in (1, 0))
+    return next((up + down for up in combinations(ones, 2) for down in combinations(zeros, 2)
+                 if np.array_equal(np.add(*up), np.add(*down))), None)
 
 
 @question("003.1", "AND and OR by one neuron")
@@ -85,8 +81,8 @@ def and_or(work):
     on_line = [int((ones + b == 0).sum()) for b in (-2, -1)]
     work.claim(
         "form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
-        "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with a strict "
-        ">, which the step sigmoid of Question 3 has; b = -1.5 and -0.5 are right with both",
+        "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with the strict "
+        "> of Question 3; b = -1.5 and -0.5 are right with both",
         judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
         f"inputs on the line: {on_line[0]} for AND, {on_line[1]} for OR; with > the tables become "
         f"{strict[0]} and {strict[1]}")
@@ -140,12 +136,11 @@ def xor(work):
         f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on {names[2]} "
         f"and {names[3]} gives w_1 + w_2 + 2b < 0",
         judge(np.array_equal(total, zeros) and hits == 0),
-        f"{names[0]} + {names[1]} = {names[2]} + {names[3]}; none of {size} triples of a grid does "
-        "it")
+        f"{names[0]} + {names[1]} = {names[2]} + {names[3]}; no triple of a grid does it")
     work.claim(
         "hint", "the four points in the plane show it: no line separates them",
-        "plot and draw a line", "the midpoint (1/2, 1/2) of the two ones is the midpoint of the "
-        "two zeros, and each half-plane holds the midpoint of any two of its points",
+        "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
+        "half-plane holds the midpoint of any two of its points",
         judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
     work.claim("", "a net of such neurons can compute XOR", "not asked",
                "OR and NAND first, AND of the two after: three neurons",

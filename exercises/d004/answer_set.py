@@ -74,9 +74,8 @@ def tokens(work):
         "right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out (in "
         "the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
         f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
-        f"{kept}", judge(wrong == 0), "with ids 0 .. p - 1, +, =, BOS, EOS, PAD only EOS lies "
-        f"between: wrong for {wrong} of {len(rows)} sums. No order of the ids can help: in a + 0 = "
-        "a the same token is on both sides")
+        f"{kept}", judge(wrong == 0), f"only the id of EOS lies between: wrong for {wrong} of "
+        f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both sides")
     pad = padded_words.pad
     work.check("as npdl numbers them, the set for next-token training is right for every sum",
                all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
@@ -97,9 +96,8 @@ def tokens(work):
         "targets counted for every sum with p = 5")
     work.claim(
         "padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
-        "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs (which begin "
-        "with BOS and stop one token earlier)", judge(both[2][0] == 2),
-        "targets and inputs counted for every sum with p = 5")
+        "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the "
+        "inputs", judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5")
     data = ModularArithmetic(11, orders=(2, 3))
     sets, eq = data.equations, data.vocabulary.eq
     found = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
@@ -108,8 +106,7 @@ def tokens(work):
     work.claim(
         "position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",
         f"{found['targets'][0]} and {found['targets'][1]} in the targets counted from 0; from 1, "
-        f"as [S] = {{1 .. S}} counts, one more; in the inputs, from 0, {found['inputs'][0]} and "
-        f"{found['inputs'][1]}",
+        f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
         judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
         "data with p = 11; holds for targets counted from 0")
     lengths = {int(n) for orders in ((2,), (3,), (2, 3))

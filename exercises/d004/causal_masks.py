@@ -78,9 +78,8 @@ def mask(work):
         "zero weights", "Scores overwritten by -infinity where M = 0 get zero weight after the "
         "softmax.", "zero probability",
         f"largest weight above the diagonal {hidden:.0f}; rows sum to 1",
-        judge(hidden == 0 and np.allclose(A.sum(-1), 1)), "npdl's attend and -infinity by hand "
-        "agree in the example; scores multiplied by M would leave row 1 of equal scores "
-        f"{masked_softmax(np.zeros(5), True)[1:].sum():.2f} for the future")
+        judge(hidden == 0 and np.allclose(A.sum(-1), 1)), "scores multiplied by M would leave row "
+        f"1 of equal scores {masked_softmax(np.zeros(5), True)[1:].sum():.2f} for the future")
     x = np.zeros((2, 5, 6), "float32")
     shape = MultiHeadAttention(6, 3).forward(x, x, x, causal_mask(5))[1].attend.A.shape
     work.claim("shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",

@@ -84,8 +84,7 @@ def tables(work):
         f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the distance "
         f"of the two runs; divided by n - 1: {vec(sample, 1)}",
         judge(by_n == len(rows) > by_less, "convention"),
-        f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1 (it "
-        "would be a whole number over sqrt 2)")
+        f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
     fits = [pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
     work.claim(
         "values", "Which steps did the two seeds reach?", "only mean and deviation",
@@ -109,10 +108,10 @@ def tables(work):
     few, many = ways[480, 2][0]
     work.claim(
         "accuracy", "A_val = 0.9979 +- 0.0021 is possible on the default validation set.",
-        "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or 481) in the two "
-        "best evaluations", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
+        "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or "
+        "481)", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
         f"all pairs of counts: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for 481 with n, "
-        f"{len(ways[480, 1])} and {len(ways[481, 1])} with n - 1; 961 equations split in half")
+        f"{len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
     shown = []
     for model, delays in DELAYS.items():
         steps = seeds(model)
@@ -132,8 +131,7 @@ def tables(work):
     work.claim(
         "delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
         "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
-        "from the seeds' steps above; the two values are for the two ways to pair the seeds, which "
-        "a table of means does not tell")
+        "from the seeds' steps above; two values for the two ways to pair the seeds")
     said = "for a model that generalises, the delay between memorising and generalising"
     for name, ours, more in (
             ("A", "it is, to the grid of evaluations: from the best training accuracy to the best "
@@ -150,9 +148,8 @@ def tables(work):
     work.claim(
         "last step", "t_f(L) is the step at which a model reaches its lowest loss.",
         f"t_f = {T} for {' and '.join(at_end)}",
-        "only its lowest within T: at the last step the loss was still falling, so t_f is a lower "
-        "bound and Delta t(L) = 0 is the end of the run, not a delay",
-        judge(not at_end, if_false="under-specified"),
+        "only its lowest within T: at the last step the loss was still falling, so Delta t(L) = 0 "
+        "is the end of the run, not a delay", judge(not at_end, if_false="under-specified"),
         f"t_f = T for both seeds in {len(at_end)} of 8 rows; holds where t_f < T")
     (lstm, lstm_std), (gpt, gpt_std) = (0.0008, 0.0004), (0.0035, 0.0031)       # L_val
     best = lstm - lstm_std, gpt - gpt_std

@@ -88,15 +88,14 @@ def split(work, m=2, d=3):
         judge(len(one) == len(SIZES) or len(other) == len(SIZES)),
         f"with 4 heads of 32 it reads {used} of 128 columns; with l for 1 it reads {used_other}, "
         f"and with 4 heads of 2 {beyond} places outside the width: of {len(SIZES)} sizes up to 6 x "
-        f"6 {len(one)} can be undone with 1, {len(other)} with l (only num_heads = head_size or "
-        "one head)")
+        f"6 {len(one)} can be undone with 1, {len(other)} with l")
     work.claim(
         "inverse", "split_heads and merge_heads are exactly inverse to each other, (B, S, m d) to "
         "(B, m, S, d) and back.", "exactly inverse",
         f"with column head_size * j + l, npdl's: {(1, 1, m * d)} to {y.shape} and back, equal",
         judge(right == SIZES),
-        f"the example above; {len(right)} of {len(SIZES)} sizes are bijections "
-        f"(so is num_heads * l + j, interleaved: {len(census('num_heads * l + j'))})")
+        f"{len(right)} of {len(SIZES)} sizes are bijections (so is num_heads * l + j, interleaved: "
+        f"{len(census('num_heads * l + j'))})")
 
 
 @question("004.2.4", "Applying the attention weights")
@@ -164,5 +163,5 @@ def whole(work):
         "scale", "Scores are divided by the square root of d.",
         "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
         "the width of one key: npdl's layer agrees", judge(off < 1e-9, if_false="under-specified"),
-        "with the whole width, 2, scores would be sqrt(m) = 1.414 times smaller and the outputs of "
-        f"the example off by up to {off:.3f}; one letter stands for both")
+        f"with the whole width, 2, the outputs would be off by up to {off:.3f}; one letter stands "
+        "for both")

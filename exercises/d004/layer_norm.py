@@ -90,7 +90,7 @@ def norm(work):
         "biased.", "1 / (n - 1) unbiased, 1 / n biased",
         f"over all 27 samples of 3 from {population}: mean {unbiased} with n - 1, {biased} with n; "
         f"the variance is {truth}", judge(unbiased == truth and biased == truth * Fraction(2, 3)),
-        "exact enumeration with fractions; biased / true = (n - 1) / n, for independent draws")
+        "exact enumeration; biased / true = (n - 1) / n, for independent draws")
     rows = {D: 50 * rng.standard_normal((16, D)) for D in (2, 8, 128)}
     ratios = {D: normalise(row, 0, 1).std(-1) for D, row in rows.items()}
     work.claim(
@@ -99,5 +99,5 @@ def norm(work):
         "with n - 1 every output is sqrt((n - 1) / n) times as large: "
         + ", ".join(f"{std.mean():.4f} for width {D}" for D, std in ratios.items()),
         judge(all(np.allclose(std, math.sqrt((D - 1) / D), 0, 1e-9) for D, std in ratios.items())),
-        "deviation of the outputs, eps = 0; formula met: below 1e-9; a learned weight can make up "
-        "for it, but not at width 1, where n - 1 gives 0 / 0")
+        "deviation of the outputs, eps = 0; a learned weight can make up for it, but not at width "
+        "1")

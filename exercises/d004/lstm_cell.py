@@ -95,8 +95,8 @@ def cell(work):
         f"f = 1, i = 0: c = {kept:.4f} after 100 steps from 0.8; f = 1/2: dc_1/dc_0 = {one:.4f} = "
         f"f, but dc_2/dc_0 = {two:.4f}, not f^2 = 0.25",
         judge(abs(two - 0.25) < 1e-6, if_false="under-specified"),
-        "true for one step with h held fixed; over more steps h_1 = o tanh(c_1) carries memory "
-        "into the next gates and candidate too (central differences, candidate tanh(2h))")
+        "true for one step; then h_1 = o tanh(c_1) carries memory into the next gates too (central "
+        "differences, candidate tanh(2h))")
     _, written = driven(0.8, 1, i=0, f=-50, c=50)
     hidden, held = driven(0.8, 100, i=-50, f=50, o=-50)
     for part, text, computed, holds, why in (

@@ -88,8 +88,8 @@ def stack(work):
         "([h_1^(1) .. h_S^(1)], [c_1^(1) .. c_S^(1)]), each (L, B, d_h)",
         "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
         judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip"),
-        f"stacked as printed the list has shape {printed.shape} (S first), not {h.shape}, and "
-        "holds nothing of layer 2; npdl's final states are the h and c of step S")
+        f"stacked as printed it has shape {printed.shape}, not {h.shape}, and holds nothing of "
+        "layer 2")
     work.claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
                "the same output as with zeros given: below 1e-12",
                judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
@@ -105,7 +105,7 @@ def stack(work):
         "if L >= 2 and l < L", f"L = 1: no change; L = 2: the output changes by up to "
         f"{changed:.2f} and {zeros} of its {y.size} entries are 0",
         judge(alone and changed > 0 and zeros == 0),
-        "npdl's LSTM, rate 0.5; an example, masks and input of seed 0, weights of 1")
+        "npdl's LSTM, rate 0.5; masks and input of seed 0, weights of 1")
     work.claim("dropout in time", "Dropout does not act from step to step inside a layer.",
                "not across time steps", "layer 1's final h is the same with dropout as without",
                judge(np.array_equal(h[0], h_quiet[0])), "npdl's LSTM, rate 0.5: bitwise identical")
@@ -165,10 +165,9 @@ def model(work):
     work.claim(
         "distribution", "softmax of row i of the logits is a distribution over V tokens given "
         "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
-        "rows sum to 1 (below 1e-9); another token moves earlier rows not (below 1e-9) but its own "
-        f"by {moved:.2f} or more",
+        "rows sum to 1; another token does not move earlier rows (below 1e-9), but its own",
         judge(leak < 1e-9 < moved and P.min() >= 0 and abs(P.sum(-1) - 1).max() < 1e-9),
-        "each token changed in turn, all others kept; an example, all of seed 0")
+        "each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
     words = ModularArithmetic(vocab_size - 5).vocabulary        # five signs besides the numbers
     ids, components = {words.id_of(t) for t in words.tokens}, set(range(1, words.size + 1))
     work.claim(
@@ -176,5 +175,5 @@ def model(work):
         "in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
         "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
         judge(ids == components, if_false="slip"),
-        f"the vocabulary of p = {vocab_size - 5}: tokens {sorted(ids - components)} have no "
-        f"component, components {sorted(components - ids)} no token")
+        f"p = {vocab_size - 5}: tokens {sorted(ids - components)} have no component, components "
+        f"{sorted(components - ids)} no token")

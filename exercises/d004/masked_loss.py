@@ -100,8 +100,8 @@ def loss(work):
                judge(abs(by_sample - by_token) > 1e-6), "npdl's SequenceLoss with both averages")
     work.claim("slightly", "Averaged over tokens, the loss is slightly different when samples have "
                "different numbers of valid tokens.", "slightly different",
-               "with 2 tokens each, as in this data, exactly equal; where the numbers differ the "
-               f"gap need not be slight: losses 0 and 3 for 1 and 9 tokens, {ratio:.1f} times as "
+               "with 2 tokens each, as in this data, exactly equal; it need not be slight: losses "
+               f"0 and 3 for 1 and 9 tokens, {ratio:.1f} times as "
                "large", judge(ratio < 1.1, if_false="under-specified"),
                "the ratio is bounded only by the batch size B")
     work.claim("ignore_index", "With an index to ignore, a library's mean takes in the valid "
@@ -129,7 +129,7 @@ def loss(work):
         f"them: p = (0.01, 0.98, 0.01), the first wanted, becomes {vec(after, 4)} in one gradient "
         "step", judge((after[1:] < before[1:]).all(), if_false="under-specified"),
         f"the sum of the others {before[1:].sum():.4f} -> {after[1:].sum():.4f}; holds for the sum "
-        "and in the limit p_k = 1 (step 0.5 on the logits, npdl's SequenceLoss)")
+        "(step 0.5 on the logits, npdl's SequenceLoss)")
     logits = np.array([1000.0, 0.0])
     with np.errstate(all="ignore"):
         naive, two = np.log(np.exp(logits) / np.exp(logits).sum()), np.log(softmax(logits))

@@ -96,14 +96,14 @@ def lstm(work, d_x=3, d_h=2, V=5):
         "asked.", "totals that depend on V and contain embedding and classifier",
         "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
         f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
-        f"counting LSTM modules: ours agrees in {ours} of {tried}, the printed total in {theirs}; "
-        "it is too large by V d_e + V d_h + b V", weight="answer")
+        f"ours agrees with {ours} of {tried} modules, the printed total with {theirs}: V d_e + V "
+        "d_h + b V too large", weight="answer")
     work.claim(
         "two biases", "A gate has one bias vector.", "4 d_h for each layer",
         "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
         f"({example + 2 * 4 * 128:,} instead of {example:,})",
         judge(LSTM(128, 128, 2).count_params() == example, "convention"),
-        "the equations of Problem 1 have one b for each gate; the second adds no function")
+        "the equations of Problem 1 have one b for each gate")
 
 
 @question("004.2.6", "Parameters of multi-head attention")
@@ -191,8 +191,8 @@ def decoder(work, d=4, m=2, L=2):
         f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
         f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + 4d)",
         judge(full == printed, if_false="under-specified"),
-        "holds for a block as 2.10 describes it; the block of the GPT section also has two "
-        f"LayerNorms of 2d numbers each: the gap is 4dL in all {len(gaps)} decoders")
+        "holds for a block as 2.10 describes it; the drawn one has two LayerNorms of 2d numbers "
+        f"each: the gap is 4dL in all {len(gaps)} decoders")
 
 
 @question("004.4.P", "The parameters that the scaling plots count")

@@ -74,8 +74,8 @@ def positions(work, d=4):
         "2k + 1.", "k / d",
         f"the usual exponent is 2k/d: the longest wave then has {longest[1]:,.0f} positions, as "
         f"printed {longest[0]:,.0f}, for d = {D}; k/d is 2k/d with base 100",
-        judge(apart > 1e-9, "convention"), "tables by the formula and npdl's agree: below 1e-9; as "
-        f"functions of i, the two differ by up to {apart:.2f} in 64 positions")
+        judge(apart > 1e-9, "convention"), "as functions of i, the two differ by up to "
+        f"{apart:.2f} in 64 positions")
     gaps = [min(np.linalg.norm(a - b) for a, b in combinations(found[:128], 2))
             for found in (ours, usual)]
     work.claim(
@@ -92,8 +92,7 @@ def positions(work, d=4):
         "relative", "Relative positions are easy to learn from the table.", "easily learned",
         "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of two "
         "rows depends on their distance alone", judge(worst < 1e-9),
-        "512 positions, n = 1, 7, 100, both exponents: errors below 1e-9; for an even d, and "
-        "before any product with W_Q or W_K")
+        "512 positions, n = 1, 7, 100, both exponents: errors below 1e-9; for an even d")
     learned = SinusoidalPositions(64, D).count_params()
     work.claim("fixed", "Sinusoidal positions are fixed and need no training.",
                "a buffer, not a parameter", f"{learned} learned numbers", judge(learned == 0),
@@ -109,8 +108,7 @@ def positions(work, d=4):
         f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position {4 * seen} "
         f"lies {outside:.2f} away",
         judge(outside < 0.1 * np.linalg.norm(ours[0]), if_false="under-specified"),
-        f"d = {D}, every vector has length {np.linalg.norm(ours[0]):.0f}; trained weights were "
-        "never tried in the other directions")
+        f"d = {D}, every vector has length {np.linalg.norm(ours[0]):.0f}")
 
 
 @question("004.2.8", "Tokens plus positions")
@@ -137,7 +135,7 @@ def both(work, d=4):
     work.claim(
         "sum", "A token's final embedding is its token vector plus its position's vector.",
         "sum of both", "the same by hand: below 1e-9", judge(np.allclose(own[0], x, 0, 1e-9)),
-        "the example above; its first and last token differ by their positions only "
+        "its first and last token differ by their positions only "
         f"({np.linalg.norm(x[0] - x[2]):.2f} apart)")
 
 

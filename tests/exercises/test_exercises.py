@@ -46,6 +46,7 @@ def test_every_question_says_what_is_asked_its_answer_and_a_check(questions):
 def test_the_claims_of_a_document_by_verdict(questions, document):
     found = Counter(c.verdict for q in questions for c in q.claims if q.number[:3] == document)
     assert tuple(found[word] for word in VERDICTS[:-1]) == COUNTED[document]
+    assert found.keys() <= set(VERDICTS)
 
 
 def test_the_questions_with_wrong_claims(questions):
