@@ -62,7 +62,7 @@ class Question:
         """Work the question out and return it; an exception is a failed check."""
         self.text, self.checks, self.claims, self.steps = [], [], [], 0
         try:
-            self.work(self)
+            self.work(self.say, self.step, self.answer, self.check, self.claim)
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self.check(f"{type(error).__name__} in {place.name}: {error}", False)

@@ -41,7 +41,7 @@ def algorithm_1(log_p, width, steps, distinct=False, copies=None):
 
 
 @question("000.2.3", "Algorithm 1, beam search: its time and its memory")
-def beam_algorithm(work):
+def beam_algorithm(say, step, answer, check, claim):
     """Give time and memory of beam search as O() of T, B and N; is it practical for large N?"""
     B, T, N, log_p = 2, 3, len(WORDS), np.log(MODEL)
     beams, history = algorithm_1(log_p, B, T, copies=1)
@@ -50,91 +50,86 @@ def beam_algorithm(work):
         ordered = [f"{''.join(WORDS[i] for i in (*before[b][0], j))} {np.exp(scores[b, j]):.3f}"
                    for b, j in sorted(scores, key=scores.get)[::-1]]
         rows.append((t, len(before), len(scores), ", ".join(ordered), ", ".join(ordered[:B])))
-    work.say(f"B = {B}, T = {T}, the words {', '.join(WORDS)}, and a model that looks at one word "
-             "back.")
-    work.step("The model: a row for each last word, the probabilities of the next one.",
-              "p(j | last word)",
-              table(("last word", *WORDS), [(word, *map(float, row)) for word, row in zip(
-                  ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True)]))
-    work.step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
-              "sequence, because at t = 1 every score then occurs B times.",
-              "s_b(j) = l_b + log p(j | beam b)",
-              f"p(xy) = p(x | <BOS>) · p(y | x) = {MODEL[N, 0]:.3f} · {MODEL[0, 1]:.3f} = "
-              f"{MODEL[N, 0] * MODEL[0, 1]:.3f}; the log of it is the score",
-              table(("t", "beams", "scores", "candidates by probability", "kept"), rows))
-    work.step("Time: in each of T steps every beam meets every word once.", "scores = T · B · N",
-              f"{T} · {B} · {N} = {T * B * N} as written ({sum(row[2] for row in rows)} from one "
-              "beam)")
-    work.step("The B largest of B N scores must be found. Going through all of them B times, as "
-              "the algorithm is written, costs a factor B; selection in linear time does not.",
-              "as written: O(T B² N)      with selection in linear time: O(T B N)")
-    work.step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
-              "before the first is chosen (N, if one chooses while scoring).",
-              "B (T + 1) + B N  →  O(B (T + N))",
-              f"N = 10,000, B = 5, T = 10: {5 * 11} numbers of the sequences, "
-              f"{5 * 10_000:,} scores")
-    work.step("Practical? Compare with scoring every sequence.", "T B N against N^T",
-              f"{10 * 5 * 10_000:.0e} against {10_000.0**10:.0e}: linear in N, but without a "
-              "guarantee that the best sequence is found")
-    work.answer("Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + N)); "
-                "practical for large N, as both are linear in N.")
+    say(f"B = {B}, T = {T}, the words {', '.join(WORDS)}, and a model that looks at one word back.")
+    step("The model: a row for each last word, the probabilities of the next one.",
+         "p(j | last word)",
+         table(("last word", *WORDS), [(word, *map(float, row)) for word, row in zip(
+             ("<BOS>", *WORDS), MODEL[[N, *range(N)]], strict=True)]))
+    step("Run it by hand. Start from one beam: B equal ones would stay B copies of the greedy "
+         "sequence, because at t = 1 every score then occurs B times.",
+         "s_b(j) = l_b + log p(j | beam b)",
+         f"p(xy) = p(x | <BOS>) · p(y | x) = {MODEL[N, 0]:.3f} · {MODEL[0, 1]:.3f} = "
+         f"{MODEL[N, 0] * MODEL[0, 1]:.3f}; the log of it is the score",
+         table(("t", "beams", "scores", "candidates by probability", "kept"), rows))
+    step("Time: in each of T steps every beam meets every word once.", "scores = T · B · N",
+         f"{T} · {B} · {N} = {T * B * N} as written ({sum(row[2] for row in rows)} from one beam)")
+    step("The B largest of B N scores must be found. Going through all of them B times, as "
+         "the algorithm is written, costs a factor B; selection in linear time does not.",
+         "as written: O(T B² N)      with selection in linear time: O(T B N)")
+    step("Memory: B sequences of T words with their sums, and the B N scores that all exist "
+         "before the first is chosen (N, if one chooses while scoring).",
+         "B (T + 1) + B N  →  O(B (T + N))",
+         f"N = 10,000, B = 5, T = 10: {5 * 11} numbers of the sequences, {5 * 10_000:,} scores")
+    step("Practical? Compare with scoring every sequence.", "T B N against N^T",
+         f"{10 * 5 * 10_000:.0e} against {10_000.0**10:.0e}: linear in N, but without a "
+         "guarantee that the best sequence is found")
+    answer("Time O(T B N) with linear selection (O(T B² N) as written), memory O(B (T + N)); "
+           "practical for large N, as both are linear in N.")
     found = beam_search(CountingScorer(log_p), B, T).finished
     single, right = [tokens for tokens, _ in beams], [h.tokens for h in found]
-    work.check("npdl's beam search ends with the same sequences and sums.", single == right
-               and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
+    check("npdl's beam search ends with the same sequences and sums.", single == right
+          and np.allclose([h.log_prob for h in found], [total for _, total in beams]))
     best, (literal, history) = greedy(CountingScorer(log_p), T)[0], algorithm_1(log_p, B, T)
     literal = {tokens for tokens, _ in literal}
     distinct = [tokens for tokens, _ in algorithm_1(log_p, B, T, distinct=True)[0]]
-    work.claim("", "Started from B equal beams, Algorithm 1 returns B likely sequences.",
-               "B beams, each <BOS> with log-likelihood 0",
-               f"B = {B}: {len(literal)} different sequence, the greedy one; started from a "
-               f"single beam the same loop gives {len(set(single))}",
-               judge(literal != {best.tokens}),
-               f"N = {N}, T = {T}: at t = 1 every score occurs B times, so the B largest are B "
-               "copies of one word, and so on (b-th largest in its usual sense, equal scores "
-               "counted each; the next claim has the other); npdl's beam search is the corrected "
-               "loop")
-    work.claim("", "The b-th largest score names one pair of beam and word.",
-               "find (b', j) such that s is the b-th largest",
-               "with ties it does not: counted with copies the beams stay copies of each other; "
-               "counted by different values the equal start does no harm, but real ties get lost",
-               judge(distinct == right, "under-specified"),
-               "by different values: npdl's beam search where there are no ties; on a fair coin "
-               "there is no second-largest value")
-    scores, twice = (sum(len(step) for _, step in steps) for steps in (
+    claim("", "Started from B equal beams, Algorithm 1 returns B likely sequences.",
+          "B beams, each <BOS> with log-likelihood 0",
+          f"B = {B}: {len(literal)} different sequence, the greedy one; started from a "
+          f"single beam the same loop gives {len(set(single))}", judge(literal != {best.tokens}),
+          f"N = {N}, T = {T}: at t = 1 every score occurs B times, so the B largest are B copies "
+          "of one word, and so on (b-th largest in its usual sense, equal scores counted each; the "
+          "next claim has the other); npdl's beam search is the corrected loop")
+    claim("", "The b-th largest score names one pair of beam and word.",
+          "find (b', j) such that s is the b-th largest",
+          "with ties it does not: counted with copies the beams stay copies of each other; "
+          "counted by different values the equal start does no harm, but real ties get lost",
+          judge(distinct == right, "under-specified"),
+          "by different values: npdl's beam search where there are no ties; on a fair coin "
+          "there is no second-largest value")
+    scores, twice = (sum(len(row) for _, row in steps) for steps in (
         history, algorithm_1(np.log(np.full((2 * N + 1, 2 * N), 1 / (2 * N))), B, T)[1]))
-    work.claim("", "Each step computes B N scores.", "B N",
-               f"B = {B}, N = {N}: {scores // T} a step as written", judge(scores == T * B * N),
-               "counted; a search that starts from one beam needs only N of them at t = 1")
-    work.claim("", "The time is O(T B N).", "O(T B N)",
-               f"comparisons for each score: as written B ({B * scores} for "
-               f"{scores} scores at B = {B}), so O(T B^2 N)",
-               judge(B * scores == T * B * B * N, "under-specified"),
-               "holds with selection in linear time, back pointers for the sequences, and O(1) for "
-               "each log p, which no real model has")
-    sequences, held = B * (T + 1), max(len(step) + sum(len(tokens) + 1 for tokens, _ in before)
-                                       for before, step in history)
-    work.check("Held at once: B N scores and B sequences.", held == B * N + B * T)
-    work.claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
-               f"O(B (T + N)): at N = {N}, B = {B}, T = {T} up to {held} numbers at once, against "
-               f"{sequences} for the sequences", judge(held <= sequences + B),
-               f"all s_b(j) exist before the first is selected; at N = 10,000, B = 5, T = "
-               f"10 that is {5 * 10_000:,} numbers next to {5 * 11}", weight="answer")
+    claim("", "Each step computes B N scores.", "B N",
+          f"B = {B}, N = {N}: {scores // T} a step as written", judge(scores == T * B * N),
+          "counted; a search that starts from one beam needs only N of them at t = 1")
+    claim("", "The time is O(T B N).", "O(T B N)",
+          f"comparisons for each score: as written B ({B * scores} for "
+          f"{scores} scores at B = {B}), so O(T B^2 N)",
+          judge(B * scores == T * B * B * N, "under-specified"),
+          "holds with selection in linear time, back pointers for the sequences, and O(1) for "
+          "each log p, which no real model has")
+    sequences, held = B * (T + 1), max(len(row) + sum(len(tokens) + 1 for tokens, _ in before)
+                                       for before, row in history)
+    check("Held at once: B N scores and B sequences.", held == B * N + B * T)
+    claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
+          f"O(B (T + N)): at N = {N}, B = {B}, T = {T} up to {held} numbers at once, against "
+          f"{sequences} for the sequences", judge(held <= sequences + B),
+          f"all s_b(j) exist before the first is selected; at N = 10,000, B = 5, T = "
+          f"10 that is {5 * 10_000:,} numbers next to {5 * 11}", weight="answer")
     N, B, T = 10_000, 5, 10
     size = 4 * (B * N + B * (T + 1))
-    work.claim("", "The memory does not matter for reasonable B and T.", "O(B T) is manageable",
-               f"{size / 1e6:.1f} MB of scores at N = {N:,}, B = {B}", judge(size < 1e9),
-               "manageable even with the B N that was left out; a model's own states, one set for "
-               "each beam, are usually larger")
-    work.claim("", "The time is linear in the size of the vocabulary, so large ones are feasible.",
-               "linear in N", f"twice the vocabulary: {twice / scores:g} times as many scores",
-               judge(twice == 2 * scores), "counted at N = 3 and 6; T and B as before")
-    work.claim("", "Beam search evaluates far fewer sequences than exhaustive search.",
-               "fewer evaluated sequences",
-               f"{T * B * N:.0e} scores against {nodes(N, T):.0e} at N = {N:,}, T = {T}, B = {B}",
-               judge(T * B * N < nodes(N, T)), "exact counts")
-    work.claim("", "It keeps the quality of the results high.", "high-quality results",
-               "in the example of 2.5 the best sequence found has "
-               + ", ".join(f"{row[-1]:.3f} at B = {b}" for b, row in BEST.items()),
-               judge(BEST[2] != SEQUENCES[0] == BEST[3], "under-specified"),
-               "no guarantee for B < N^(T-1); how often it succeeds depends on the model and B")
+    claim("", "The memory does not matter for reasonable B and T.", "O(B T) is manageable",
+          f"{size / 1e6:.1f} MB of scores at N = {N:,}, B = {B}", judge(size < 1e9),
+          "manageable even with the B N that was left out; a model's own states, one set for "
+          "each beam, are usually larger")
+    claim("", "The time is linear in the size of the vocabulary, so large ones are feasible.",
+          "linear in N", f"twice the vocabulary: {twice / scores:g} times as many scores",
+          judge(twice == 2 * scores), "counted at N = 3 and 6; T and B as before")
+    claim("", "Beam search evaluates far fewer sequences than exhaustive search.",
+          "fewer evaluated sequences",
+          f"{T * B * N:.0e} scores against {nodes(N, T):.0e} at N = {N:,}, T = {T}, B = {B}",
+          judge(T * B * N < nodes(N, T)), "exact counts")
+    claim("", "It keeps the quality of the results high.", "high-quality results",
+          "in the example of 2.5 the best sequence found has "
+          + ", ".join(f"{row[-1]:.3f} at B = {b}" for b, row in BEST.items()),
+          judge(BEST[2] != SEQUENCES[0] == BEST[3], "under-specified"),
+          "no guarantee for B < N^(T-1); how often it succeeds depends on the model and B")

@@ -71,70 +71,68 @@ def off(value, right):
 
 
 @question("000.3.2", "Its gradients through time, and the Jacobians")
-def state_gradients(work):
+def state_gradients(say, step, answer, check, claim):
     """Give the gradients of L_t in the states, and the Jacobians by entries and as matrices."""
     (f, b, y, _), (local, total, *_) = forward(), document_gradients()
     e, J_f, J_b, W = y - Z, jacobian("f", f[2]), jacobian("b", b[1]), WEIGHTS
     entries = " + ".join(f"{v:.2f}" for v in [*W["W_f"][0] * X[0], *W["U_f"][0] * f[0]])
-    work.say(*EXAMPLE)
-    work.step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
-              "their errors.",
-              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
-              f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
-              arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1],
-                      "y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
-    work.step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
-              "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
-              "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
-              f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({W['V_f'][0, 1]} · ({e[0][0]:.3f}) + {W['V_f'][1, 1]} · "
-              f"{e[0][1]:.3f}) = {local['f', 1][1]:.3f}",
-              arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2],
-                      "∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
-    work.step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
-              "the state before enters entry i with the weight U_ij.",
-              "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij",
-              "(∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 − (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
-              f"(∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾)₁₂ = (1 − {f[2][0]:.3f}²) · ({W['U_f'][0, 1]:.3f}) = "
-              f"{J_f[0, 1]:.3f}")
-    work.step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
-              "diagonal matrix on the left.",
-              "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      "
-              "∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
-              arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f, "U⁽ᵇ⁾": W["U_b"],
-                      "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
+    say(*EXAMPLE)
+    step("Run it forwards: h⁽ᶠ⁾ from the left, h⁽ᵇ⁾ from the right, then the outputs and "
+         "their errors.",
+         "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
+         f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
+         arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1],
+                 "y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
+    step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
+         "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
+         "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
+         f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({W['V_f'][0, 1]} · ({e[0][0]:.3f}) + {W['V_f'][1, 1]} · "
+         f"{e[0][1]:.3f}) = {local['f', 1][1]:.3f}",
+         arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2],
+                 "∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
+    step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
+         "the state before enters entry i with the weight U_ij.",
+         "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij",
+         "(∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)_ij = (1 − (hₜ₋₁⁽ᵇ⁾)_i²) (U⁽ᵇ⁾)_ij",
+         f"(∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾)₁₂ = (1 − {f[2][0]:.3f}²) · ({W['U_f'][0, 1]:.3f}) = {J_f[0, 1]:.3f}")
+    step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
+         "diagonal matrix on the left.",
+         "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      ∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
+         arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f, "U⁽ᵇ⁾": W["U_b"],
+                 "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
     g2 = total["f", 2]
-    work.step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
-              "t = 1 to T.",
-              "∇h_T⁽ᶠ⁾ L = ∇h_T⁽ᶠ⁾ L_T      ∇hₜ⁽ᶠ⁾ L = ∇hₜ⁽ᶠ⁾ Lₜ + (∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)ᵀ ∇hₜ₊₁⁽ᶠ⁾ L",
-              "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
-              f"(∇h₁⁽ᶠ⁾ L)₁ = {local['f', 1][0]:.3f} + ({J_f[0, 0]:.3f}) · ({g2[0]:.3f}) + "
-              f"({J_f[1, 0]:.3f}) · ({g2[1]:.3f}) = {total['f', 1][0]:.3f}",
-              arrays({f"∇{state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
-    work.answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
-                "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
+    step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
+         "t = 1 to T.",
+         "∇h_T⁽ᶠ⁾ L = ∇h_T⁽ᶠ⁾ L_T      ∇hₜ⁽ᶠ⁾ L = ∇hₜ⁽ᶠ⁾ Lₜ + (∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)ᵀ ∇hₜ₊₁⁽ᶠ⁾ L",
+         "∇h₁⁽ᵇ⁾ L = ∇h₁⁽ᵇ⁾ L₁         ∇hₜ⁽ᵇ⁾ L = ∇hₜ⁽ᵇ⁾ Lₜ + (∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾)ᵀ ∇hₜ₋₁⁽ᵇ⁾ L",
+         f"(∇h₁⁽ᶠ⁾ L)₁ = {local['f', 1][0]:.3f} + ({J_f[0, 0]:.3f}) · ({g2[0]:.3f}) + "
+         f"({J_f[1, 0]:.3f}) · ({g2[1]:.3f}) = {total['f', 1][0]:.3f}",
+         arrays({f"∇{state(side, t)} L": total[side, t] for side in "fb" for t in (1, 2)}))
+    answer("Local part 2 Vᵀ(y − z); Jacobians diag(1 − h⁽ᶠ⁾²) U⁽ᶠ⁾ (of the later state) and "
+           "diag(1 − h⁽ᵇ⁾²) U⁽ᵇ⁾ (of the earlier state); then the two recursions.")
     right = {side: all(np.allclose(total[side, t], state_slopes(side, t), 0, 1e-8)
                        for t in range(1, T + 1)) for side in "fb"}
-    work.check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
-               "rates.", all(right.values()))
+    check("Moving each entry of h₁⁽ᶠ⁾, h₂⁽ᶠ⁾, h₁⁽ᵇ⁾, h₂⁽ᵇ⁾ by a little changes L at these "
+          "rates.", all(right.values()))
     wrong = local["b", 1] + jacobian("b", b[2]).T @ total["b", 2]
     for side, when, end in (("f", "t + 1", "holds for t < T"), ("b", "t - 1", "holds for t > 1")):
         other = when.replace(" ", "")
-        work.claim("", f"The gradient in {side}_t is that of L_t plus the Jacobian's transpose "
-                   f"times the gradient in {side}_({other}).", "formula given in the question", end,
-                   judge(right[side]), f"differences in {side}_t: error below 1e-08")
-    work.claim("", "Both recursions express the gradients at t by those at t + 1.",
-               "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
-               judge(np.allclose(wrong, total["b", 1]), if_false="slip"),
-               f"with t + 1 for b the gradient in b_1 is off by {off(wrong, total['b', 1]):.0f} %")
-    work.claim("", "The recursions determine all gradients.", "no start is given",
-               "they start from the gradient of L_T in f_T and that of L_1 in b_1",
-               judge(all(right.values()), "under-specified"),
-               "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
-               "below 1e-08")
+        claim("", f"The gradient in {side}_t is that of L_t plus the Jacobian's transpose "
+              f"times the gradient in {side}_({other}).", "formula given in the question", end,
+              judge(right[side]), f"differences in {side}_t: error below 1e-08")
+    claim("", "Both recursions express the gradients at t by those at t + 1.",
+          "the text says t + 1 for both", "t + 1 for f, t - 1 for b, as in the formulas",
+          judge(np.allclose(wrong, total["b", 1]), if_false="slip"),
+          f"with t + 1 for b the gradient in b_1 is off by {off(wrong, total['b', 1]):.0f} %")
+    claim("", "The recursions determine all gradients.", "no start is given",
+          "they start from the gradient of L_T in f_T and that of L_1 in b_1",
+          judge(all(right.values()), "under-specified"),
+          "f_(T+1) and b_0 do not exist; with these two starts every gradient is right to "
+          "below 1e-08")
     t, e, V_f = T, y[-1] - Z[-1], WEIGHTS["V_f"]
 
     def confirm(says, formula, right):
-        work.claim("a", says, formula, formula, judge(right), "differences: below 1e-08")
+        claim("a", says, formula, formula, judge(right), "differences: below 1e-08")
 
     z = np.linspace(-5, 5, 101)
     confirm("The derivative of tanh(z) is 1 - tanh^2(z).", "1 - tanh^2(z)",
@@ -149,85 +147,83 @@ def state_gradients(work):
         confirm(f"The gradient of L_t in {side}_t is 2 V_{side}^T (y_t - z_t).",
                 f"2 V_{side}^T (y_t - z_t)", np.allclose(local[side, t], 2 * moved.T @ e, 0, 1e-8))
     row, column, truth = 2 * e @ V_f, V_f @ (2 * e), local["f", t]
-    work.claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
-               "2 (y_t - z_t) times V, then V^T in front in the result",
-               "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
-               judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth),
-                     "convention"),
-               "the row agrees with differences to below 1e-08; V times the column (no transpose) "
-               f"is off by {off(column, truth):.0f} %")
+    claim("a", "That gradient is (dL_t / dy_t)(dy_t / df_t), in this order.",
+          "2 (y_t - z_t) times V, then V^T in front in the result",
+          "as rows: 2 (y - z)^T V; as columns: V^T 2 (y - z); a column times V does not exist",
+          judge(np.allclose(row, truth, 0, 1e-8) and not np.allclose(column, truth),
+                "convention"),
+          "the row agrees with differences to below 1e-08; V times the column (no transpose) "
+          f"is off by {off(column, truth):.0f} %")
     for side, after, before, x, text in (("f", f[2], f[1], X[1], "f_(t+1)"),
                                          ("b", b[1], b[2], X[0], "b_(t-1)")):
         W, U = WEIGHTS["W_" + side], WEIGHTS["U_" + side]
         slope = derivative(lambda h, W=W, U=U, x=x: np.tanh(W @ x + U @ h), before)
         same = np.allclose(jacobian(side, after), slope, 0, 1e-8)
         other = off(U @ np.diag(1 - after**2), slope)
-        work.claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
-                   "as claimed", "as claimed", judge(same), "differences: below 1e-08")
-        work.claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
-                   "derived in (a) already", "as claimed", judge(same),
-                   f"differences: below 1e-08; the other order, U diag, is off by {other:.1f} %")
+        claim("a", f"Entry (i, j) of d{text} / d{side}_t is (1 - {text}_i^2) (U_{side})_ij.",
+              "as claimed", "as claimed", judge(same), "differences: below 1e-08")
+        claim("b", f"As a matrix it is diag(1 - {text} * {text}) U_{side}.",
+              "derived in (a) already", "as claimed", judge(same),
+              f"differences: below 1e-08; the other order, U diag, is off by {other:.1f} %")
 
 
 @question("000.3.3", "Its gradients in the weights W⁽ᵇ⁾ and U⁽ᶠ⁾")
-def weight_gradients(work):
+def weight_gradients(say, step, answer, check, claim):
     """Give the gradients of L in W^(b) and U^(f)."""
     (f, b, _, _), (local, total, delta, W_b, U_f) = forward(), document_gradients()
     d_b, d_f = ([delta[side, t] for t in (1, 2)] for side in "bf")
-    work.say(*EXAMPLE)
-    work.step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
-              "each entry is multiplied by its own slope.",
-              "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",
-              arrays({"δ₁⁽ᵇ⁾": d_b[0], "δ₂⁽ᵇ⁾": d_b[1], "δ₁⁽ᶠ⁾": d_f[0], "δ₂⁽ᶠ⁾": d_f[1]}))
-    work.step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
-              "because W_ij multiplies x_j and is added into entry i.",
-              "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
-              f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = "
-              f"{d_b[0][0] * X[0, 0]:.3f}",
-              arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1]),
-                      "δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
-                      "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
-    work.step("The same matrix is used at every step, so its gradients are added. Nothing else is "
-              "needed: what a step does to later ones is in ∇hₜ L already.",
-              "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      "
-              "∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ",
-              arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
-    work.answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
-                "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
+    say(*EXAMPLE)
+    step("Start from the gradients in the states (Question 3.2), and go through the tanh: "
+         "each entry is multiplied by its own slope.",
+         "δₜ = (1 − hₜ²) * ∇hₜ L, entry by entry, in both directions",
+         arrays({"δ₁⁽ᵇ⁾": d_b[0], "δ₂⁽ᵇ⁾": d_b[1], "δ₁⁽ᶠ⁾": d_f[0], "δ₂⁽ᶠ⁾": d_f[1]}))
+    step("One use of a matrix in W x makes the gradient δ xᵀ: entry (i, j) is δ_i x_j, "
+         "because W_ij multiplies x_j and is added into entry i.",
+         "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
+         f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = {d_b[0][0] * X[0, 0]:.3f}",
+         arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1]),
+                 "δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
+                 "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
+    step("The same matrix is used at every step, so its gradients are added. Nothing else is "
+         "needed: what a step does to later ones is in ∇hₜ L already.",
+         "∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ      "
+         "∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) ∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ",
+         arrays({"∂L/∂W⁽ᵇ⁾": W_b, "∂L/∂U⁽ᶠ⁾": U_f}))
+    answer("∂L/∂W⁽ᵇ⁾ = Σₜ diag(1 − hₜ⁽ᵇ⁾²) ∇hₜ⁽ᵇ⁾ L xₜᵀ and ∂L/∂U⁽ᶠ⁾ = Σₜ diag(1 − hₜ⁽ᶠ⁾²) "
+           "∇hₜ⁽ᶠ⁾ L hₜ₋₁⁽ᶠ⁾ᵀ, t = 1 to T.")
     right = {name: np.allclose(ours, derivative(
         lambda matrix, name=name: forward(WEIGHTS | {name: matrix})[3], WEIGHTS[name]), 0, 1e-8)
         for name, ours in (("W_b", W_b), ("U_f", U_f))}
-    work.check("Differences of L: the same two matrices.", all(right.values()))
+    check("Differences of L: the same two matrices.", all(right.values()))
     for name, side, other, factor, rest, extra in (
             ("W_b", "b", "x_t", X[1], WEIGHTS["U_b"] @ b[3], "t = 1 to T"),
             ("U_f", "f", "h_(t-1)^(f)", f[1], WEIGHTS["W_f"] @ X[1],
              "t = 1 counts too when f_0 is not zero")):
-        work.claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
-                   f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
-                   f"as claimed; {extra}", judge(right[name]), "differences: below 1e-08")
+        claim("", f"The gradient in {name} is the sum over t of diag(1 - (h_t^({side}))^2) "
+              f"times the gradient in h_t^({side}) times {other}^T.", "as claimed",
+              f"as claimed; {extra}", judge(right[name]), "differences: below 1e-08")
         tensor = derivative(lambda matrix, x=factor, rest=rest: np.tanh(matrix @ x + rest),
                             WEIGHTS[name])
         slope = 1 - np.tanh(WEIGHTS[name] @ factor + rest) ** 2
         exact = np.einsum("i,ik,l->ikl", slope, np.eye(D), factor)
-        work.check(f"the derivative of a state in {name} has three indices",
-                   np.allclose(exact, tensor, 0, 1e-8))
+        check(f"the derivative of a state in {name} has three indices",
+              np.allclose(exact, tensor, 0, 1e-8))
         defined = np.diag(slope).shape[1] == factor[None].shape[0]      # (d, d) times (1, d)
-        work.claim("", f"d{side}_t / d{name} is diag(1 - {side}_t^2) {other}^T.",
-                   "a d x d matrix times a 1 x d row",
-                   f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
-                   judge(defined), f"d = {D}: differences give "
-                   f"{' x '.join(map(str, tensor.shape))} numbers; d x d times 1 x d is not "
-                   "defined for d > 1")
+        claim("", f"d{side}_t / d{name} is diag(1 - {side}_t^2) {other}^T.",
+              "a d x d matrix times a 1 x d row",
+              f"a d x d x d array: entry (i, k, l) is (1 - {side}_i^2) [i = k] ({other})_l",
+              judge(defined), f"d = {D}: differences give {' x '.join(map(str, tensor.shape))} "
+              "numbers; d x d times 1 x d is not defined for d > 1")
     whole, twice, once = 0, 0, 0                                        # whole: d b_t / d W_b
     for t in range(T, 0, -1):
         now = np.einsum("i,ik,l->ikl", 1 - b[t] ** 2, np.eye(D), X[t - 1])
         whole = now + np.tensordot(jacobian("b", b[t]), whole, 1) if t < T else now
         twice = twice + np.tensordot(total["b", t], whole, 1)
         once = once + np.tensordot(local["b", t], whole, 1)
-    work.claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
-               "chain rule, without saying which derivative of b_t",
-               "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
-               "gradient of L_t alone",
-               judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
-               "both readings agree with differences; total times total counts later effects twice "
-               f"and is off by {off(twice, W_b):.0f} %")
+    claim("", "The gradient in W_b is the sum over t of (dL / db_t)(db_t / dW_b).",
+          "chain rule, without saying which derivative of b_t",
+          "db_t / dW_b with b_(t+1) held fixed; or the total derivative, but then with the "
+          "gradient of L_t alone",
+          judge(np.allclose(once, W_b) and not np.allclose(twice, W_b), "under-specified"),
+          "both readings agree with differences; total times total counts later effects twice "
+          f"and is off by {off(twice, W_b):.0f} %")

@@ -48,7 +48,7 @@ def draw(figure, T=3):
 
 
 @question("000.3.1", "The graph of a bidirectional RNN", draw)
-def graph(work):
+def graph(say, step, answer, check, claim):
     """Draw the graph of a bidirectional RNN for three steps, with the initial states."""
     def name(node):
         return state(*node) if node[0] in SIDE else f"{node[0]}{'₀₁₂₃'[node[1]]}"
@@ -58,33 +58,33 @@ def graph(work):
     drawn = {node: sorted(end for end in reached(node, arrows) if end[0] == "y")
              for node in states}
     nodes = {node for arrow in large for node in arrow[:2]}
-    work.say(EXAMPLE[0])
-    work.step("Make a node for every vector: inputs, both kinds of states (with the initial states "
-              "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
-              f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
-              f"{len({node for arrow in arrows for node in arrow[:2]})} nodes")
-    work.step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
-              "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
-              "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
-              "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
-              table(("weight", "arrows"),
-                    [(kind[0] + SIDE[kind[-1]], " ".join(
-                        f"{name(a)}→{name(b)}" for a, b, weight in arrows if weight == kind))
-                     for kind in WEIGHTS]))
-    work.step("Read from it what depends on what: the gradient of a state collects from all "
-              "outputs that its arrows reach.",
-              *(f"{name(node)} reaches {', '.join(map(name, ends))}"
-                for node, ends in drawn.items()))
-    work.answer(f"{len(arrows)} arrows for T = 2 ({len(large)} for T = 3), one of each weight a "
-                "step, none between h⁽ᶠ⁾ and h⁽ᵇ⁾.")
+    say(EXAMPLE[0])
+    step("Make a node for every vector: inputs, both kinds of states (with the initial states "
+         "h₀⁽ᶠ⁾ and h_(T+1)⁽ᵇ⁾), outputs.",
+         f"T = 2: x₁..x₂, h₀⁽ᶠ⁾..h₂⁽ᶠ⁾, h₁⁽ᵇ⁾..h₃⁽ᵇ⁾, y₁..y₂: "
+         f"{len({node for arrow in arrows for node in arrow[:2]})} nodes")
+    step("Draw an arrow for every product in the three equations. The chain h⁽ᶠ⁾ runs to the "
+         "right, h⁽ᵇ⁾ to the left, and they meet only in y.",
+         "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
+         "yₜ = V⁽ᶠ⁾ hₜ⁽ᶠ⁾ + V⁽ᵇ⁾ hₜ⁽ᵇ⁾",
+         table(("weight", "arrows"),
+               [(kind[0] + SIDE[kind[-1]], " ".join(
+                   f"{name(a)}→{name(b)}" for a, b, weight in arrows if weight == kind))
+                for kind in WEIGHTS]))
+    step("Read from it what depends on what: the gradient of a state collects from all "
+         "outputs that its arrows reach.",
+         *(f"{name(node)} reaches {', '.join(map(name, ends))}"
+           for node, ends in drawn.items()))
+    answer(f"{len(arrows)} arrows for T = 2 ({len(large)} for T = 3), one of each weight a "
+           "step, none between h⁽ᶠ⁾ and h⁽ᵇ⁾.")
     measured = {node: [("y", s + 1) for s, slope in enumerate(state_slopes(*node, value=2))
                        if np.abs(slope).max() > 0] for node in states}
-    work.check("Moving each state by a little moves exactly the outputs that its arrows reach.",
-               measured == drawn)
-    work.claim("", "The graph for three steps, with both initial states, is to be completed.",
-               "no drawing",
-               f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and {len(large)} "
-               f"arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, V_b; no "
-               "arrow joins an f and a b", judge(measured == drawn, "no answer given"),
-               "T = 2: moving each state moves exactly the outputs that the arrows reach "
-               f"({sum(map(len, drawn.values()))} pairs); --figures draws the graph")
+    check("Moving each state by a little moves exactly the outputs that its arrows reach.",
+          measured == drawn)
+    claim("", "The graph for three steps, with both initial states, is to be completed.",
+          "no drawing",
+          f"{len(nodes)} nodes (x_1..x_3, f_0..f_3, b_1..b_4, y_1..y_3) and {len(large)} "
+          f"arrows, {len(large) // len(WEIGHTS)} for each of W_f, U_f, V_f, W_b, U_b, V_b; no "
+          "arrow joins an f and a b", judge(measured == drawn, "no answer given"),
+          "T = 2: moving each state moves exactly the outputs that the arrows reach "
+          f"({sum(map(len, drawn.values()))} pairs); --figures draws the graph")

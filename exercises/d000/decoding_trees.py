@@ -61,37 +61,37 @@ def named(*paths):
 
 
 @question("000.2.4a", "Greedy decoding on a tree")
-def greedy_solution(work):
+def greedy_solution(say, step, answer, check, claim):
     """Say what greedy decoding finds on a tree of log-probabilities, and with which likelihood."""
     path, parts = (), []
-    work.say(EXAMPLE)
+    say(EXAMPLE)
     while after := branches(path):
         word = max(after, key=after.get)
         phrase = f"'{' '.join(path)}'" if path else "<BOS>"
-        work.step(f"Look at the words after {phrase} and take the most probable one.",
-                  f"w̄{'₁₂₃'[len(path)]} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
-                  table(("word", "log p", ""),
-                        [(w, log_p, "largest: taken" if w == word else "")
-                         for w, log_p in after.items()], 1))
+        step(f"Look at the words after {phrase} and take the most probable one.",
+             f"w̄{'₁₂₃'[len(path)]} = argmax_w log p(w | {' '.join(('<BOS>', *path))})",
+             table(("word", "log p", ""),
+                   [(w, log_p, "largest: taken" if w == word else "")
+                    for w, log_p in after.items()], 1))
         path, parts = (*path, word), [*parts, after[word]]
     total = math.fsum(parts)
-    work.step("Add the three log-probabilities that were passed.",
-              "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
-              f"                  = {' + '.join(map(str, parts))} = {total:.1f}")
-    work.answer(f"{named(path)} with log-likelihood {total:.1f}.")
+    step("Add the three log-probabilities that were passed.",
+         "log p(w̄₁, w̄₂, w̄₃) = log p(w̄₁) + log p(w̄₂ | w̄₁) + log p(w̄₃ | w̄₁, w̄₂)",
+         f"                  = {' + '.join(map(str, parts))} = {total:.1f}")
+    answer(f"{named(path)} with log-likelihood {total:.1f}.")
     (found, log_p), = decode(PRINTED_TREE, width=0)
-    work.check(f"npdl's greedy search on this tree finds {named(found)} with {log_p:.1f}.",
-               found == path and math.isclose(log_p, total))
-    work.claim("", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
-               named(path), judge(path == FIRST),
-               "npdl's greedy on the tree; each step's largest branch is printed")
-    work.claim("", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
-               judge(round(total, 9) == -9.7), "sum of the three branches")
-    work.claim("", "The probability of the first word is the larger of -1.7 and -2.0.",
-               "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
-               f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
-               "number the max", judge(0 <= parts[0] <= 1, if_false="slip"),
-               "a probability is not negative; so too for w2 and w3")
+    check(f"npdl's greedy search on this tree finds {named(found)} with {log_p:.1f}.",
+          found == path and math.isclose(log_p, total))
+    claim("", "Greedy decoding finds (the, red, rectangle).", "(the, red, rectangle)",
+          named(path), judge(path == FIRST),
+          "npdl's greedy on the tree; each step's largest branch is printed")
+    claim("", "Its log-likelihood is -9.7.", "-1.7 - 3.3 - 4.7 = -9.7", f"{total:.1f}",
+          judge(round(total, 9) == -9.7), "sum of the three branches")
+    claim("", "The probability of the first word is the larger of -1.7 and -2.0.",
+          "p(w1 | <BOS>) = max(-1.7, -2.0) = -1.7",
+          f"log p = {parts[0]}, so p = {math.exp(parts[0]):.4f}; the word is the arg max, the "
+          "number the max", judge(0 <= parts[0] <= 1, if_false="slip"),
+          "a probability is not negative; so too for w2 and w3")
 
 
 def expand(beam):
@@ -108,64 +108,64 @@ def candidates(paths, kept):
 
 
 @question("000.2.4b", "Beam search of width 2 on the same tree")
-def beam_solution(work):
+def beam_solution(say, step, answer, check, claim):
     """Say what beam search of width 2 finds on the same tree."""
     heads = ("", "hypothesis", "sum", "")
     first = expand([()])
     second = expand(first[:2])
     known, before = expand(second[:2]), path_sum(("a", "red"))
-    work.say(EXAMPLE)
-    work.step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
-              "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, candidates(first, 2)))
-    work.step("Expand every kept hypothesis by every word. All candidates compete with each other, "
-              "whichever hypothesis they come from; one prefix may win both places.",
-              "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, candidates(second, 2)))
-    work.step(f"Expand the two that were kept, {named(second[0])} and {named(second[1])}, and "
-              "nothing else: what continues a pruned prefix is no candidate any more.",
-              "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
-              table(heads[1:3], [*(row[1:3] for row in candidates(known, 0)),
-                                 ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
+    say(EXAMPLE)
+    step("Start with the empty hypothesis alone, and keep the B = 2 best of the words after "
+         "it.", "s(w₁) = 0 + log p(w₁ | <BOS>)", table(heads, candidates(first, 2)))
+    step("Expand every kept hypothesis by every word. All candidates compete with each other, "
+         "whichever hypothesis they come from; one prefix may win both places.",
+         "s(w₁, w₂) = s(w₁) + log p(w₂ | w₁)", table(heads, candidates(second, 2)))
+    step(f"Expand the two that were kept, {named(second[0])} and {named(second[1])}, and "
+         "nothing else: what continues a pruned prefix is no candidate any more.",
+         "s(w₁, w₂, w₃) = s(w₁, w₂) + log p(w₃ | w₁, w₂)",
+         table(heads[1:3], [*(row[1:3] for row in candidates(known, 0)),
+                            ("(a, red, x)", f"{before:.1f} + log p(x | a red), not given")]))
     totals = [path_sum(path) for path in known]
     bounds = [total - before for total in totals]
-    work.step("Say how the answer depends on the words x after 'a red', which the question does "
-              "not give: such a word beats a known sum when its own log-probability is above the "
-              "difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
-              *(f"to beat {named(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
-                for path, total, bound in zip(known, totals, bounds, strict=True)))
-    work.answer(f"{named(known[0])} with {totals[0]:.1f} and {named(known[1])} with "
-                f"{totals[1]:.1f}, unless a word after 'a red' has more than {bounds[1]:.1f} (it "
-                f"then takes the second place) or {bounds[0]:.1f} (the first).")
+    step("Say how the answer depends on the words x after 'a red', which the question does "
+         "not give: such a word beats a known sum when its own log-probability is above the "
+         "difference.", "s(x) > s  ⇔  log p(x) > s − s(w₁, w₂)",
+         *(f"to beat {named(path)}:  log p(x) > {total:.1f} − ({before:.1f}) = {bound:.1f}"
+           for path, total, bound in zip(known, totals, bounds, strict=True)))
+    answer(f"{named(known[0])} with {totals[0]:.1f} and {named(known[1])} with "
+           f"{totals[1]:.1f}, unless a word after 'a red' has more than {bounds[1]:.1f} (it "
+           f"then takes the second place) or {bounds[0]:.1f} (the first).")
     scorer = Tree(PRINTED_TREE)
-    work.check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
-               [[tuple(scorer.words(h)) for h in step.kept]
-                for step in beam_search(scorer, 2, 2).steps] == [first[:2], second[:2]])
+    check("npdl's beam search keeps the same hypotheses in steps 1 and 2.",
+          [[tuple(scorer.words(h)) for h in kept.kept]
+           for kept in beam_search(scorer, 2, 2).steps] == [first[:2], second[:2]])
     first, second = first[:2], second[:2]
     sums = {path: path_sum(path) for path in PRINTED_SUMS}
     listed = sorted((path for path in sums if len(path) == 3), key=sums.get, reverse=True)
     allowed = [path for path in listed if path[:2] in second]
 
-    def sums_claim(step, length, document):
+    def sums_claim(number, length, document):
         own = [path for path in sums if len(path) == length]
-        work.claim("", f"The four sums of step {step}.", document,
-                   ", ".join(f"{sums[path]:.1f}" for path in own),
-                   judge(all(abs(PRINTED_SUMS[path] - sums[path]) < 1e-9 for path in own)),
-                   "consistent with the branches used for greedy decoding")
+        claim("", f"The four sums of step {number}.", document,
+              ", ".join(f"{sums[path]:.1f}" for path in own),
+              judge(all(abs(PRINTED_SUMS[path] - sums[path]) < 1e-9 for path in own)),
+              "consistent with the branches used for greedy decoding")
 
-    work.claim("", "Step 1 keeps both words.", "(the); (a)", named(*first),
-               judge(first == [("the",), ("a",)]), "only two branches are given")
+    claim("", "Step 1 keeps both words.", "(the); (a)", named(*first),
+          judge(first == [("the",), ("a",)]), "only two branches are given")
     sums_claim(2, 2, "-5.3, -5.0, -4.7, -4.9")
-    work.claim("", "The two best of step 2 are (a, blue) and (the, red).", "(a, blue); (the, red)",
-               named(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
-               f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; "
-               "both numbers are printed")
+    claim("", "The two best of step 2 are (a, blue) and (the, red).", "(a, blue); (the, red)",
+          named(*second), judge(set(second) == {("a", "blue"), ("the", "red")}),
+          f"(a, red) has {sums['a', 'red']:.1f}, (the, red) only {sums['the', 'red']:.1f}; "
+          "both numbers are printed")
     sums_claim(3, 3, "-10.3, -9.9, -10.0, -9.7")
-    work.claim("", "Step 3 expands (a, blue) and (the, red).", "four candidates",
-               f"of the four listed {len(allowed)} descend from the right beam: {named(*allowed)}; "
-               "the words after (a, red) are missing", judge(len(allowed) == 4),
-               "(the, red) was pruned at step 2, so its words can't be candidates")
-    work.claim("", "Of the four candidates listed, the two marked are the best.",
-               named(FIRST, SECOND), named(*listed[:2]), judge(listed[:2] == [FIRST, SECOND]),
-               "the mistake lies in the list, not in the choice from it")
+    claim("", "Step 3 expands (a, blue) and (the, red).", "four candidates",
+          f"of the four listed {len(allowed)} descend from the right beam: {named(*allowed)}; "
+          "the words after (a, red) are missing", judge(len(allowed) == 4),
+          "(the, red) was pruned at step 2, so its words can't be candidates")
+    claim("", "Of the four candidates listed, the two marked are the best.",
+          named(FIRST, SECOND), named(*listed[:2]), judge(listed[:2] == [FIRST, SECOND]),
+          "the mistake lies in the list, not in the choice from it")
     grid = np.arange(-0.1, -8.0, -0.4)
     found = {(one, two): decode(completed({"cube": one, "disc": two})) for one in grid
              for two in grid if two <= one and math.exp(one) + math.exp(two) <= 1}
@@ -175,26 +175,26 @@ def beam_solution(work):
     rule = all((SECOND in dict(beam)) == (two < -5.0) for (_, two), beam in found.items())
     worse = sum(beam[0][1] < total for beam in found.values())
     green, red = (total - path_sum(path) for path in (("the", "green"), ("a", "red")))
-    work.claim("", "The best of the final beam is (the, red, rectangle) with -9.7.",
-               "(the, red, rectangle), -9.7",
-               "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "
-               "then comes first", judge(with_first > 0),
-               f"{count} pairs of log-probabilities of two words after (a, red): with {with_first} "
-               "of them is it in npdl's beam; its prefix was pruned", weight="answer")
-    work.claim("", "The second of the final beam is (a, blue, square) with -9.9.",
-               "(a, blue, square), -9.9",
-               "first if no word after (a, red) has more than -5.0, second if one has, else "
-               "out", judge(rule, "under-specified"),
-               f"in the beam with {with_second} of {count} such pairs, those whose second word has "
-               "less than -5.0; the figure would decide")
-    work.claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
-               "the same best sequence",
-               f"never on this tree; it may even end below greedy's {total:.1f}",
-               judge(with_first == count),
-               f"with {worse} of {count} such pairs its best is below {total:.1f}: a wider beam is "
-               "not always better", weight="answer")
-    work.claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
-               "called the best sequence",
-               f"if no word after (the, green) has more than {green:.1f} and no word after (a, "
-               f"red) has more than {red:.1f}", judge(listed[0] == FIRST, "under-specified"),
-               "the best of the four that are printed; the figure would decide")
+    claim("", "The best of the final beam is (the, red, rectangle) with -9.7.",
+          "(the, red, rectangle), -9.7",
+          "(a, blue, square) with -9.9 unless a word after (a, red) has more than -5.0, which "
+          "then comes first", judge(with_first > 0),
+          f"{count} pairs of log-probabilities of two words after (a, red): with {with_first} "
+          "of them is it in npdl's beam; its prefix was pruned", weight="answer")
+    claim("", "The second of the final beam is (a, blue, square) with -9.9.",
+          "(a, blue, square), -9.9",
+          "first if no word after (a, red) has more than -5.0, second if one has, else "
+          "out", judge(rule, "under-specified"),
+          f"in the beam with {with_second} of {count} such pairs, those whose second word has "
+          "less than -5.0; the figure would decide")
+    claim("", "Beam search of width 2 finds the best sequence that greedy decoding finds.",
+          "the same best sequence",
+          f"never on this tree; it may even end below greedy's {total:.1f}",
+          judge(with_first == count),
+          f"with {worse} of {count} such pairs its best is below {total:.1f}: a wider beam is "
+          "not always better", weight="answer")
+    claim("", "(the, red, rectangle) is the most probable sequence of the tree.",
+          "called the best sequence",
+          f"if no word after (the, green) has more than {green:.1f} and no word after (a, "
+          f"red) has more than {red:.1f}", judge(listed[0] == FIRST, "under-specified"),
+          "the best of the four that are printed; the figure would decide")

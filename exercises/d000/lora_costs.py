@@ -92,45 +92,45 @@ def counted(size):
 
 
 @question("000.4.4a", "Parameters and multiplications with LoRA and QLoRA")
-def costs(work):
+def costs(say, step, answer, check, claim):
     """Give times of a forward pass and numbers of trainable parameters for LoRA and QLoRA."""
     n, d, r, h = SMALL
     sums = multiplications(SMALL, quantized=True)
-    work.say(f"n = {n} rows, width d = {d}, rank r = {r}, h = {h} heads. A product of an (a x b) "
-             "and a (b x c) matrix takes a b c multiplications.")
-    work.step("Count what learns: only A and B of each adapted matrix, whatever the frozen ones "
-              "are stored in.", "FFN: 2 d r      MHA: 3 matrices · h heads · 2 d r = 6 h d r",
-              f"FFN: 2 · {d} · {r} = {2 * d * r}      MHA: 6 · {h} · {d} · {r} = {6 * h * d * r}")
-    work.step("Write every product with its shapes; multiply the three sizes, and the number of "
-              "times it is done.",
-              table(("product", "shapes", "times", "multiplications"),
-                    [(what, f"{a}x{b} · {b}x{c}", times, a * b * c * times)
-                     for _, what, (a, b, c), times in products(SMALL)]))
-    work.step("Add them up. (H A) Bᵀ must be done in this order: A Bᵀ first would be a d x d "
-              "matrix again, and cost more than W itself.",
-              "FFN: n d² + 2 n d r      MHA: h (3 n d² + 6 n d r + 2 n² d) + n d² h",
-              f"FFN: {sums['FFN base']} + {sums['FFN adapter']} = {total(SMALL, 'FFN')}",
-              f"MHA: {sums['MHA base']} + {sums['MHA adapter']} + {sums['MHA attention']} + "
-              f"{sums['MHA output']} = {total(SMALL, 'MHA')}")
-    work.step("QLoRA multiplies each entry of a quantized matrix by its step once in every pass, "
-              "so that both factors of the products are floats: all W_Q, W_K, W_V; W_O; W_F.",
-              "FFN: + d²      MHA: + 3 h d² + (d h) d = 4 h d²",
-              f"FFN: + {sums['FFN dequantization']};   MHA: + {sums['MHA dequantization']}")
-    work.step("Keep the fastest growing terms: 2 n d r ≤ 2 n d² because r ≤ d, and d² ≤ n d².",
-              "FFN: O(n d² + n d r) = O(n d²)      MHA: O(h (n d² + n² d))")
-    work.answer("FFN O(n d² + n d r) with 2 d r numbers, MHA O(h (n d² + n² d)) with 6 h d r, for "
-                "both methods; QLoRA adds d² and 4 h d² multiplications, which O() does not show.")
-    work.check("npdl's layers, run on arrays that count multiplications, take as many.",
-               all(counted(size) == {part: total(size, part) for part in PARTS}
-                   for size in (SMALL, Size(16, 4, 4, 3), LARGE)))
-    work.check("QLoRA dequantizes all of its frozen matrices.",
-               sum(np.size(getattr(layer, "base", layer).weight())
-                   for layer in layers(SMALL, 4)["MHA"]) == sums["MHA dequantization"])
-    lora_claims(work, sums)
-    qlora_claims(work, sums)
+    say(f"n = {n} rows, width d = {d}, rank r = {r}, h = {h} heads. A product of an (a x b) "
+        "and a (b x c) matrix takes a b c multiplications.")
+    step("Count what learns: only A and B of each adapted matrix, whatever the frozen ones "
+         "are stored in.", "FFN: 2 d r      MHA: 3 matrices · h heads · 2 d r = 6 h d r",
+         f"FFN: 2 · {d} · {r} = {2 * d * r}      MHA: 6 · {h} · {d} · {r} = {6 * h * d * r}")
+    step("Write every product with its shapes; multiply the three sizes, and the number of "
+         "times it is done.",
+         table(("product", "shapes", "times", "multiplications"),
+               [(what, f"{a}x{b} · {b}x{c}", times, a * b * c * times)
+                for _, what, (a, b, c), times in products(SMALL)]))
+    step("Add them up. (H A) Bᵀ must be done in this order: A Bᵀ first would be a d x d "
+         "matrix again, and cost more than W itself.",
+         "FFN: n d² + 2 n d r      MHA: h (3 n d² + 6 n d r + 2 n² d) + n d² h",
+         f"FFN: {sums['FFN base']} + {sums['FFN adapter']} = {total(SMALL, 'FFN')}",
+         f"MHA: {sums['MHA base']} + {sums['MHA adapter']} + {sums['MHA attention']} + "
+         f"{sums['MHA output']} = {total(SMALL, 'MHA')}")
+    step("QLoRA multiplies each entry of a quantized matrix by its step once in every pass, "
+         "so that both factors of the products are floats: all W_Q, W_K, W_V; W_O; W_F.",
+         "FFN: + d²      MHA: + 3 h d² + (d h) d = 4 h d²",
+         f"FFN: + {sums['FFN dequantization']};   MHA: + {sums['MHA dequantization']}")
+    step("Keep the fastest growing terms: 2 n d r ≤ 2 n d² because r ≤ d, and d² ≤ n d².",
+         "FFN: O(n d² + n d r) = O(n d²)      MHA: O(h (n d² + n² d))")
+    answer("FFN O(n d² + n d r) with 2 d r numbers, MHA O(h (n d² + n² d)) with 6 h d r, for "
+           "both methods; QLoRA adds d² and 4 h d² multiplications, which O() does not show.")
+    check("npdl's layers, run on arrays that count multiplications, take as many.",
+          all(counted(size) == {part: total(size, part) for part in PARTS}
+              for size in (SMALL, Size(16, 4, 4, 3), LARGE)))
+    check("QLoRA dequantizes all of its frozen matrices.",
+          sum(np.size(getattr(layer, "base", layer).weight())
+              for layer in layers(SMALL, 4)["MHA"]) == sums["MHA dequantization"])
+    lora_claims(claim, sums)
+    qlora_claims(claim, sums)
 
 
-def lora_claims(work, counts):
+def lora_claims(claim, counts):
     """Add the claims on parameters and on the time with LoRA."""
     n, d, r, h = SMALL
     for part, name, formula, wanted, evidence in (
@@ -139,51 +139,51 @@ def lora_claims(work, counts):
              f"(one would add {d * h * r + d * r})")):
         for method, bits in (("LoRA", None), ("QLoRA", 4)):
             number = trainable(layers(SMALL, bits)[part])
-            work.claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
-                       f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
-                       judge(number == wanted), evidence)
+            claim("", f"{name} with {method} has {formula} trainable parameters.", formula,
+                  f"{number} = {formula} at d = {d}, r = {r}, h = {h}",
+                  judge(number == wanted), evidence)
     low, high = ratios("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
-    work.claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
-               f"{counts['FFN base']:,} = n d^2 multiplications",
-               judge(counts["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
-    work.claim("", "Its adapter adds O(n d r).", "O(n d r)",
-               f"(X A) B^T: {counts['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
-               judge(counts["FFN adapter"] == 2 * n * d * r < counts["FFN base"] < other,
-                     "under-specified"),
-               "holds for the first order; the second costs more than the frozen product")
-    work.claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
-               "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
-               f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
+    claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
+          f"{counts['FFN base']:,} = n d^2 multiplications",
+          judge(counts["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
+    claim("", "Its adapter adds O(n d r).", "O(n d r)",
+          f"(X A) B^T: {counts['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
+          judge(counts["FFN adapter"] == 2 * n * d * r < counts["FFN base"] < other,
+                "under-specified"),
+          "holds for the first order; the second costs more than the frozen product")
+    claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
+          "n d^2 + 2ndr, that is O(n d^2) as r is at most d", judge(0 < low <= high < 10),
+          f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
     low, high = ratios("MHA")
-    work.claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
-               f"for one head 3 n d^2 + 6ndr; for all h heads {counts['MHA base']:,} + "
-               f"{counts['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
-               judge((counts["MHA base"], counts["MHA adapter"])
-                     == (3 * h * n * d * d, 6 * h * n * d * r), "under-specified"),
-               f"counted at n = {n}, d = {d}, r = {r}, h = {h}: for a single head, with one of the "
-               "adapter's two products; constants in O() mean nothing")
-    work.claim("", "Scores and weighted values take O(n^2 d).", "O(n^2 d)",
-               f"2 n^2 d for one head, {counts['MHA attention']:,} = 2h n^2 d for all",
-               judge(counts["MHA attention"] == 2 * h * n * n * d, "under-specified"),
-               f"counted; right for a single head, h = {h} of them here; the softmax's h n^2 "
-               "quotients vanish in it")
-    work.claim("", "The output projection takes O(n d^2 h).", "O(n d^2 h)",
-               f"{counts['MHA output']:,} = n dh d", judge(counts["MHA output"] == n * d * d * h),
-               "counted")
-    work.claim("", "MHA with LoRA takes O(h (n d^2 + n^2 d) + n d^2 h).",
-               "O(h (n d^2 + n^2 d) + n d^2 h)",
-               "h (3 n d^2 + 6ndr + 2 n^2 d) + n d^2 h, that is O(h n d (n + d))",
-               judge(0 < low <= high < 20),
-               f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048; "
-               "n d^2 h is in it twice")
-    work.claim("", "In that total the adapters' n d r may be dropped, though LFFN's total keeps "
-               "it.", "dropped for MHA, kept for LFFN",
-               f"legal in both, as r <= d; even at r = d the ratio is at most {high:.1f}",
-               judge(high < 20), "6ndr <= 6 n d^2; without r <= d neither could be dropped")
+    claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
+          f"for one head 3 n d^2 + 6ndr; for all h heads {counts['MHA base']:,} + "
+          f"{counts['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
+          judge((counts["MHA base"], counts["MHA adapter"])
+                == (3 * h * n * d * d, 6 * h * n * d * r), "under-specified"),
+          f"counted at n = {n}, d = {d}, r = {r}, h = {h}: for a single head, with one of the "
+          "adapter's two products; constants in O() mean nothing")
+    claim("", "Scores and weighted values take O(n^2 d).", "O(n^2 d)",
+          f"2 n^2 d for one head, {counts['MHA attention']:,} = 2h n^2 d for all",
+          judge(counts["MHA attention"] == 2 * h * n * n * d, "under-specified"),
+          f"counted; right for a single head, h = {h} of them here; the softmax's h n^2 "
+          "quotients vanish in it")
+    claim("", "The output projection takes O(n d^2 h).", "O(n d^2 h)",
+          f"{counts['MHA output']:,} = n dh d", judge(counts["MHA output"] == n * d * d * h),
+          "counted")
+    claim("", "MHA with LoRA takes O(h (n d^2 + n^2 d) + n d^2 h).",
+          "O(h (n d^2 + n^2 d) + n d^2 h)",
+          "h (3 n d^2 + 6ndr + 2 n^2 d) + n d^2 h, that is O(h n d (n + d))",
+          judge(0 < low <= high < 20),
+          f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048; "
+          "n d^2 h is in it twice")
+    claim("", "In that total the adapters' n d r may be dropped, though LFFN's total keeps "
+          "it.", "dropped for MHA, kept for LFFN",
+          f"legal in both, as r <= d; even at r = d the ratio is at most {high:.1f}",
+          judge(high < 20), "6ndr <= 6 n d^2; without r <= d neither could be dropped")
 
 
-def qlora_claims(work, counts):
+def qlora_claims(claim, counts):
     """Add the claims on QLoRA's dequantization and on the summary of both methods."""
     n, d, r, h = SMALL
     plain, packed = layers(SMALL), layers(SMALL, 4)
@@ -195,48 +195,46 @@ def qlora_claims(work, counts):
         layer.backward(y, cache)
     wanted = counts["MHA dequantization"]
     percent = {n: 100 * wanted / total(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
-    work.claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
-               f"{counts['FFN dequantization']:,} = d^2 multiplications",
-               judge(counts["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
-    work.claim("", "That cost is paid once.", "a one-time cost",
-               f"{len(calls)} times in 3 training steps of npdl: in each forward and each backward",
-               judge(len(calls) == 1, if_false="under-specified"),
-               "once for each pass; a float matrix that is kept takes back the memory saved")
-    work.claim("", "The products are computed in 32-bit floats, as for LoRA.", "float32",
-               f"dequantized weights: {weights.dtype}, outputs: {y.dtype}",
-               judge(weights.dtype == y.dtype == np.float32), "npdl's QuantLinear in a LoRALinear")
-    work.claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
-               f"{wanted:,} = 4h d^2: h heads of three, and W_O (dh x d)",
-               judge(wanted == 3 * d * d),
-               f"all pretrained matrices are quantized, W_O too; {wanted:,} against {3 * d * d:,}")
-    work.claim("", "Dequantization is a minor cost.", "minor",
-               "of MHA's other multiplications: "
-               + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
-               judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
-               "holds for many rows; when one token at a time is generated, n = 1")
+    claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
+          f"{counts['FFN dequantization']:,} = d^2 multiplications",
+          judge(counts["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
+    claim("", "That cost is paid once.", "a one-time cost",
+          f"{len(calls)} times in 3 training steps of npdl: in each forward and each backward",
+          judge(len(calls) == 1, if_false="under-specified"),
+          "once for each pass; a float matrix that is kept takes back the memory saved")
+    claim("", "The products are computed in 32-bit floats, as for LoRA.", "float32",
+          f"dequantized weights: {weights.dtype}, outputs: {y.dtype}",
+          judge(weights.dtype == y.dtype == np.float32), "npdl's QuantLinear in a LoRALinear")
+    claim("", "Dequantization adds O(3 d^2) to MHA.", "3 d^2, for W_Q, W_K, W_V",
+          f"{wanted:,} = 4h d^2: h heads of three, and W_O (dh x d)", judge(wanted == 3 * d * d),
+          f"all pretrained matrices are quantized, W_O too; {wanted:,} against {3 * d * d:,}")
+    claim("", "Dequantization is a minor cost.", "minor",
+          "of MHA's other multiplications: "
+          + ", ".join(f"{share:.1f} % at n = {n}" for n, share in percent.items()),
+          judge(percent[1] > 50 and percent[1024] < 1, "under-specified"),
+          "holds for many rows; when one token at a time is generated, n = 1")
     for name, part in (("LFFN", "FFN"), ("MHA", "MHA")):
         low, high = ratios(part, True)
-        work.claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same",
-                   f"count / expression between {low:.2f} and {high:.2f}",
-                   judge(0 < low <= high < 20),
-                   "dequantization's d^2 (4h d^2) is at most the products' n d^2 (4hn d^2)")
+        claim("", f"{name} with QLoRA takes the same O() as with LoRA.", "the same",
+              f"count / expression between {low:.2f} and {high:.2f}", judge(0 < low <= high < 20),
+              "dequantization's d^2 (4h d^2) is at most the products' n d^2 (4hn d^2)")
     one = SMALL._replace(n=1)
     stored = [sum(map(frozen_bytes, maps.values())) for maps in (plain, packed)]
-    work.claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
-               "the same O(), not the same count: at n = 1 QLoRA's MHA multiplies "
-               f"{total(one, 'MHA', True) / total(one, 'MHA'):.2f} times as much",
-               judge(max(ratios("MHA", True)[1], ratios("FFN", True)[1]) < 20),
-               "the formulas agree with the counts at 3 sizes")
-    work.claim("", "Space is counted in trainable parameters, so both methods need the same.",
-               "2dr and 6hdr for both",
-               f"frozen matrices: {stored[0]:,} bytes in 32 bits, {stored[1]:,} in 4 "
-               f"({stored[0] / stored[1]:.2f} times less)",
-               judge(trainable(plain["MHA"]) == trainable(packed["MHA"]), "convention"),
-               "the question's definition leaves out what QLoRA changes; bytes of npdl's layers")
+    claim("", "One row of the summary serves both methods.", "LoRA / QLoRA in one row",
+          "the same O(), not the same count: at n = 1 QLoRA's MHA multiplies "
+          f"{total(one, 'MHA', True) / total(one, 'MHA'):.2f} times as much",
+          judge(max(ratios("MHA", True)[1], ratios("FFN", True)[1]) < 20),
+          "the formulas agree with the counts at 3 sizes")
+    claim("", "Space is counted in trainable parameters, so both methods need the same.",
+          "2dr and 6hdr for both",
+          f"frozen matrices: {stored[0]:,} bytes in 32 bits, {stored[1]:,} in 4 "
+          f"({stored[0] / stored[1]:.2f} times less)",
+          judge(trainable(plain["MHA"]) == trainable(packed["MHA"]), "convention"),
+          "the question's definition leaves out what QLoRA changes; bytes of npdl's layers")
 
 
 @question("000.4.4b", "Which of LoRA and QLoRA to choose")
-def choice(work):
+def choice(say, step, answer, check, claim):
     """Choose LoRA or QLoRA for each of two parts: little memory, fast inference, or both."""
     n, d, r, h = LARGE
     memory = {name: {part: frozen_bytes(maps) for part, maps in layers(LARGE, bits).items()}
@@ -251,50 +249,46 @@ def choice(work):
     share = 100 * (none[0] - mixed[0]) / (none[0] - both[0])
     best = [a for a in found if not any(
         a != b and found[b][0] <= found[a][0] and found[b][1] <= found[a][1] for b in found)]
-    work.say(f"n = {n}, d = {d}, r = {r}, h = {h}, 4 bits.")
-    work.step("Count the frozen matrices of both parts: where most of them are, most of the memory "
-              "is.", "MHA: 3 h + h = 4 h matrices of d x d      FFN: 1",
-              f"h = {h}: {4 * h} and 1; each 4 d² = {4 * d * d:,} bytes in 32 bits, d² / 2 = "
-              f"{d * d // 2:,} in 4 (and a step)")
-    work.step("Count what each choice computes beyond the model: LoRA nothing once merged, QLoRA "
-              "the dequantization and its adapters.",
-              "MHA: 4 h d² + 6 h n d r      FFN: d² + 2 n d r",
-              f"MHA: {mixed[1]:,}      FFN: {found['LoRA', 'QLoRA'][1]:,}")
-    work.step("Set the four choices side by side.",
-              table(("MHA", "LFFN", "frozen bytes", "extra multiplications", "of the model's"),
-                    [(*kinds, memory, extra, f"{100 * extra / own:.1f} %")
-                     for kinds, (memory, extra) in found.items()]))
-    work.step("Decide. One goal has one best choice; two goals have none, as none of the four is "
-              "better than another in both.",
-              f"memory: {least[0]}, {least[1]}", f"speed: {fastest[0]}, {fastest[1]}",
-              f"both: QLoRA for MHA alone already saves {share:.1f} % of what both save")
-    work.answer(f"Memory limit: {' and '.join(least)}; faster inference: {' and '.join(fastest)}, "
-                "merged; both: QLoRA where the memory is (MHA), for LFFN either, by what matters "
-                "more.")
-    work.check("The bytes are those that npdl's layers store.", none[0] == 4 * d * d * (4 * h + 1))
+    say(f"n = {n}, d = {d}, r = {r}, h = {h}, 4 bits.")
+    step("Count the frozen matrices of both parts: where most of them are, most of the memory "
+         "is.", "MHA: 3 h + h = 4 h matrices of d x d      FFN: 1",
+         f"h = {h}: {4 * h} and 1; each 4 d² = {4 * d * d:,} bytes in 32 bits, d² / 2 = "
+         f"{d * d // 2:,} in 4 (and a step)")
+    step("Count what each choice computes beyond the model: LoRA nothing once merged, QLoRA "
+         "the dequantization and its adapters.", "MHA: 4 h d² + 6 h n d r      FFN: d² + 2 n d r",
+         f"MHA: {mixed[1]:,}      FFN: {found['LoRA', 'QLoRA'][1]:,}")
+    step("Set the four choices side by side.",
+         table(("MHA", "LFFN", "frozen bytes", "extra multiplications", "of the model's"),
+               [(*kinds, memory, extra, f"{100 * extra / own:.1f} %")
+                for kinds, (memory, extra) in found.items()]))
+    step("Decide. One goal has one best choice; two goals have none, as none of the four is "
+         "better than another in both.",
+         f"memory: {least[0]}, {least[1]}", f"speed: {fastest[0]}, {fastest[1]}",
+         f"both: QLoRA for MHA alone already saves {share:.1f} % of what both save")
+    answer(f"Memory limit: {' and '.join(least)}; faster inference: {' and '.join(fastest)}, "
+           "merged; both: QLoRA where the memory is (MHA), for LFFN either, by what matters more.")
+    check("The bytes are those that npdl's layers store.", none[0] == 4 * d * d * (4 * h + 1))
     slow, slow_one = (100 * sum(total(size, part, True) for part in PARTS)
                       / sum(total(size, part, merged=True) for part in PARTS) - 100
                       for size in (LARGE, LARGE._replace(n=1)))
-    work.claim("", "With little memory: QLoRA for both.", "QLoRA, QLoRA",
-               f"{least[0]}, {least[1]}: {both[0]:,} bytes against {none[0]:,}",
-               judge(least == ("QLoRA", "QLoRA")),
-               "frozen bytes of all four choices in npdl's layers")
-    work.claim("", "For faster inference: LoRA for both.", "LoRA, LoRA",
-               f"fewest multiplications: {fastest[0]}, {fastest[1]} (merged: none beyond the "
-               f"model's own {own:,})", judge(fastest == ("LoRA", "LoRA"), "under-specified"),
-               "holds where multiplications set the pace; one token at a time waits for the "
-               f"weights, of which QLoRA reads {none[0] / both[0]:.1f} times less")
-    work.claim("", "For both at once: QLoRA for both.", "QLoRA, QLoRA",
-               f"no choice of the four is beaten ({len(best)} of 4 undominated); QLoRA for MHA and "
-               f"LoRA for LFFN has {share:.1f} % of the saving",
-               judge(len(best) == 4, "under-specified"),
-               "MHA holds 4h of the 4h + 1 frozen matrices; bytes and extra multiplications: "
-               f"{mixed[0]:,} and {mixed[1]:,} against {both[0]:,} and {both[1]:,}")
-    work.claim("", "QLoRA loses a negligible amount of speed.", "negligible",
-               f"adapters and dequantization: {slow_one:.0f} % more multiplications at n = 1, "
-               f"{slow:.0f} % at n = {n}", judge(slow_one > 50 > slow, "under-specified"),
-               f"against merged LoRA, d = {d}, r = {r}; negligible for many rows and small r / d")
-    work.claim("", "QLoRA saves a substantial part of the memory.", "substantial",
-               f"{100 * (1 - both[0] / none[0]):.1f} % of the frozen bytes at 4 bits",
-               judge(both[0] < none[0] / 4),
-               "trainable numbers, activations and optimizer not counted")
+    claim("", "With little memory: QLoRA for both.", "QLoRA, QLoRA",
+          f"{least[0]}, {least[1]}: {both[0]:,} bytes against {none[0]:,}",
+          judge(least == ("QLoRA", "QLoRA")), "frozen bytes of all four choices in npdl's layers")
+    claim("", "For faster inference: LoRA for both.", "LoRA, LoRA",
+          f"fewest multiplications: {fastest[0]}, {fastest[1]} (merged: none beyond the "
+          f"model's own {own:,})", judge(fastest == ("LoRA", "LoRA"), "under-specified"),
+          "holds where multiplications set the pace; one token at a time waits for the "
+          f"weights, of which QLoRA reads {none[0] / both[0]:.1f} times less")
+    claim("", "For both at once: QLoRA for both.", "QLoRA, QLoRA",
+          f"no choice of the four is beaten ({len(best)} of 4 undominated); QLoRA for MHA and "
+          f"LoRA for LFFN has {share:.1f} % of the saving",
+          judge(len(best) == 4, "under-specified"),
+          "MHA holds 4h of the 4h + 1 frozen matrices; bytes and extra multiplications: "
+          f"{mixed[0]:,} and {mixed[1]:,} against {both[0]:,} and {both[1]:,}")
+    claim("", "QLoRA loses a negligible amount of speed.", "negligible",
+          f"adapters and dequantization: {slow_one:.0f} % more multiplications at n = 1, "
+          f"{slow:.0f} % at n = {n}", judge(slow_one > 50 > slow, "under-specified"),
+          f"against merged LoRA, d = {d}, r = {r}; negligible for many rows and small r / d")
+    claim("", "QLoRA saves a substantial part of the memory.", "substantial",
+          f"{100 * (1 - both[0] / none[0]):.1f} % of the frozen bytes at 4 bits",
+          judge(both[0] < none[0] / 4), "trainable numbers, activations and optimizer not counted")

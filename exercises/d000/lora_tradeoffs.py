@@ -40,33 +40,32 @@ UPDATE = np.diag([3.0, 2.0, 1.0, 0.5])                  # what an adapter of 4.2
 
 
 @question("000.4.1", "LoRA and QLoRA, how they update a layer")
-def methods(work):
+def methods(say, step, answer, check, claim):
     """Say how LoRA and QLoRA differ in their low-rank updates."""
-    codes, step = quantize_exactly([Fraction(str(w)) for w in W.ravel()], 4)
-    codes, step = np.reshape(codes, W.shape), float(step)
+    codes, delta = quantize_exactly([Fraction(str(w)) for w in W.ravel()], 4)
+    codes, delta = np.reshape(codes, W.shape), float(delta)
     low = X @ A @ B.T
-    plain, packed = X @ W + low, X @ (codes * step) + low
-    work.say(*EXAMPLE)
-    work.step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
-              "Only A and B learn.", "y = x W + (x A) Bᵀ",
-              arrays({"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": low}))
-    work.step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
-              arrays({"x W": X @ W, "y": plain}))
-    work.step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
-              "the adapter is the same, in floating point.", "y = x (Δ · quant(W)) + (x A) Bᵀ",
-              f"Δ = {step:.3f}",
-              arrays({"quant(W)": codes, "Δ quant(W)": codes * step, "y": packed}))
-    work.step("Compare what is stored and what learns.",
-              table(("", "bits of W", "numbers that learn", "y₁", "y₂"),
-                    [("LoRA", 32 * W.size, A.size + B.size, *plain[0]),
-                     ("QLoRA", 4 * W.size + 32, A.size + B.size, *packed[0])]))
-    work.answer("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits and "
-                "dequantized for each product, so it is smaller and W is a little wrong. (The "
-                "QLoRA of its paper has NF4 levels, step sizes in 8 bits too, double quantization, "
-                "and adapters at all linear maps, where LoRA's are mostly at those of attention.)")
+    plain, packed = X @ W + low, X @ (codes * delta) + low
+    say(*EXAMPLE)
+    step("What both do: W stays as it is, and a product of two thin matrices is added to it. "
+         "Only A and B learn.", "y = x W + (x A) Bᵀ",
+         arrays({"A Bᵀ": A @ B.T, "x A": X @ A, "(x A) Bᵀ": low}))
+    step("LoRA: W is kept in floating point.", "y = x W + (x A) Bᵀ",
+         arrays({"x W": X @ W, "y": plain}))
+    step("QLoRA: W is kept as small integers with a step, made into floats for each product; "
+         "the adapter is the same, in floating point.", "y = x (Δ · quant(W)) + (x A) Bᵀ",
+         f"Δ = {delta:.3f}", arrays({"quant(W)": codes, "Δ quant(W)": codes * delta, "y": packed}))
+    step("Compare what is stored and what learns.",
+         table(("", "bits of W", "numbers that learn", "y₁", "y₂"),
+               [("LoRA", 32 * W.size, A.size + B.size, *plain[0]),
+                ("QLoRA", 4 * W.size + 32, A.size + B.size, *packed[0])]))
+    answer("The update A Bᵀ is the same; QLoRA adds it to a W that is stored in few bits and "
+           "dequantized for each product, so it is smaller and W is a little wrong. (The "
+           "QLoRA of its paper has NF4 levels, step sizes in 8 bits too, double quantization, "
+           "and adapters at all linear maps, where LoRA's are mostly at those of attention.)")
     for base, y, bits in (("a float W", plain, None), ("QuantLinear", packed, 4)):
-        work.check(f"npdl's LoRALinear over {base} gives the same y.",
-                   np.allclose(lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
+        check(f"npdl's LoRALinear over {base} gives the same y.",
+              np.allclose(lora_linear(W, A, B, bits).forward(X)[0], y, atol=1e-6))
     d, r = 64, 4
     plain, packed = (Block(d, num_heads=4) for _ in range(2))
     before = plain.state_dict()
@@ -77,61 +76,61 @@ def methods(work):
     kept = sum(any(np.array_equal(value, other) for other in after.values())
                for value in before.values())
     one, two = report(plain), report(packed)
-    work.claim("", "LoRA leaves the base model unquantized.", "no quantization",
-               f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
-               "npdl's add_lora on a transformer block: arrays equal bit for bit")
-    work.claim("", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
-               "further reduces memory",
-               f"block of width {d}, r = {r}: {one.trainable:,} of {one.trainable + one.frozen:,} "
-               f"numbers learn in both; {one.stored_bytes:,} and {two.stored_bytes:,} bytes",
-               judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
-               "npdl's report of both models")
+    claim("", "LoRA leaves the base model unquantized.", "no quantization",
+          f"{kept} of {len(before)} frozen arrays unchanged", judge(kept == len(before)),
+          "npdl's add_lora on a transformer block: arrays equal bit for bit")
+    claim("", "LoRA reduces the trainable parameters; QLoRA reduces the base's memory too.",
+          "further reduces memory",
+          f"block of width {d}, r = {r}: {one.trainable:,} of {one.trainable + one.frozen:,} "
+          f"numbers learn in both; {one.stored_bytes:,} and {two.stored_bytes:,} bytes",
+          judge(one.trainable == two.trainable and two.stored_bytes < one.stored_bytes / 3),
+          "npdl's report of both models")
     gigabytes = [7e9 * bits / 8 / 1e9 for bits in (32, 16, 4.127)]
-    work.claim("", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
-               "use cases",
-               f"7e9 frozen numbers: {gigabytes[0]:.0f} GB in 32 bits, {gigabytes[1]:.0f} GB in "
-               f"16, {gigabytes[2]:.1f} GB in 4 with double quantization", "essay",
-               "arithmetic; adapters, activations and optimizer come on top in both")
+    claim("", "LoRA suits moderate memory limits, QLoRA very large models on one device.",
+          "use cases",
+          f"7e9 frozen numbers: {gigabytes[0]:.0f} GB in 32 bits, {gigabytes[1]:.0f} GB in "
+          f"16, {gigabytes[2]:.1f} GB in 4 with double quantization", "essay",
+          "arithmetic; adapters, activations and optimizer come on top in both")
     zero = np.zeros_like(UPDATE)
     half, full = missed(zero, UPDATE, 2), missed(zero, UPDATE, 4)
     coarse, fine = (missed(W, A @ B.T / 10, 1, bits) for bits in (4, 12))
-    work.claim("", "LoRA performs as well as full fine-tuning.", "matches",
-               f"an update of rank 4: nothing is missed at r = 4, {100 * half:.0f} % at r = 2",
-               judge(full < 1e-6 and half > 0.1, "under-specified"),
-               "best adapters (Eckart-Young), the update of 4.2: it matches where the update has "
-               "rank r at most")
-    work.claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
-               f"a small update, A Bᵀ / 10, over a 4-bit base: {100 * coarse:.0f} % missed, over "
-               f"a 12-bit base {100 * fine:.1f} %", judge(coarse > 0.1 > fine, "under-specified"),
-               "best adapters of rank 1: the question's quantizer has rounding errors of full "
-               "rank; whether a model suffers is an experiment")
-    nf4_claims(work)
+    claim("", "LoRA performs as well as full fine-tuning.", "matches",
+          f"an update of rank 4: nothing is missed at r = 4, {100 * half:.0f} % at r = 2",
+          judge(full < 1e-6 and half > 0.1, "under-specified"),
+          "best adapters (Eckart-Young), the update of 4.2: it matches where the update has "
+          "rank r at most")
+    claim("", "QLoRA matches 16-bit fine-tuning in spite of 4 bits.", "matches",
+          f"a small update, A Bᵀ / 10, over a 4-bit base: {100 * coarse:.0f} % missed, over "
+          f"a 12-bit base {100 * fine:.1f} %", judge(coarse > 0.1 > fine, "under-specified"),
+          "best adapters of rank 1: the question's quantizer has rounding errors of full "
+          "rank; whether a model suffers is an experiment")
+    nf4_claims(claim)
 
 
 @question("000.4.2", "What the rank of an adapter changes")
-def rank(work):
+def rank(say, step, answer, check, claim):
     """Say how the rank changes quality and memory of LoRA and of QLoRA."""
     d, ranks, sizes = 4, (0, 1, 2, 3, 4), np.diag(UPDATE)
     left = np.array([np.linalg.norm(sizes[r:]) for r in ranks])
     share = left / left[0]
-    work.say(f"An update of {d} x {d} with the singular values {', '.join(map(str, sizes))}.")
-    work.step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
-              "in LoRA and QLoRA, whose frozen parts do not change with r.", "2 d r numbers",
-              f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks))
-    work.step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
-              "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
-              f"r = 2: √({sizes[2]}² + {sizes[3]}²) = {left[2]:.3f}",
-              table(("r", "numbers that learn", "missed", "of the update"),
-                    [(r, 2 * d * r, left[r], share[r]) for r in ranks]))
-    work.step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
-              "few noisy data a larger rank fits the noise too.",
-              f"from r = 3 to r = 4 the miss falls by {share[3] - share[4]:.3f} of the update, "
-              f"from 0 to 1 by {share[0] - share[1]:.3f}")
-    work.answer("Memory grows as 2 d r in both; a higher rank can represent more, and helps as far "
-                "as the update needs it. QLoRA's saving on W leaves room for a larger r.")
+    say(f"An update of {d} x {d} with the singular values {', '.join(map(str, sizes))}.")
+    step("Memory: A and B hold r columns of d numbers each. It is linear in r, and the same "
+         "in LoRA and QLoRA, whose frozen parts do not change with r.", "2 d r numbers",
+         f"d = {d}: " + ", ".join(f"r = {r}: {2 * d * r}" for r in ranks))
+    step("Quality: the best A Bᵀ of rank r keeps the r largest singular values of the update "
+         "that is needed, and misses the others.", "‖update − A Bᵀ‖² = σ_(r+1)² + … + σ_d²",
+         f"r = 2: √({sizes[2]}² + {sizes[3]}²) = {left[2]:.3f}",
+         table(("r", "numbers that learn", "missed", "of the update"),
+               [(r, 2 * d * r, left[r], share[r]) for r in ranks]))
+    step("So more rank helps until the rank of what is to be learned, and not beyond it; on "
+         "few noisy data a larger rank fits the noise too.",
+         f"from r = 3 to r = 4 the miss falls by {share[3] - share[4]:.3f} of the update, "
+         f"from 0 to 1 by {share[0] - share[1]:.3f}")
+    answer("Memory grows as 2 d r in both; a higher rank can represent more, and helps as far "
+           "as the update needs it. QLoRA's saving on W leaves room for a larger r.")
     zero = np.zeros((d, d))
-    work.check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
-               np.allclose([missed(zero, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
+    check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
+          np.allclose([missed(zero, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
     ranks = (0, 1, 2, 4, 8, 16)
     train, test = fit_errors(ranks)
     best = ranks[test.argmin()]
@@ -139,25 +138,23 @@ def rank(work):
     d = 4096
     freed = d**2 * (32 - 4) / 8
     affordable = int(freed // (2 * d * 16))
-    work.claim("", "A higher rank performs better.", "better performance",
-               f"training error falls: {', '.join(f'{e:.3f}' for e in train)}; test error is least "
-               f"at r = {best}: {', '.join(f'{e:.2f}' for e in test)}",
-               judge((np.diff(train) < 0).all() and best < ranks[-1], "under-specified"),
-               f"r = {', '.join(map(str, ranks))}; noisy data of a rank-2 update, 40 draws: "
-               "better on the data it is fitted to, in theory never worse there")
-    work.claim("", "A higher rank needs more memory.", "increased memory",
-               f"{params[0]} numbers at r = 1, {params[1]} at r = 4 (d = 4)",
-               judge(params[1] == 4 * params[0]),
-               "2dr: counted in npdl; the frozen base is the same")
-    work.claim("", "A low rank may underperform on complex tasks.", "potential underperformance",
-               f"of the update of rank 4 above, r = 1 misses {100 * share[1]:.0f} % and r = 2 "
-               f"{100 * share[2]:.0f} %", judge(share[1] > share[2] > 0.1),
-               "at r = 4 nothing is missed, and nothing is gained beyond the rank that is needed")
-    work.claim("", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
-               f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
-               judge(affordable > 64),
-               "28 of 32 bits of d^2 numbers against 16 bytes (with gradient and Adam's moments) "
-               "of 2dr")
+    claim("", "A higher rank performs better.", "better performance",
+          f"training error falls: {', '.join(f'{e:.3f}' for e in train)}; test error is least "
+          f"at r = {best}: {', '.join(f'{e:.2f}' for e in test)}",
+          judge((np.diff(train) < 0).all() and best < ranks[-1], "under-specified"),
+          f"r = {', '.join(map(str, ranks))}; noisy data of a rank-2 update, 40 draws: "
+          "better on the data it is fitted to, in theory never worse there")
+    claim("", "A higher rank needs more memory.", "increased memory",
+          f"{params[0]} numbers at r = 1, {params[1]} at r = 4 (d = 4)",
+          judge(params[1] == 4 * params[0]), "2dr: counted in npdl; the frozen base is the same")
+    claim("", "A low rank may underperform on complex tasks.", "potential underperformance",
+          f"of the update of rank 4 above, r = 1 misses {100 * share[1]:.0f} % and r = 2 "
+          f"{100 * share[2]:.0f} %", judge(share[1] > share[2] > 0.1),
+          "at r = 4 nothing is missed, and nothing is gained beyond the rank that is needed")
+    claim("", "QLoRA's savings make room for higher ranks.", "supports higher ranks",
+          f"{freed / 1e6:.1f} MB freed by one matrix of d = {d} pay for r = {affordable}",
+          judge(affordable > 64),
+          "28 of 32 bits of d^2 numbers against 16 bytes (with gradient and Adam's moments) of 2dr")
 
 
 def fit_errors(ranks, d=16, true_rank=2, draws=40):
@@ -177,67 +174,67 @@ def fit_errors(ranks, d=16, true_rank=2, draws=40):
 
 
 @question("000.4.3", "LoRA and QLoRA at inference: speed and latency")
-def inference(work, d=64, r=4):
+def inference(say, step, answer, check, claim, d=64, r=4):
     """Say what LoRA and QLoRA trade in speed and latency at inference."""
     rows = [(n, n * d * d, n * (d * d + 2 * d * r), n * (d * d + 2 * d * r) + d * d)
             for n in (1, 512)]
-    codes, step = quantize(W, 4)
-    half = float(step[0]) / 2
+    codes, delta = quantize(W, 4)
+    half = float(delta[0]) / 2
     updates = {"A Bᵀ": A @ B.T, "A Bᵀ / 10": A @ B.T / 10}
-    again = {name: quantize(dequantize(codes, step) + update, 4, "nearest")
+    again = {name: quantize(dequantize(codes, delta) + update, 4, "nearest")
              for name, update in updates.items()}
     lost = np.array_equal(again["A Bᵀ / 10"][0], codes)
 
     def spaced(codes):
         return " ".join(str(int(code)) for code in codes.ravel())
 
-    work.say(*EXAMPLE)
-    work.step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
-              "costs what the model cost, in time and in memory.", "W' = W + A Bᵀ,   y = x W'",
-              arrays({"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}))
-    work.step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
-              "the d² of dequantization in each pass.",
-              "merged n d²      apart n (d² + 2 d r)      QLoRA n (d² + 2 d r) + d²",
-              table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
-                    [(*row, row[3] / row[1]) for row in rows]))
-    work.step("Count the memory that is read for one row: this sets the pace where one token at a "
-              "time is generated.", "32 bits against m bits a weight",
-              f"{32 * d * d:,} bits against {4 * d * d:,}: {32 // 4} times less")
-    work.step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum "
-              "again, with its own step, keeps an update of a step or more, and loses one that "
-              "stays below half a step: every code is the old one again.",
-              "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
-              f"Δ = {2 * half:.3f}, half a step {half:.3f}",
-              table(("update", "its largest entry", "codes before", "step after", "codes after"),
-                    [(name, float(np.abs(update).max()), spaced(codes), float(again[name][1][0]),
-                      spaced(again[name][0])) for name, update in updates.items()]))
-    work.answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
-                "pass, which matters for few rows, against reading 8 times less memory.")
+    say(*EXAMPLE)
+    step("Merge: the sum of W and the adapter is one matrix of the old size. After that LoRA "
+         "costs what the model cost, in time and in memory.", "W' = W + A Bᵀ,   y = x W'",
+         arrays({"W'": W + A @ B.T, "x W'": X @ (W + A @ B.T)}))
+    step("Count the multiplications of n rows, d = 64, r = 4: merged, not merged, and with "
+         "the d² of dequantization in each pass.",
+         "merged n d²      apart n (d² + 2 d r)      QLoRA n (d² + 2 d r) + d²",
+         table(("rows n", "merged", "LoRA apart", "QLoRA", "QLoRA / merged"),
+               [(*row, row[3] / row[1]) for row in rows]))
+    step("Count the memory that is read for one row: this sets the pace where one token at a "
+         "time is generated.", "32 bits against m bits a weight",
+         f"{32 * d * d:,} bits against {4 * d * d:,}: {32 // 4} times less")
+    step("QLoRA can be merged as well, but only into a float matrix. Quantizing the sum "
+         "again, with its own step, keeps an update of a step or more, and loses one that "
+         "stays below half a step: every code is the old one again.",
+         "Δ' = max|W + update| / (2^(m−1) − 1),   codes round((W + update) / Δ')",
+         f"Δ = {2 * half:.3f}, half a step {half:.3f}",
+         table(("update", "its largest entry", "codes before", "step after", "codes after"),
+               [(name, float(np.abs(update).max()), spaced(codes), float(again[name][1][0]),
+                 spaced(again[name][0])) for name, update in updates.items()]))
+    answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
+           "pass, which matters for few rows, against reading 8 times less memory.")
     layers = [lora_linear(W, A, B), lora_linear(W, A, B, 4)]
-    work.check("npdl's merged layers give the outputs of the layers with their adapters.",
-               all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
-                   for layer in layers))
+    check("npdl's merged layers give the outputs of the layers with their adapters.",
+          all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
+              for layer in layers))
     plain, packed = (lora_linear(np.eye(d), np.eye(d, r), np.eye(d, r), bits) for bits in (None, 4))
-    work.check("npdl counts the same multiplications.",
-               all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]
-                   for row in rows))
+    check("npdl counts the same multiplications.",
+          all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]
+              for row in rows))
     slower = {n: multiplies(packed, n) / multiplies(plain, n) for n in (1, 512)}
     merged = merged_linear(plain).W.data.size
     whole, stored = 4 * merged, report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
-    work.claim("", "LoRA adds no latency at inference.", "no additional latency",
-               f"merged, as its table says: {merged:,} multiplications a row, as before",
-               judge(merged == 64 * 64),
-               f"outputs agree; not merged it would be {multiplies(plain, 1):,}, "
-               "the minimal overhead of the same table's row on speed")
-    work.claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
-               "it can be merged into a float matrix too, and is then as fast and as large as "
-               "LoRA", judge(lost, "under-specified"), "merged outputs agree; merged back into 4 "
-               "bits the small update A Bᵀ / 10 moves no code and is lost")
-    work.claim("", "QLoRA is slower, because of dequantization.", "higher latency",
-               "multiplications, QLoRA to LoRA: "
-               + ", ".join(f"{factor:.2f} at n = {n}" for n, factor in slower.items()),
-               judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"),
-               "d^2 more for each pass, which matters for few rows; 4 bits instead of 32 are read")
-    work.claim("", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
-               f"{whole:,} bytes against {stored:,} for a matrix of 64 x 64",
-               judge(stored < whole / 4), "stored bytes in npdl, adapters left out")
+    claim("", "LoRA adds no latency at inference.", "no additional latency",
+          f"merged, as its table says: {merged:,} multiplications a row, as before",
+          judge(merged == 64 * 64),
+          f"outputs agree; not merged it would be {multiplies(plain, 1):,}, "
+          "the minimal overhead of the same table's row on speed")
+    claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
+          "it can be merged into a float matrix too, and is then as fast and as large as "
+          "LoRA", judge(lost, "under-specified"), "merged outputs agree; merged back into 4 "
+          "bits the small update A Bᵀ / 10 moves no code and is lost")
+    claim("", "QLoRA is slower, because of dequantization.", "higher latency",
+          "multiplications, QLoRA to LoRA: "
+          + ", ".join(f"{factor:.2f} at n = {n}" for n, factor in slower.items()),
+          judge(slower[1] > 1.5 and slower[512] < 1.01, "under-specified"),
+          "d^2 more for each pass, which matters for few rows; 4 bits instead of 32 are read")
+    claim("", "LoRA needs more memory at inference than QLoRA.", "higher (full precision)",
+          f"{whole:,} bytes against {stored:,} for a matrix of 64 x 64",
+          judge(stored < whole / 4), "stored bytes in npdl, adapters left out")

@@ -62,54 +62,53 @@ def misprints(printed, values):
 
 
 @question("000.1", "Means and variances of batch, layer and instance normalisation")
-def normalisation(work):
+def normalisation(say, step, answer, check, claim):
     """Give means and variances that batch, layer and instance normalisation use for a tensor."""
     rows = {kind: groups(TENSOR, axes) for kind, (axes, *_) in KINDS.items()}
-    work.say("The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
-    work.step("Write down which entries share a mean: x has the indices sample i, channel c, "
-              "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
-              "as many as the values of the indices that are left.",
-              table(("", "averages over", "values in a group", "pairs"),
-                    [(kind, KINDS[kind][4], group.shape[1], len(group))
-                     for kind, group in rows.items()]))
+    say("The tensor of the question: 4 samples, 2 channels, 3 features, 24 numbers.")
+    step("Write down which entries share a mean: x has the indices sample i, channel c, "
+         "feature k, and each normalisation averages over some of them. The pairs (μ, σ²) are "
+         "as many as the values of the indices that are left.",
+         table(("", "averages over", "values in a group", "pairs"),
+               [(kind, KINDS[kind][4], group.shape[1], len(group))
+                for kind, group in rows.items()]))
     for kind, (axes, _, shared, which, over) in KINDS.items():
         values, n = rows[kind], rows[kind].shape[1]
         means, variances = exact(TENSOR, axes)
         places = np.ndindex(*(n for axis, n in enumerate(TENSOR.shape) if axis not in axes))
         row = values[0].tolist()
         squares = " + ".join(f"({value} − {means[0]})²" for value in row[:2])
-        work.step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
-                  "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
-                  f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
-                  f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
-                  table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
-                      (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
-                       *map(float, pair)) for place, group, *pair in zip(
-                           places, values, means, variances, strict=True)], 4))
-    work.step("Which one is meant by layer normalisation? The definition takes all units of a "
-              "sample, as here. In a transformer the second index is time, each position is "
-              "normalised by itself, and the groups are those that are called instance above.",
-              f"{len(rows['layer'])} pairs by the definition, {len(rows['instance'])} over the "
-              "last axis alone")
-    work.answer("; ".join(f"{kind} {len(group)} pairs (one for each "
-                          f"{KINDS[kind][2].replace(', ', ' and ')})"
-                          for kind, group in rows.items()) + ": the numbers of the three tables.")
-    work.check("npdl's normalisation layers take the same means and variances from this tensor.",
-               all(np.allclose(np.array(exact(TENSOR, axes), float),
-                               [np.ravel(part) for part in statistics(TENSOR.astype(float), kind)])
-                   for kind, (axes, *_) in KINDS.items()))
+        step(f"{kind.capitalize()}: {which}{over}. The first group with a pencil, then all.",
+             "μ = (x₁ + … + xₙ) / n      σ² = ((x₁ − μ)² + … + (xₙ − μ)²) / n",
+             f"μ = ({' + '.join(map(str, row))}) / {n} = {sum(row)} / {n} = {means[0]}",
+             f"σ² = ({squares} + …) / {n} = {variances[0] * n} / {n} = {variances[0]}",
+             table((shared, "values", "μ", "σ²", "μ ≈", "σ² ≈"), [
+                 (", ".join(str(i + 1) for i in place), " ".join(map(str, group)), *pair,
+                  *map(float, pair)) for place, group, *pair in zip(
+                      places, values, means, variances, strict=True)], 4))
+    step("Which one is meant by layer normalisation? The definition takes all units of a "
+         "sample, as here. In a transformer the second index is time, each position is "
+         "normalised by itself, and the groups are those that are called instance above.",
+         f"{len(rows['layer'])} pairs by the definition, {len(rows['instance'])} over the "
+         "last axis alone")
+    answer("; ".join(f"{kind} {len(group)} pairs (one for each "
+                     f"{KINDS[kind][2].replace(', ', ' and ')})"
+                     for kind, group in rows.items()) + ": the numbers of the three tables.")
+    check("npdl's normalisation layers take the same means and variances from this tensor.",
+          all(np.allclose(np.array(exact(TENSOR, axes), float),
+                          [np.ravel(part) for part in statistics(TENSOR.astype(float), kind)])
+              for kind, (axes, *_) in KINDS.items()))
     for kind, (axes, document, *_) in KINDS.items():
         ours, theirs = exact(TENSOR, axes), exact(TENSOR, document)
         means, variances = (vec(map(float, values), 4) for values in ours)
-        work.claim("", f"{kind.capitalize()} normalisation averages this tensor over "
-                   f"{WHY[kind][0]}.",
-                   f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
-                   f"{len(ours[0])} means {means}, variances {variances}",
-                   judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
-                   WHY[kind][1], weight="answer")
-    work.check("by the definition the document's layer pairs are instance pairs, and the reverse",
-               exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
-               and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
+        claim("", f"{kind.capitalize()} normalisation averages this tensor over {WHY[kind][0]}.",
+              f"{len(theirs[0])} means: {PRINTED[kind][0].replace(' ', ', ')}",
+              f"{len(ours[0])} means {means}, variances {variances}",
+              judge(theirs == ours, if_false="convention" if kind == "layer" else "wrong"),
+              WHY[kind][1], weight="answer")
+    check("by the definition the document's layer pairs are instance pairs, and the reverse",
+          exact(TENSOR, KINDS["layer"][1]) == exact(TENSOR, KINDS["instance"][0])
+          and exact(TENSOR, KINDS["instance"][1]) == exact(TENSOR, KINDS["layer"][0]))
     read = TENSOR.copy()
     read[3, 1] = 5, 2, 2
     for kind, (_, axes, *_) in KINDS.items():
@@ -121,7 +120,7 @@ def normalisation(work):
                               for place, text, value in wrong)
             if wrong and not misprints(printed, other):
                 where += "; all printed numbers are right if that row is read as 5 2 2"
-            work.claim(
+            claim(
                 "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
                 printed, vec(map(float, values), 4), judge(not wrong),
                 where or f"all {len(values)} equal the exact fractions to the printed decimals")

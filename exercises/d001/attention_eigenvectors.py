@@ -44,65 +44,64 @@ def off_line(W, v):
 
 
 @question("001.4.1", "Attention whose projections share their eigenvectors")
-def aligned(work):
+def aligned(say, step, answer, check, claim):
     """Prove that for P_Q = P_K attention favours directions along these common eigenvectors."""
     W_Q, W_K, product, parts = symmetric(P, LAMBDA), symmetric(P, MU), LAMBDA * MU, X @ P
     scores = (parts * product) @ parts.T
     weights = softmax(scores / np.sqrt(2))
     terms = " + ".join(f"{value:.1f}" for value in parts[0] * product * parts[2])
     negated = (parts * -product) @ parts.T
-    work.say("d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
-    work.step("Write both matrices by their eigenvectors p_k, which are the columns of P, and "
-              "orthonormal because the matrices are symmetric.",
-              "W_Q = P diag(λ) Pᵀ      W_K = P diag(μ) Pᵀ",
-              f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}",
-              arrays({"P": P, "W_Q": W_Q, "W_K": W_K}))
-    work.step("Multiply the scores out. Pᵀ P = 1 is in the middle, so the eigenvalues meet in "
-              "pairs.", "Q Kᵀ = X W_Q W_Kᵀ Xᵀ = X P diag(λ μ) Pᵀ Xᵀ",
-              f"λ μ = {vec(product, 0)}", arrays({"W_Q W_K": W_Q @ W_K}))
-    work.step("Read one score: a sum over the common directions, each with the parts that query "
-              "and key have along it, weighted by λ_k μ_k.",
-              "s_ij = Σ_k λ_k μ_k (x_i · p_k) (x_j · p_k)", f"s₁₃ = {terms} = {scores[0, 2]:.1f}",
-              arrays({"X": X, "X P (parts)": parts, "Q Kᵀ": scores}))
-    work.step("The softmax turns larger scores into larger weights: a query along p₁ prefers keys "
-              "with a large positive part along p₁, the more the larger λ₁μ₁ is.",
-              "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", arrays({"weights": weights}))
-    work.step("What the proof needs besides: λ_k μ_k > 0. With a negative product a query along "
-              "p_k avoids keys along p_k; where all products are equal, no direction is favoured.",
-              f"μ negated: s₁₁ = {negated[0, 0]:.1f} instead of {scores[0, 0]:.1f}")
-    work.answer("Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the "
-                "largest positive λ_k μ_k, not every common eigenvector.")
+    say("d = 2, three inputs (the rows of X): one along p₁, one along p₂, one between.")
+    step("Write both matrices by their eigenvectors p_k, which are the columns of P, and "
+         "orthonormal because the matrices are symmetric.",
+         "W_Q = P diag(λ) Pᵀ      W_K = P diag(μ) Pᵀ",
+         f"λ = {vec(LAMBDA, 0)}      μ = {vec(MU, 0)}", arrays({"P": P, "W_Q": W_Q, "W_K": W_K}))
+    step("Multiply the scores out. Pᵀ P = 1 is in the middle, so the eigenvalues meet in "
+         "pairs.", "Q Kᵀ = X W_Q W_Kᵀ Xᵀ = X P diag(λ μ) Pᵀ Xᵀ",
+         f"λ μ = {vec(product, 0)}", arrays({"W_Q W_K": W_Q @ W_K}))
+    step("Read one score: a sum over the common directions, each with the parts that query "
+         "and key have along it, weighted by λ_k μ_k.",
+         "s_ij = Σ_k λ_k μ_k (x_i · p_k) (x_j · p_k)", f"s₁₃ = {terms} = {scores[0, 2]:.1f}",
+         arrays({"X": X, "X P (parts)": parts, "Q Kᵀ": scores}))
+    step("The softmax turns larger scores into larger weights: a query along p₁ prefers keys "
+         "with a large positive part along p₁, the more the larger λ₁μ₁ is.",
+         "a_ij = exp(s_ij/√d) / Σ_l exp(s_il/√d)", arrays({"weights": weights}))
+    step("What the proof needs besides: λ_k μ_k > 0. With a negative product a query along "
+         "p_k avoids keys along p_k; where all products are equal, no direction is favoured.",
+         f"μ negated: s₁₁ = {negated[0, 0]:.1f} instead of {scores[0, 0]:.1f}")
+    answer("Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the "
+           "largest positive λ_k μ_k, not every common eigenvector.")
     same = np.allclose(X @ W_Q @ (X @ W_K).T, scores)
-    work.check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix", same)
-    work.check("npdl's attention has these weights",
-               np.allclose(attention_weights(X, W_Q, W_K), weights))
+    check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix", same)
+    check("npdl's attention has these weights",
+          np.allclose(attention_weights(X, W_Q, W_K), weights))
     values, vectors = np.linalg.eigh(W_Q)
     tokens = np.concatenate([P.T, -P.T])                # along each eigenvector, both ways
     against = 4 * attention_weights(tokens, np.eye(2), -np.eye(2))[0]
     first, second = np.diag(attention_weights(tokens, W_Q, W_Q))[:2]
-    work.claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
-               "two assumptions", "the second follows from the first, with orthogonal eigenvectors",
-               judge(np.allclose(symmetric(vectors, values), W_Q, 0, 1e-12)),
-               "P diag P^T gives W_Q back to below 1e-12")
-    work.claim("", "Common eigenvectors turn the scores into a sum over them.",
-               "to be proved, no proof given", "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
-               judge(same, "no answer given"), "W_Q W_K^T = P diag(lambda mu) P^T")
-    work.claim("", "Common eigenvectors are enough for attention to favour their directions.",
-               "will favour", "for positive products lambda_k mu_k; with a negative one a key "
-               "along p_k is avoided, and the one opposite to it favoured",
-               judge(against[0] > 1, if_false="under-specified"),
-               "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
-               f"p_1 {against[0]:.2f} times the uniform weight, the key along -p_1 "
-               f"{against[2]:.2f} times; holds if both matrices are positive definite")
-    work.claim("", "Attention favours keys along the common eigenvectors.", "to be proved",
-               "those with the largest positive lambda_k mu_k, and only relative to the others",
-               judge(first > 0.99 > second, "under-specified"),
-               "lambda = mu = (4, 1): inputs along p_1 attend to themselves with "
-               f"{first:.3f}, along p_2 with {second:.3f} (uniform: 0.250)")
+    claim("", "Both projections are assumed symmetric, and diagonalizable as well.",
+          "two assumptions", "the second follows from the first, with orthogonal eigenvectors",
+          judge(np.allclose(symmetric(vectors, values), W_Q, 0, 1e-12)),
+          "P diag P^T gives W_Q back to below 1e-12")
+    claim("", "Common eigenvectors turn the scores into a sum over them.",
+          "to be proved, no proof given", "Q K^T = sum_k lambda_k mu_k (x_i . p_k)(x_j . p_k)",
+          judge(same, "no answer given"), "W_Q W_K^T = P diag(lambda mu) P^T")
+    claim("", "Common eigenvectors are enough for attention to favour their directions.",
+          "will favour", "for positive products lambda_k mu_k; with a negative one a key "
+          "along p_k is avoided, and the one opposite to it favoured",
+          judge(against[0] > 1, if_false="under-specified"),
+          "W_Q = 1, W_K = -1, all products negative: a query along p_1 gives the key along "
+          f"p_1 {against[0]:.2f} times the uniform weight, the key along -p_1 "
+          f"{against[2]:.2f} times; holds if both matrices are positive definite")
+    claim("", "Attention favours keys along the common eigenvectors.", "to be proved",
+          "those with the largest positive lambda_k mu_k, and only relative to the others",
+          judge(first > 0.99 > second, "under-specified"),
+          "lambda = mu = (4, 1): inputs along p_1 attend to themselves with "
+          f"{first:.3f}, along p_2 with {second:.3f} (uniform: 0.250)")
 
 
 @question("001.4.2", "Attention whose projections have orthogonal eigenvectors")
-def orthogonal_eigenvectors(work, d=4, n=3):
+def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     """Prove that attention tends to be uniform if all p_Q,i are orthogonal to all p_K,j."""
     inputs = np.array([[1.0, 2, 0, 1], [0, 1, 1, 0], [2, 0, 1, 1]])
     W_Q, W_K = np.diag([3.0, 1, 0, 0]), np.diag([0.0, 0, 2, 5])
@@ -110,51 +109,50 @@ def orthogonal_eigenvectors(work, d=4, n=3):
     rng = np.random.default_rng(0)
     lowest = min(abs(orthogonal(d, rng).T @ orthogonal(d, rng)).max() for _ in range(50))
     a, b = P[:, 0]
-    work.say(f"d = 2 for the premise; d = {d} and n = {n} inputs for the repaired one.")
-    work.step("Look at the premise first. The d eigenvectors of W_K are a basis, so the squared "
-              "cosines between one eigenvector of W_Q and all of them add up to its length, 1.",
-              "Σ_j (p_Q,i · p_K,j)² = ‖p_Q,i‖² = 1",
-              f"d = 2, p = {vec((a, b), 1)} against the axes: {a:.1f}² + {b:.1f}² = 1")
-    work.step("So not all of them can be 0: with every pair orthogonal, 1 would be 0. As written, "
-              "the premise never holds, and what follows from it says nothing.", "Σ_j 0² = 0 ≠ 1",
-              f"the largest cosine is at least 1/√d = {bound:.1f} for d = {d}")
-    work.step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
-              "what each matrix can put out, and then the product vanishes.",
-              "W_Q W_Kᵀ = Σ_i Σ_j λ_i μ_j (p_Q,i · p_K,j) p_Q,i p_K,jᵀ = 0",
-              arrays({"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K}))
-    work.step("All scores are 0, and the softmax of equal numbers is uniform: exactly, whatever X "
-              "is.", "s_ij = x_iᵀ W_Q W_Kᵀ x_j = 0   →   a_ij = e⁰ / (n e⁰) = 1/n",
-              arrays({"X": inputs, "Q Kᵀ": scores, "weights": softmax(scores / np.sqrt(d))}))
-    work.answer("The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q "
-                "Kᵀ = 0 and every weight is 1/n.")
+    say(f"d = 2 for the premise; d = {d} and n = {n} inputs for the repaired one.")
+    step("Look at the premise first. The d eigenvectors of W_K are a basis, so the squared "
+         "cosines between one eigenvector of W_Q and all of them add up to its length, 1.",
+         "Σ_j (p_Q,i · p_K,j)² = ‖p_Q,i‖² = 1",
+         f"d = 2, p = {vec((a, b), 1)} against the axes: {a:.1f}² + {b:.1f}² = 1")
+    step("So not all of them can be 0: with every pair orthogonal, 1 would be 0. As written, "
+         "the premise never holds, and what follows from it says nothing.", "Σ_j 0² = 0 ≠ 1",
+         f"the largest cosine is at least 1/√d = {bound:.1f} for d = {d}")
+    step("Repair it: ask it only of the eigenvectors whose eigenvalue is not 0. These span "
+         "what each matrix can put out, and then the product vanishes.",
+         "W_Q W_Kᵀ = Σ_i Σ_j λ_i μ_j (p_Q,i · p_K,j) p_Q,i p_K,jᵀ = 0",
+         arrays({"W_Q": W_Q, "W_K": W_K, "W_Q W_K": W_Q @ W_K}))
+    step("All scores are 0, and the softmax of equal numbers is uniform: exactly, whatever X "
+         "is.", "s_ij = x_iᵀ W_Q W_Kᵀ x_j = 0   →   a_ij = e⁰ / (n e⁰) = 1/n",
+         arrays({"X": inputs, "Q Kᵀ": scores, "weights": softmax(scores / np.sqrt(d))}))
+    answer("The premise is impossible; with eigenvectors of non-zero eigenvalues alone, Q "
+           "Kᵀ = 0 and every weight is 1/n.")
     uniform = np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n)
-    work.check("npdl's attention gives 1/n everywhere for these matrices", uniform)
-    work.check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
-               f"(least {lowest:.3f})", lowest >= bound - 1e-12)
+    check("npdl's attention gives 1/n everywhere for these matrices", uniform)
+    check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
+          f"(least {lowest:.3f})", lowest >= bound - 1e-12)
     basis, values = orthogonal(4, np.random.default_rng(0)), np.arange(1.0, 5)
     W, rolled, signed = symmetric(basis, values), np.roll(basis, 1, 1), np.array([-2.0, 3, 3, -4])
     large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v)))
                     for v in (signed, signed / 10))
     shifted = entropy(attention_weights(inputs, W, symmetric(rolled, values)))
     least, off = abs(HADAMARD).max(), off_line(W, basis[0])             # against the axes
-    work.check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
-    work.claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
-               "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
-               f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(min(least, lowest) < 1e-12),
-               "the squared cosines of p with a basis add up to 1; least of 50 random pairs (seed "
-               f"0) {lowest:.3f}, Hadamard matrix {least:g}", weight="answer")
-    work.claim("", "With such eigenvectors attention tends to be uniform.", "to be proved",
-               "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
-               "W_Q W_K = 0 and all scores are 0", judge(uniform, "under-specified"),
-               "rank 2 each, d = 4: all weights 1/3; the premise as written proves anything")
-    work.claim("", "A weaker premise will do: eigenvectors as little aligned as they can be.",
-               "tends to be uniform, without saying how nearly orthogonal",
-               f"not that alone: entropy {large:.3f} of log n with the least overlap there is, "
-               f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
-               judge(min(large, shifted) > 0.95, if_false="under-specified"),
-               f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q (seed "
-               "0), its columns moved by one; holds for small eigenvalues: a tenth as large, "
-               f"{small:.3f}")
-    work.claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
-               judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
-               f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")
+    check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
+    claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
+          "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
+          f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(min(least, lowest) < 1e-12),
+          "the squared cosines of p with a basis add up to 1; least of 50 random pairs (seed "
+          f"0) {lowest:.3f}, Hadamard matrix {least:g}", weight="answer")
+    claim("", "With such eigenvectors attention tends to be uniform.", "to be proved",
+          "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
+          "W_Q W_K = 0 and all scores are 0", judge(uniform, "under-specified"),
+          "rank 2 each, d = 4: all weights 1/3; the premise as written proves anything")
+    claim("", "A weaker premise will do: eigenvectors as little aligned as they can be.",
+          "tends to be uniform, without saying how nearly orthogonal",
+          f"not that alone: entropy {large:.3f} of log n with the least overlap there is, "
+          f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
+          judge(min(large, shifted) > 0.95, if_false="under-specified"),
+          f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q (seed 0), "
+          f"its columns moved by one; holds for small eigenvalues: a tenth as large, {small:.3f}")
+    claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
+          judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
+          f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")

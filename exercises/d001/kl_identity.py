@@ -38,7 +38,7 @@ def descend(q, prior, likelihood, steps=3000):
 
 
 @question("001.1", "The divergence of an approximate posterior, taken apart")
-def divergence(work):
+def divergence(say, step, answer, check, claim):
     """Show: D(Q ‖ posterior) = log P(context) − E_Q log P(context | output) + D(Q ‖ prior)."""
     exact_evidence, exact_posterior = bayes(PRIOR, LIKELIHOOD)
     q, prior, likelihood, posterior = (
@@ -47,35 +47,35 @@ def divergence(work):
     to_posterior, to_prior = np.log(q / posterior), np.log(q / prior)
     left, expected, rest = q * to_posterior, q * np.log(likelihood), q * to_prior
     right = evidence - expected.sum() + rest.sum()
-    work.say("Three outputs o = a, b, d, and one context c.")
-    work.step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
-              "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
-              f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
-              table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
-                    list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
-    work.step("Put it into the logarithm of the divergence, and take the quotient apart: a product "
-              "below the line becomes a difference of logarithms.",
-              "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) P(o)) ]\n"
-              "                  = log P(c) − log P(c | o) + log Q(o)/P(o)",
-              f"o = a:  {to_posterior[0]:.4f} = {evidence:.4f} − ({math.log(likelihood[0]):.4f}) + "
-              f"{to_prior[0]:.4f}")
-    work.step("Take the expectation under Q of every term. It is linear; P(c) does not depend on "
-              "o, so its expectation is itself; the last one is a divergence again.",
-              "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",
-              table(("output", "Q log Q/posterior", "Q log P(c | o)", "Q log Q/prior"),
-                    list(zip("abd", left, expected, rest, strict=True)), 4))
-    work.step("Add the columns, and compare both sides.",
-              f"left:   {' + '.join(f'{v:.4f}' for v in left)} = {left.sum():.4f}",
-              f"right:  {evidence:.4f} − ({expected.sum():.4f}) + {rest.sum():.4f} = {right:.4f}")
-    work.answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
-                "> 0, and Q = 0 where the posterior is 0.")
+    say("Three outputs o = a, b, d, and one context c.")
+    step("Write the posterior by Bayes' rule. P(c), the probability of the context, is what "
+         "makes it sum to 1.", "P(o | c) = P(c | o) P(o) / P(c),   P(c) = Σ_o P(c | o) P(o)",
+         f"P(c) = {' + '.join(map(str, PRIOR * LIKELIHOOD))} = {exact_evidence}",
+         table(("output", "Q", "P(o)", "P(c | o)", "P(o | c)"),
+               list(zip("abd", Q, PRIOR, LIKELIHOOD, exact_posterior, strict=True))))
+    step("Put it into the logarithm of the divergence, and take the quotient apart: a product "
+         "below the line becomes a difference of logarithms.",
+         "log Q(o)/P(o | c) = log [ P(c) Q(o) / (P(c | o) P(o)) ]\n"
+         "                  = log P(c) − log P(c | o) + log Q(o)/P(o)",
+         f"o = a:  {to_posterior[0]:.4f} = {evidence:.4f} − ({math.log(likelihood[0]):.4f}) + "
+         f"{to_prior[0]:.4f}")
+    step("Take the expectation under Q of every term. It is linear; P(c) does not depend on "
+         "o, so its expectation is itself; the last one is a divergence again.",
+         "D(Q ‖ posterior) = log P(c) − E_Q[log P(c | o)] + D(Q ‖ prior)",
+         table(("output", "Q log Q/posterior", "Q log P(c | o)", "Q log Q/prior"),
+               list(zip("abd", left, expected, rest, strict=True)), 4))
+    step("Add the columns, and compare both sides.",
+         f"left:   {' + '.join(f'{v:.4f}' for v in left)} = {left.sum():.4f}",
+         f"right:  {evidence:.4f} − ({expected.sum():.4f}) + {rest.sum():.4f} = {right:.4f}")
+    answer("The identity is Bayes' rule under a logarithm, averaged over Q; it needs P(c) "
+           "> 0, and Q = 0 where the posterior is 0.")
     rng = np.random.default_rng(0)
     pairs = [sides(*rng.dirichlet(np.ones(5), 2), rng.uniform(0.05, 0.95, 5)) for _ in range(200)]
-    work.check("npdl's kl_divergence gives the left side and D(Q ‖ prior)", np.allclose(
+    check("npdl's kl_divergence gives the left side and D(Q ‖ prior)", np.allclose(
         (kl_divergence(q, posterior), kl_divergence(q, prior)), (left.sum(), rest.sum()), 0, 1e-12))
-    work.check("both sides are equal here, and in 200 random cases",
-               np.ptp([(left.sum(), right), *pairs], 1).max() < 1e-12)
-    work.claim(
+    check("both sides are equal here, and in 200 random cases",
+          np.ptp([(left.sum(), right), *pairs], 1).max() < 1e-12)
+    claim(
         "", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
         "to be shown, no proof given", "holds",
         judge(np.array_equal(Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
@@ -89,24 +89,24 @@ def divergence(work):
                 sides(q, prior, likelihood * (0, 1, 1))]
     reverse, fitted = float(kl_divergence(posterior, q)), descend(q, prior, likelihood)
     end, bound = kl_divergence(fitted, posterior), fitted @ np.log(likelihood * prior / fitted)
-    work.check("gradient descent on the right side finds the posterior", end < 1e-6)
-    work.claim("", "The terms on the right are expectations under Q.", "E_Q",
-               f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
-               judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")
-    work.claim("", "The identity needs no condition.", "none is stated",
-               "P(context) > 0, and Q = 0 wherever the posterior is 0; otherwise both sides are "
-               "infinite", judge(np.isposinf(infinite).all(), "under-specified"),
-               "an output of prior 0, and one of likelihood 0, with Q > 0: infinity on both sides")
-    work.claim("", "The divergence is defined with the true distribution first.",
-               "D(P || Q) in the definition, D(Q || P) in the identity",
-               f"D(Q || posterior) = {left:.5f}, D(posterior || Q) = {reverse:.5f}",
-               judge(abs(left - reverse) > 1e-5, "convention"), "two numbers, one name: the "
-               "expectation is under the first distribution")
-    work.claim("", "P(context | output) is a likelihood.", "a likelihood",
-               f"over the outputs it sums to {likelihood.sum():g}",
-               judge(likelihood.sum() != 1), "as a function of the output it is no distribution")
-    work.claim("", "Q can be used to estimate the posterior.", "an approximate distribution",
-               "lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
-               f"{left:.4f} to below 1e-6", judge(end < left),
-               f"gradient descent with npdl's KLDivergence; the bound reaches {bound:.4f}, log "
-               f"P(context) = {math.log(evidence):.4f}")
+    check("gradient descent on the right side finds the posterior", end < 1e-6)
+    claim("", "The terms on the right are expectations under Q.", "E_Q",
+          f"left {left:.4f}; right, sampled from Q: {sample.mean():.4f} +- {error:.4f}",
+          judge(abs(sample.mean() - left) < 4 * error), "20,000 outputs drawn from Q, seed 0")
+    claim("", "The identity needs no condition.", "none is stated",
+          "P(context) > 0, and Q = 0 wherever the posterior is 0; otherwise both sides are "
+          "infinite", judge(np.isposinf(infinite).all(), "under-specified"),
+          "an output of prior 0, and one of likelihood 0, with Q > 0: infinity on both sides")
+    claim("", "The divergence is defined with the true distribution first.",
+          "D(P || Q) in the definition, D(Q || P) in the identity",
+          f"D(Q || posterior) = {left:.5f}, D(posterior || Q) = {reverse:.5f}",
+          judge(abs(left - reverse) > 1e-5, "convention"), "two numbers, one name: the "
+          "expectation is under the first distribution")
+    claim("", "P(context | output) is a likelihood.", "a likelihood",
+          f"over the outputs it sums to {likelihood.sum():g}",
+          judge(likelihood.sum() != 1), "as a function of the output it is no distribution")
+    claim("", "Q can be used to estimate the posterior.", "an approximate distribution",
+          "lowering -E_Q log likelihood + D(Q || prior) takes D(Q || posterior) from "
+          f"{left:.4f} to below 1e-6", judge(end < left),
+          f"gradient descent with npdl's KLDivergence; the bound reaches {bound:.4f}, log "
+          f"P(context) = {math.log(evidence):.4f}")

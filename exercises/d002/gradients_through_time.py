@@ -25,7 +25,7 @@ def by_npdl(W, gradient, steps):
 
 
 @question("002.1", "Why gradients that vanish or explode trouble a recurrent network")
-def through_time(work):
+def through_time(say, step, answer, check, claim):
     """Explain why vanishing and exploding gradients trouble a recurrent network."""
     trace, det = np.trace(W), np.linalg.det(W)
     root = math.sqrt(trace**2 / 4 - det)
@@ -36,85 +36,83 @@ def through_time(work):
     closed = [np.array([a + b, a - b]) for a, b in zip(growing, fading, strict=True)]
     sizes = [float(np.linalg.norm(np.linalg.matrix_power(W, k), 2)) for k in lags]
     factor, gradients = large * (1 - 0.9**2), by_npdl(W, GRADIENT, 50)
-    work.say("Two units, W symmetric, a gradient that begins in the first unit alone.")
-    work.step("One step back. The gradient at the older state is the gradient at the newer one "
-              "times the Jacobian of the step.",
-              "hₜ = tanh(z),  z = W hₜ₋₁ + xₜ", "∂L/∂hₜ₋₁ = Wᵀ diag(1 − hₜ²) ∂L/∂hₜ",
-              f"h near 0: 1 − h² = 1, so ∂L/∂hₜ₋₁ = Wᵀ ∂L/∂hₜ = {vec(W.T @ GRADIENT)}",
-              arrays({"W": W, "∂L/∂h_T": GRADIENT}))
-    work.step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
-              "power does.", "det(W − λ I) = λ² − tr(W) λ + det(W) = 0",
-              "λ = tr/2 ± √(tr²/4 − det)", f"λ² − {trace:.3f} λ + {det:.3f} = 0",
-              f"λ₁ = {large:.3f} on (1, 1),  λ₂ = {small:.3f} on (1, −1)")
-    work.step("Split the gradient along the eigenvectors; each part keeps its direction and is "
-              "multiplied by its λ at every step.",
-              "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
-              f"a = {along:.3f}, b = {across:.3f}",
-              table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
-                    [(k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
-                     for k, a, b, g, size in zip(lags, growing, fading, closed, sizes,
-                                                 strict=True)]))
-    work.step("|g_k| is of this one gradient; the norm of the matrix power, next to it, is the "
-              "most that any gradient of length 1 can become.",
-              "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
-              f"k = 10: {np.linalg.norm(closed[3]):.3f} ≤ {sizes[3]:.3f} = {large:.3f}¹⁰")
-    work.step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
-              "small, and even λ₁ is not enough.", "factor of a step = λ (1 − h²)",
-              f"h = 0.9: {large:.3f} · (1 − {0.9**2:.2f}) = {factor:.3f};  after 10 steps "
-              f"{factor**10:.1e}")
-    work.step("What the weights see: one unit hₜ = w hₜ₋₁ + xₜ with all x = 1. dL/dw adds up the "
-              "uses of w; the use k steps back counts w^k times.",
-              "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
-              f"w = {small:.1f}, h → 1/(1 − w) = {1 / (1 - small):.1f}: "
-              + " + ".join(f"{small**k / (1 - small):.2f}" for k in range(5))
-              + " + …: nothing of the far past")
-    work.answer("Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 it "
-                f"vanishes ({fading[-1]:.0e} at λ = {small:.3f} after 50 steps) and far causes are "
-                f"not learned; above 1 it explodes ({growing[-1]:.0f} at λ = {large:.3f}) and one "
-                "update throws the weights away.")
-    work.check("W applied step by step, by npdl's RNN cell at h = 0, gives the same g_k as the "
-               "eigenvalues", np.allclose([gradients[k] for k in lags], closed))
-    work.check("the norm of each power is λ₁ᵏ, and no g_k is longer",
-               np.allclose(sizes, [large**k for k in lags])
-               and all(np.linalg.norm(g) <= size + 1e-9
-                       for g, size in zip(closed, sizes, strict=True)))
+    say("Two units, W symmetric, a gradient that begins in the first unit alone.")
+    step("One step back. The gradient at the older state is the gradient at the newer one "
+         "times the Jacobian of the step.",
+         "hₜ = tanh(z),  z = W hₜ₋₁ + xₜ", "∂L/∂hₜ₋₁ = Wᵀ diag(1 − hₜ²) ∂L/∂hₜ",
+         f"h near 0: 1 − h² = 1, so ∂L/∂hₜ₋₁ = Wᵀ ∂L/∂hₜ = {vec(W.T @ GRADIENT)}",
+         arrays({"W": W, "∂L/∂h_T": GRADIENT}))
+    step("k steps back the Jacobian has been applied k times. Its eigenvalues say what a "
+         "power does.", "det(W − λ I) = λ² − tr(W) λ + det(W) = 0",
+         "λ = tr/2 ± √(tr²/4 − det)", f"λ² − {trace:.3f} λ + {det:.3f} = 0",
+         f"λ₁ = {large:.3f} on (1, 1),  λ₂ = {small:.3f} on (1, −1)")
+    step("Split the gradient along the eigenvectors; each part keeps its direction and is "
+         "multiplied by its λ at every step.",
+         "g = a (1, 1) + b (1, −1)   →   g_k = a λ₁ᵏ (1, 1) + b λ₂ᵏ (1, −1)",
+         f"a = {along:.3f}, b = {across:.3f}",
+         table(("steps back k", "a λ₁ᵏ", "b λ₂ᵏ", "g_k", "|g_k|", "‖Wᵏ‖"),
+               [(k, f"{a:.3g}", f"{b:.3g}", vec(g), float(np.linalg.norm(g)), size)
+                for k, a, b, g, size in zip(lags, growing, fading, closed, sizes,
+                                            strict=True)]))
+    step("|g_k| is of this one gradient; the norm of the matrix power, next to it, is the "
+         "most that any gradient of length 1 can become.",
+         "|g_k| ≤ ‖Wᵏ‖ |g_0|,   and for a symmetric W ‖Wᵏ‖ = λ₁ᵏ",
+         f"k = 10: {np.linalg.norm(closed[3]):.3f} ≤ {sizes[3]:.3f} = {large:.3f}¹⁰")
+    step("tanh adds its slope to every step. Where a unit is near its ends the factor is "
+         "small, and even λ₁ is not enough.", "factor of a step = λ (1 − h²)",
+         f"h = 0.9: {large:.3f} · (1 − {0.9**2:.2f}) = {factor:.3f};  after 10 steps "
+         f"{factor**10:.1e}")
+    step("What the weights see: one unit hₜ = w hₜ₋₁ + xₜ with all x = 1. dL/dw adds up the "
+         "uses of w; the use k steps back counts w^k times.",
+         "∂h_T/∂w = h_T₋₁ + w h_T₋₂ + w² h_T₋₃ + …",
+         f"w = {small:.1f}, h → 1/(1 − w) = {1 / (1 - small):.1f}: "
+         + " + ".join(f"{small**k / (1 - small):.2f}" for k in range(5))
+         + " + …: nothing of the far past")
+    answer("Every step multiplies the gradient by a Jacobian: with |λ| (1 − h²) below 1 it "
+           f"vanishes ({fading[-1]:.0e} at λ = {small:.3f} after 50 steps) and far causes are "
+           f"not learned; above 1 it explodes ({growing[-1]:.0f} at λ = {large:.3f}) and one "
+           "update throws the weights away.")
+    check("W applied step by step, by npdl's RNN cell at h = 0, gives the same g_k as the "
+          "eigenvalues", np.allclose([gradients[k] for k in lags], closed))
+    check("the norm of each power is λ₁ᵏ, and no g_k is longer",
+          np.allclose(sizes, [large**k for k in lags])
+          and all(np.linalg.norm(g) <= size + 1e-9
+                  for g, size in zip(closed, sizes, strict=True)))
     parts = np.array(gradients[:11]) @ [[1, 1], [1, -1]]                # along the eigenvectors
     uses = np.array([small**k / (1 - small) for k in range(60)])        # of w in dL/dw
     far, near = uses[20:].sum() / uses.sum(), uses[:3].sum() / uses.sum()
-    work.claim("vanishing, exploding",
-               "over many steps back a gradient shrinks or grows exponentially",
-               "decreases or increases rapidly",
-               "its parts are multiplied by the eigenvalues 1.2 and 0.5 at every step",
-               judge(np.allclose(parts[1:] / parts[:-1], [1.2, 0.5])),
-               f"after 50 steps: {growing[-1]:.0f} and {fading[-1]:.1e}")
-    work.claim("vanishing", "vanishing gradients make the weight updates negligible",
-               "negligible updates, stalled training",
-               "only the part from far back is: the uses of w 20 and more steps before the loss "
-               f"add {far:.1e} of dL/dw, the last three {near:.2f}",
-               judge(far < 1e-3 < 0.1 < near, "under-specified"),
-               f"the unit above, w = {small:.1f}: dL/dw is a sum over uses of w")
+    claim("vanishing, exploding", "over many steps back a gradient shrinks or grows exponentially",
+          "decreases or increases rapidly",
+          "its parts are multiplied by the eigenvalues 1.2 and 0.5 at every step",
+          judge(np.allclose(parts[1:] / parts[:-1], [1.2, 0.5])),
+          f"after 50 steps: {growing[-1]:.0f} and {fading[-1]:.1e}")
+    claim("vanishing", "vanishing gradients make the weight updates negligible",
+          "negligible updates, stalled training",
+          "only the part from far back is: the uses of w 20 and more steps before the loss "
+          f"add {far:.1e} of dL/dw, the last three {near:.2f}",
+          judge(far < 1e-3 < 0.1 < near, "under-specified"),
+          f"the unit above, w = {small:.1f}: dL/dw is a sum over uses of w")
     by_gradients = np.prod(gradients[:11], axis=0)
     x = np.linspace(-10, 10, 20001)
     s = 1 / (1 + np.exp(-x))
     sigmoid, tanh = (s * (1 - s)).max(), (1 - np.tanh(x) ** 2).max()
-    work.claim("cause", "gradients are multiplied by one another on the way back",
-               "repeated multiplication of gradients",
-               "the Jacobians dh_t/dh_(t-1) are multiplied; one gradient of the loss runs through "
-               "them", judge(np.allclose(by_gradients, gradients[10]), if_false="under-specified"),
-               "holds if a gradient is any derivative of a step: after 10 steps the product of "
-               f"Jacobians gives {vec(gradients[10])}, the product of the loss's gradients "
-               f"{vec(by_gradients)}")
-    work.claim("cause", "the flat parts of the sigmoid and of tanh make gradients vanish",
-               "activations with steep or flat gradients (sigmoid, tanh)",
-               f"a step multiplies the gradient by {factor:.3f} where tanh is near its ends, by "
-               f"{large:.3f} where it is the identity", judge(factor < 1 < large),
-               f"h = 0.9: {factor**10:.1e} after 10 steps, against {large**10:.2f}")
-    work.claim("cause",
-               "steep activation functions such as the sigmoid and tanh are behind explosion",
-               "activations with steep or flat gradients (sigmoid, tanh)",
-               f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only "
-               "shrink a gradient, and growth comes from W_h", judge(max(sigmoid, tanh) > 1),
-               f"{large:.1f} a step where tanh is the identity")
+    claim("cause", "gradients are multiplied by one another on the way back",
+          "repeated multiplication of gradients",
+          "the Jacobians dh_t/dh_(t-1) are multiplied; one gradient of the loss runs through "
+          "them", judge(np.allclose(by_gradients, gradients[10]), if_false="under-specified"),
+          "holds if a gradient is any derivative of a step: after 10 steps the product of "
+          f"Jacobians gives {vec(gradients[10])}, the product of the loss's gradients "
+          f"{vec(by_gradients)}")
+    claim("cause", "the flat parts of the sigmoid and of tanh make gradients vanish",
+          "activations with steep or flat gradients (sigmoid, tanh)",
+          f"a step multiplies the gradient by {factor:.3f} where tanh is near its ends, by "
+          f"{large:.3f} where it is the identity", judge(factor < 1 < large),
+          f"h = 0.9: {factor**10:.1e} after 10 steps, against {large**10:.2f}")
+    claim("cause", "steep activation functions such as the sigmoid and tanh are behind explosion",
+          "activations with steep or flat gradients (sigmoid, tanh)",
+          f"neither is steep: slopes at most {sigmoid:.2f} and {tanh:.2f}; they can only "
+          "shrink a gradient, and growth comes from W_h", judge(max(sigmoid, tanh) > 1),
+          f"{large:.1f} a step where tanh is the identity")
 
 
 def descent(w, lr, updates, squash=False):
@@ -136,7 +134,7 @@ def descent(w, lr, updates, squash=False):
 
 
 @question("002.1", "What exploding gradients do to training")
-def exploding(work):
+def exploding(say, step, answer, check, claim):
     """Show on one recurrent unit what exploding gradients do to weights, loss and loss curve."""
     straight = descent(2.0, 0.1, 3)
     bent = descent(1.5, 30.0, 3, squash=True)
@@ -148,32 +146,31 @@ def exploding(work):
         return table(heads, [(str(n), *(f"{value:.3g}" for value in row))
                              for n, row in enumerate(rows)])
 
-    work.say("One unit, one weight, h₀ = 1, 3 steps.")
-    work.step("Forward, 3 steps with one weight; the wanted end state is 0.",
-              "h₃ = w³ h₀,   L = h₃²/2",
-              f"h₃ = {w:.0f}³ · 1 = {h:.0f},   L = {h:.0f}²/2 = {loss:.0f}")
-    work.step("The gradient has the power of w that the way through time makes.",
-              "dL/dw = h₃ · 3 w² h₀", f"dL/dw = {h:.0f} · 3 · {w:.0f}² · 1 = {slope:.0f}")
-    work.step("Plain descent, learning rate 0.1, no tanh: the step goes over 0 and lands further "
-              "out, where the gradient is longer still.",
-              "w ← w − 0.1 dL/dw", f"w = {w:.0f} − 0.1 · {slope:.0f} = {straight[1][0]:.1f}",
-              shown(straight))
-    work.step("The same with tanh in every step, from w = 1.5 with learning rate 30: one jump, and "
-              "then every tanh is at its end, the gradient is 0, and nothing moves.",
-              "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", shown(bent))
-    work.answer("It depends: without a bound |w| runs away, faster than exponentially "
-                f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump ends "
-                f"on a plateau at L = {bent[-1][2]:.3f}, where dL/dw = {bent[-1][3]:.0e}.")
+    say("One unit, one weight, h₀ = 1, 3 steps.")
+    step("Forward, 3 steps with one weight; the wanted end state is 0.", "h₃ = w³ h₀,   L = h₃²/2",
+         f"h₃ = {w:.0f}³ · 1 = {h:.0f},   L = {h:.0f}²/2 = {loss:.0f}")
+    step("The gradient has the power of w that the way through time makes.",
+         "dL/dw = h₃ · 3 w² h₀", f"dL/dw = {h:.0f} · 3 · {w:.0f}² · 1 = {slope:.0f}")
+    step("Plain descent, learning rate 0.1, no tanh: the step goes over 0 and lands further "
+         "out, where the gradient is longer still.",
+         "w ← w − 0.1 dL/dw", f"w = {w:.0f} − 0.1 · {slope:.0f} = {straight[1][0]:.1f}",
+         shown(straight))
+    step("The same with tanh in every step, from w = 1.5 with learning rate 30: one jump, and "
+         "then every tanh is at its end, the gradient is 0, and nothing moves.",
+         "hₜ = tanh(w hₜ₋₁),   slope 1 − hₜ² in each step", shown(bent))
+    answer("It depends: without a bound |w| runs away, faster than exponentially "
+           f"({', '.join(f'{abs(row[0]):.3g}' for row in straight)}); with tanh one jump ends "
+           f"on a plateau at L = {bent[-1][2]:.3f}, where dL/dw = {bent[-1][3]:.0e}.")
     free, bound = (np.array([row[0] for row in rows]) for rows in (straight, bent))
     sizes = np.abs(free)
-    work.check("dL/dw of the first row against a difference of two losses",
-               abs((up - down) / 2e-6 - slope) < 1e-4)
-    work.check("without tanh |w| grows at every update, by a growing factor",
-               sizes[1] > sizes[0] and (np.diff(sizes[1:] / sizes[:-1]) > 0).all())
+    check("dL/dw of the first row against a difference of two losses",
+          abs((up - down) / 2e-6 - slope) < 1e-4)
+    check("without tanh |w| grows at every update, by a growing factor",
+          sizes[1] > sizes[0] and (np.diff(sizes[1:] / sizes[:-1]) > 0).all())
     grow = [bool((np.abs(ws[1:]) >= 1.2 * np.abs(ws[:-1])).all()) for ws in (free, bound)]
     margins = np.array([1, 10, 100])                    # by which the right class of two is behind
     losses, slopes = np.logaddexp(0, margins), 1 / (1 + np.exp(-margins))
-    work.claim(
+    claim(
         "exploding", "exploding gradients make the weights grow exponentially during training",
         "weights grow exponentially",
         "it depends on the net: without tanh the weight grows at every update, faster than "
@@ -181,7 +178,7 @@ def exploding(work):
         f"nothing, w = {vec(bound, 2)}",
         judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
         "the runs above; what always is exponential is the gradient in the number of time steps")
-    work.claim(
+    claim(
         "exploding", "a rapidly rising loss under exploding gradients is a saturation of the loss",
         "called loss function saturation",
         "a rising loss; saturated means flat, where the gradient is near 0",

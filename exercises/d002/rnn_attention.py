@@ -22,34 +22,32 @@ def one_by_one(Q, K, V):
 
 
 @question("002.5a", "Self-attention in an RNN")
-def recurrent(work):
+def recurrent(say, step, answer, check, claim):
     """Explain how self-attention is built into an RNN, and what it brings."""
     past, s = np.eye(2), np.array([math.log(3), 0.0])
     scores = past @ s
     powers, weights = np.exp(scores), softmax(scores)
     a = weights @ past
-    work.say("Third step of an RNN with two units.")
-    work.step("Run the RNN as usual to get a state that does not know of attention yet. It is the "
-              "query; scoring the h₃ that is only being made would be circular.",
-              "s₃ = RNN(x₃, h₂)", arrays({"s₃": s, "h₁": past[0], "h₂": past[1]}))
-    work.step("Score the query against each past state.", "e₃ⱼ = s₃ · hⱼ,   j < 3",
-              f"e₃₁ = {scores[0]:.3f},   e₃₂ = {scores[1]:.3f}")
+    say("Third step of an RNN with two units.")
+    step("Run the RNN as usual to get a state that does not know of attention yet. It is the "
+         "query; scoring the h₃ that is only being made would be circular.",
+         "s₃ = RNN(x₃, h₂)", arrays({"s₃": s, "h₁": past[0], "h₂": past[1]}))
+    step("Score the query against each past state.", "e₃ⱼ = s₃ · hⱼ,   j < 3",
+         f"e₃₁ = {scores[0]:.3f},   e₃₂ = {scores[1]:.3f}")
     total = f"({powers[0]:.0f} + {powers[1]:.0f})"
-    work.step("Softmax over the same j: the weights add up to 1.",
-              "α₃ⱼ = e^(e₃ⱼ) / Σ_(l<3) e^(e₃ₗ)",
-              f"{powers[0]:.0f}/{total} = {weights[0]:.2f},   {powers[1]:.0f}/{total} = "
-              f"{weights[1]:.2f}")
-    work.step("Weigh the past states and add the result to the state.",
-              "a₃ = Σⱼ α₃ⱼ hⱼ,   h₃ = s₃ + a₃",
-              f"a₃ = {weights[0]:.2f} · {vec(past[0], 0)} + {weights[1]:.2f} · {vec(past[1], 0)} = "
-              f"{vec(a, 2)},   h₃ = {vec(s + a)}")
-    work.step("What is won: h₁ reaches h₃ in one step, with weight α₃₁, however far back it is. "
-              "What is not won: h₃ still waits for h₂, step after step.",
-              "∂h₃/∂h₁ holds α₃₁ I, no product of Jacobians", f"α₃₁ = {weights[0]:.2f}")
-    work.answer("hₜ = sₜ + Σ_(j<t) αₜⱼ hⱼ with sₜ = RNN(xₜ, hₜ₋₁) and α the softmax of the scores "
-                f"of sₜ; here h₃ = {vec(s + a)}.")
-    work.check("the weights sum to 1 and a₃ is the definition's, by plain loops",
-               abs(weights.sum() - 1) < 1e-12 and np.allclose(a, one_by_one(s[None], past, past)))
+    step("Softmax over the same j: the weights add up to 1.", "α₃ⱼ = e^(e₃ⱼ) / Σ_(l<3) e^(e₃ₗ)",
+         f"{powers[0]:.0f}/{total} = {weights[0]:.2f},   {powers[1]:.0f}/{total} = "
+         f"{weights[1]:.2f}")
+    step("Weigh the past states and add the result to the state.", "a₃ = Σⱼ α₃ⱼ hⱼ,   h₃ = s₃ + a₃",
+         f"a₃ = {weights[0]:.2f} · {vec(past[0], 0)} + {weights[1]:.2f} · {vec(past[1], 0)} = "
+         f"{vec(a, 2)},   h₃ = {vec(s + a)}")
+    step("What is won: h₁ reaches h₃ in one step, with weight α₃₁, however far back it is. "
+         "What is not won: h₃ still waits for h₂, step after step.",
+         "∂h₃/∂h₁ holds α₃₁ I, no product of Jacobians", f"α₃₁ = {weights[0]:.2f}")
+    answer("hₜ = sₜ + Σ_(j<t) αₜⱼ hⱼ with sₜ = RNN(xₜ, hₜ₋₁) and α the softmax of the scores "
+           f"of sₜ; here h₃ = {vec(s + a)}.")
+    check("the weights sum to 1 and a₃ is the definition's, by plain loops",
+          abs(weights.sum() - 1) < 1e-12 and np.allclose(a, one_by_one(s[None], past, past)))
     rng = np.random.default_rng(1)
     queries, h = rng.standard_normal((3, 4)), rng.standard_normal((5, 4))
     additive = AdditiveAttention(4, 4, 6, dtype="float64")
@@ -67,25 +65,24 @@ def recurrent(work):
     model.cell.W_x.data[...], model.cell.W_h.data[...] = 5, 0           # saturated units
     (states, _), _ = model.forward(np.ones((1, 100, 1)))
     bounds = abs(states[0, [0, 9, 99]]).max(1)
-    work.claim("", "h_t is computed from scores of h_t against the past states",
-               "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
-               "they define h_t by itself; the query has to be known before, such as RNN(x_t, "
-               "h_(t-1))", judge(len(solutions) == 1, if_false="under-specified"),
-               f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve "
-               f"it by iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the "
-               "state before a_t is added is scored, as in npdl's AttentiveRNN")
-    work.claim("", "dot, additive and scaled dot product are score functions",
-               "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
-               "as printed; the V of the additive one is a vector, not the matrix V of values",
-               judge(max(errors) < 1e-12),
-               "npdl's three attentions against the formulas: error below 1e-12")
-    work.claim("", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
-               "the range of j in the softmax is not given",
-               "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
-               "at t = 1 the sum is empty and a_1 = 0",
-               judge(mass < 1e-3, if_false="under-specified"),
-               f"an example, seed 1: with j up to t, {100 * mass:.0f} % of the weight is lost")
-    work.claim(
+    claim("", "h_t is computed from scores of h_t against the past states",
+          "e_tl = score(h_t, h_l), then h_t = RNN(x_t, h_(t-1)) + a_t",
+          "they define h_t by itself; the query has to be known before, such as RNN(x_t, "
+          "h_(t-1))", judge(len(solutions) == 1, if_false="under-specified"),
+          f"past states (3, 0), (0, 3) and RNN output 0: {len(solutions)} vectors h_t solve "
+          f"it by iteration, {'; '.join(sorted(vec(h, 1) for h in solutions))}; holds if the "
+          "state before a_t is added is scored, as in npdl's AttentiveRNN")
+    claim("", "dot, additive and scaled dot product are score functions",
+          "h.h, v.tanh(W_1 h + W_2 h), h.h / sqrt(d)",
+          "as printed; the V of the additive one is a vector, not the matrix V of values",
+          judge(max(errors) < 1e-12),
+          "npdl's three attentions against the formulas: error below 1e-12")
+    claim("", "alpha_tl = exp(e_tl) / sum_j exp(e_tj), then a_t = sum_(j < t) alpha_tj h_j",
+          "the range of j in the softmax is not given",
+          "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
+          "at t = 1 the sum is empty and a_1 = 0", judge(mass < 1e-3, if_false="under-specified"),
+          f"an example, seed 1: with j up to t, {100 * mass:.0f} % of the weight is lost")
+    claim(
         "", "adding a_t to the state enhances retention and learning",
         "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
         "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
@@ -103,52 +100,51 @@ def recurrent(work):
     x, h, past = (rng.standard_normal(shape) for shape in ((T, 2), (1, 3), (1, 1, 3)))
     seen = influence(lambda x: model.forward(x[None])[0][0][0], x) > 0
     chained = influence(lambda h: model.forward(x[None, :1], (h, past))[0][0][0], h) > 0
-    work.claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
-               "vanishing gradients; better long-range dependencies",
-               f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "
-               "with attention", judge(lengths[1] > 1e3 * lengths[0]),
-               "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
-    work.claim("", "each token attends to all others, not only to past states",
-               "to all others instead of past states alone",
-               "by the formulas that follow, only to past states: l < t",
-               judge(seen[np.triu_indices(T, 1)].any()),
-               f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
-    work.claim("", "it enables parallel computation, unlike the sequential updates of an RNN",
-               "parallel computation",
-               "not here: h_t still needs h_(t-1); the steps remain a "
-               "chain", judge(not chained.any()),
-               "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
+    claim("", "RNNs struggle with long ranges; self-attention lets them capture these",
+          "vanishing gradients; better long-range dependencies",
+          f"over 60 steps dL/dx_1 has length {lengths[0]:.1e} without and {lengths[1]:.1e} "
+          "with attention", judge(lengths[1] > 1e3 * lengths[0]),
+          "an example, seed 4: the same weights, npdl's RNN and AttentiveRNN")
+    claim("", "each token attends to all others, not only to past states",
+          "to all others instead of past states alone",
+          "by the formulas that follow, only to past states: l < t",
+          judge(seen[np.triu_indices(T, 1)].any()),
+          f"{T} steps: y_t depends on {seen.sum()} of {T * T} inputs x_l, on none with l > t")
+    claim("", "it enables parallel computation, unlike the sequential updates of an RNN",
+          "parallel computation",
+          "not here: h_t still needs h_(t-1); the steps remain a chain", judge(not chained.any()),
+          "h_(t-1) moved, h_t moves: T steps, one after another, for T tokens")
 
 
 @question("002.5b", "Attention in matrix form")
-def matrix_form(work):
+def matrix_form(say, step, answer, check, claim):
     """Write attention of queries to keys with values as products of matrices."""
     Q = np.array([[math.log(2), 0.0], [0.0, math.log(3)], [0.0, 0.0]])
     K, V = np.eye(2), 10 * np.eye(2)
     scores = Q @ K.T
     A = softmax(scores)
     Y = A @ V
-    work.say("Three queries, two keys and values; the scores are logarithms, so that e^S is whole.")
-    work.step("Put one vector in each row: n queries, t keys, t values.",
-              "Q (n, d),   K (t, d),   V (t, e)", arrays({"Q": Q, "K": K, "V": V}))
-    work.step("Row i, column j of Q Kᵀ is the score of query i and key j.",
-              "S = Q Kᵀ,   Sᵢⱼ = qᵢ · kⱼ   (n, t)", arrays({"Q Kᵀ": scores}))
-    work.step("Softmax along each row, so that every query's weights add up to 1. Row 1: e^(ln 2) "
-              "= 2 and e⁰ = 1.", "Aᵢⱼ = e^(Sᵢⱼ) / Σₗ e^(Sᵢₗ)",
-              f"2/3 = {A[0, 0]:.3f}, 1/3 = {A[0, 1]:.3f};   row 2: {vec(A[1], 2)};   row 3: "
-              f"{vec(A[2], 2)}", arrays({"A": A}))
-    work.step("Weigh the values.", "Y = A V   (n, e)", arrays({"Y": Y}))
-    work.answer("Attention(Q, K, V) = softmax(Q Kᵀ) V, softmax along each row: (n, d)(d, t)(t, e) "
-                f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
-    work.check("a loop over the definition gives the same Y", np.allclose(Y, one_by_one(Q, K, V)))
+    say("Three queries, two keys and values; the scores are logarithms, so that e^S is whole.")
+    step("Put one vector in each row: n queries, t keys, t values.",
+         "Q (n, d),   K (t, d),   V (t, e)", arrays({"Q": Q, "K": K, "V": V}))
+    step("Row i, column j of Q Kᵀ is the score of query i and key j.",
+         "S = Q Kᵀ,   Sᵢⱼ = qᵢ · kⱼ   (n, t)", arrays({"Q Kᵀ": scores}))
+    step("Softmax along each row, so that every query's weights add up to 1. Row 1: e^(ln 2) "
+         "= 2 and e⁰ = 1.", "Aᵢⱼ = e^(Sᵢⱼ) / Σₗ e^(Sᵢₗ)",
+         f"2/3 = {A[0, 0]:.3f}, 1/3 = {A[0, 1]:.3f};   row 2: {vec(A[1], 2)};   row 3: "
+         f"{vec(A[2], 2)}", arrays({"A": A}))
+    step("Weigh the values.", "Y = A V   (n, e)", arrays({"Y": Y}))
+    answer("Attention(Q, K, V) = softmax(Q Kᵀ) V, softmax along each row: (n, d)(d, t)(t, e) "
+           f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
+    check("a loop over the definition gives the same Y", np.allclose(Y, one_by_one(Q, K, V)))
     columns = np.exp(scores) / np.exp(scores).sum(0)
-    work.check("rows of A sum to 1, columns of it do not; along columns Y would be another",
-               np.allclose(A.sum(1), 1) and not np.allclose(columns @ V, Y))
+    check("rows of A sum to 1, columns of it do not; along columns Y would be another",
+          np.allclose(A.sum(1), 1) and not np.allclose(columns @ V, Y))
     loops, by_row = one_by_one(Q, K, V), DotAttention().forward(Q, K, V)[0]
     off = np.abs(columns @ V - Y).max()
-    work.claim("", "attention of many queries is softmax(Q K^T) V, softmax along each row",
-               "A = softmax(Q K^T), output A V",
-               "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
-               judge(np.allclose(by_row, loops, 0, 1e-12) and off > 1e-3),
-               "npdl's DotAttention against a loop over the definition: error below 1e-12; along "
-               f"columns it would be {off:.1f}")
+    claim("", "attention of many queries is softmax(Q K^T) V, softmax along each row",
+          "A = softmax(Q K^T), output A V",
+          "Q (n, d), K (t, d), V (t, e) with one vector a row: A is (n, t), the output (n, e)",
+          judge(np.allclose(by_row, loops, 0, 1e-12) and off > 1e-3),
+          "npdl's DotAttention against a loop over the definition: error below 1e-12; along "
+          f"columns it would be {off:.1f}")

@@ -73,7 +73,7 @@ def log(p):
 
 
 @question("003.4", "When beam search may stop")
-def stopping(work):
+def stopping(say, step, answer, check, claim):
     """Prove: once the best score s¹ of B_t is at most best_(≤t), nothing better can come."""
     steps = beams(TREE, 2)
     t = next(n for n, (_, kept, best) in enumerate(steps, 1) if kept[0][1] <= best)
@@ -81,31 +81,30 @@ def stopping(work):
     live, later = max(p for words, p in beam if words[-1] != END), max(p for _, p in steps[t][0])
     first, c = TREE["a"][0], TREE["a"][1]["c"][0]
     found, full = search(TREE), search(TREE, stop=False)
-    work.say("Scores are sums of log-probabilities; the table shows probabilities next to them.")
-    work.step("One more word never raises a score: a probability is at most 1, its logarithm at "
-              "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
-              f"'a': {log(first)};   'a c': {log(first)} + ({log(c)}) = {log(first * c)}")
-    work.step("All that will ever be in a later beam grows out of B_t. By induction over the "
-              "steps no descendant scores above its ancestor in B_t.",
-              "s(later) ≤ s(its ancestor in B_t) ≤ s¹")
-    work.step("So if s¹ is at most the best complete score, every later complete hypothesis is at "
-              "most that good.",
-              "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
-    work.step(f"Watch it on a tree, width 2: {SHOWN}; where nothing is named, </s> follows.",
-              table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
-                  (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
-                   log(kept[0][1]), log(b), "yes" if kept[0][1] <= b else "no")
-                  for n, (_, kept, b) in enumerate(steps, 1)]))
-    work.step("At the stop one hypothesis was still alive. What came of it did not win.",
-              f"alive at t = {t}: {live:.2f}; its best descendant {later:.2f} ≤ {best:.2f}")
-    work.step("What the proof does not say: that no sequence outside the beams is better. Pruned "
-              "hypotheses have no descendants in B_t, so it is the best that this beam search can "
-              "find.")
-    work.answer("Scores never rise along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all that grows "
-                f"out of B_t; here the search may stop at t = {t} with {best:.2f}.")
-    work.check("npdl's beam search stops at this step, and without the rule ends with the same",
-               len(found.steps) == t and found.best.tokens == full.best.tokens
-               and math.isclose(math.exp(found.best.log_prob), best))
+    say("Scores are sums of log-probabilities; the table shows probabilities next to them.")
+    step("One more word never raises a score: a probability is at most 1, its logarithm at "
+         "most 0.", "s(y ∘ w) = s(y) + log p(w | x, y) ≤ s(y)",
+         f"'a': {log(first)};   'a c': {log(first)} + ({log(c)}) = {log(first * c)}")
+    step("All that will ever be in a later beam grows out of B_t. By induction over the "
+         "steps no descendant scores above its ancestor in B_t.",
+         "s(later) ≤ s(its ancestor in B_t) ≤ s¹")
+    step("So if s¹ is at most the best complete score, every later complete hypothesis is at "
+         "most that good.",
+         "s(later) ≤ s¹ ≤ best_(≤t)   →   stop; the search would end with best_(≤t)")
+    step(f"Watch it on a tree, width 2: {SHOWN}; where nothing is named, </s> follows.",
+         table(("t", "B_t", "s¹", "best_(≤t)", "s¹ ≤ best: stop?"), [
+             (str(n), ", ".join(f"{' '.join(words)} {p:.2f}" for words, p in kept),
+              log(kept[0][1]), log(b), "yes" if kept[0][1] <= b else "no")
+             for n, (_, kept, b) in enumerate(steps, 1)]))
+    step("At the stop one hypothesis was still alive. What came of it did not win.",
+         f"alive at t = {t}: {live:.2f}; its best descendant {later:.2f} ≤ {best:.2f}")
+    step("What the proof does not say: that no sequence outside the beams is better. Pruned "
+         "hypotheses have no descendants in B_t, so it is the best that this beam search can find.")
+    answer("Scores never rise along a path, so s(later) ≤ s¹ ≤ best_(≤t) for all that grows "
+           f"out of B_t; here the search may stop at t = {t} with {best:.2f}.")
+    check("npdl's beam search stops at this step, and without the rule ends with the same",
+          len(found.steps) == t and found.best.tokens == full.best.tokens
+          and math.isclose(math.exp(found.best.log_prob), best))
     runs = {width: [(search(tree, width), search(tree, width, stop=False)) for tree in TREES]
             for width in (1, 2, 4)}
     pairs = [pair for row in runs.values() for pair in row]
@@ -113,7 +112,7 @@ def stopping(work):
     rise = max(kept.log_prob - step.parents[0].log_prob
                for _, full in runs[2] for step in full.steps for kept in step.kept)
     steps = [sum(len(result.steps) for result in row) for row in zip(*runs[2], strict=True)]
-    work.claim(
+    claim(
         "", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
         "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
         "most s^1, and so does all that can come of it", judge(same and rise <= 0),
@@ -122,21 +121,21 @@ def stopping(work):
     best = [best_of_all(tree).log_prob for tree in TREES]
     optimal = [sum(abs(stopped.best.log_prob - b) < 1e-12
                    for (stopped, _), b in zip(row, best, strict=True)) for row in runs.values()]
-    work.claim(
+    claim(
         "", "then the best completed hypothesis is the overall most probable one", "to be proved",
         "of what this beam search can find, yes; not of all sequences, problem (10): the best may "
         "have been pruned before", judge(min(optimal) == len(TREES), if_false="under-specified"),
         f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
     worse, better = (search(tree, stop=False) for tree in TWINS)
     early = worse.steps[1].best.log_prob
-    work.claim(
+    claim(
         "", "the rule stops no later than necessary", "not asked",
         "while s^1 > best, a later completion can still be "
         "better", judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
         f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
         f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
     fails = sum(map(stops_early, TREES))
-    work.claim(
+    claim(
         "", "the rule holds for the score that is compared", "sums of log-probabilities",
         "for scores that never rise; with scores divided by the length it stops too early",
         judge(fails == 0, if_false="under-specified"),
@@ -155,7 +154,7 @@ def stops_early(tree):
 
 
 @question("003.4.tree", "Greedy, beam and exhaustive search by their definitions")
-def definitions(work):
+def definitions(say, step, answer, check, claim):
     """Search a tree by the definitions (10) to (13). Do they say what is meant?"""
     steps, greedy = beams(TREE, 2), beams(TREE, 1)
     best, by_greedy, path = steps[-1][2], greedy[-1][2], " ".join(greedy[-1][1][0][0])
@@ -165,40 +164,40 @@ def definitions(work):
         live = expanded(TREE, live)
         done += [row for row in live if row[0][-1] == END]
     done.sort(key=lambda row: -row[1])
-    work.say(f"The tree {SHOWN}; where nothing is named, </s> follows. Width b = 2.")
-    work.step("Greedy is a beam of width 1: take the most probable word, and again.",
-              " → ".join(f"{kept[0][0][-1]} ({kept[0][1]:.2f})" for _, kept, _ in greedy)
-              + f":  '{path}'")
+    say(f"The tree {SHOWN}; where nothing is named, </s> follows. Width b = 2.")
+    step("Greedy is a beam of width 1: take the most probable word, and again.",
+         " → ".join(f"{kept[0][0][-1]} ({kept[0][1]:.2f})" for _, kept, _ in greedy)
+         + f":  '{path}'")
     for t, (candidates, beam, _) in enumerate(steps, 1):
-        work.step(f"B{'₁₂₃₄'[t - 1]}: expand all that is not complete, sort, keep two." if t > 1
-                  else "B₁: expand the empty sequence, of probability 1; sort, keep two.",
-                  "s(y ∘ w) = s(y) + log p(w | y)",
-                  table(("hypothesis", "probability", "score", ""), [
-                      (" ".join(w), f"{p:.3f}", log(p), "kept" * ((w, p) in beam))
-                      for w, p in candidates]))
-    work.step("The best complete hypothesis of all beams is the result.",
-              "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
-              f"'{words}': {best:.2f}, score {log(best)}")
-    work.step("Exhaustive search lists every complete sequence; it is the judge here, and "
-              "impossible for a real vocabulary.",
-              table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
-    work.answer(f"Greedy finds '{path}' with {by_greedy:.2f}, a beam of 2 finds '{words}' with "
-                f"{best:.2f}: the better first word is not on the best path.")
-    work.check("npdl's beam search of widths 1 and 2 finds the same",
-               math.isclose(math.exp(search(TREE, 1).best.log_prob), by_greedy)
-               and math.isclose(math.exp(search(TREE, 2).best.log_prob), best))
-    work.check("all sequences together have probability 1; the best is npdl's exhaustive one",
-               math.isclose(sum(p for _, p in done), 1)
-               and math.isclose(math.exp(best_of_all(TREE).log_prob), done[0][1]))
+        step(f"B{'₁₂₃₄'[t - 1]}: expand all that is not complete, sort, keep two." if t > 1
+             else "B₁: expand the empty sequence, of probability 1; sort, keep two.",
+             "s(y ∘ w) = s(y) + log p(w | y)",
+             table(("hypothesis", "probability", "score", ""), [
+                 (" ".join(w), f"{p:.3f}", log(p), "kept" * ((w, p) in beam))
+                 for w, p in candidates]))
+    step("The best complete hypothesis of all beams is the result.",
+         "best_(≤t) = max {s : ⟨y, s⟩ ∈ B₁ ∪ … ∪ B_t, y complete}",
+         f"'{words}': {best:.2f}, score {log(best)}")
+    step("Exhaustive search lists every complete sequence; it is the judge here, and "
+         "impossible for a real vocabulary.",
+         table(("sequence", "probability"), [(" ".join(w), f"{p:.3f}") for w, p in done]))
+    answer(f"Greedy finds '{path}' with {by_greedy:.2f}, a beam of 2 finds '{words}' with "
+           f"{best:.2f}: the better first word is not on the best path.")
+    check("npdl's beam search of widths 1 and 2 finds the same",
+          math.isclose(math.exp(search(TREE, 1).best.log_prob), by_greedy)
+          and math.isclose(math.exp(search(TREE, 2).best.log_prob), best))
+    check("all sequences together have probability 1; the best is npdl's exhaustive one",
+          math.isclose(sum(p for _, p in done), 1)
+          and math.isclose(math.exp(best_of_all(TREE).log_prob), done[0][1]))
     kept = [step.finished for tree in TREES for step in search(tree, 4, stop=False).steps[:-1]]
     complete = sum(map(bool, kept))
-    work.claim(
+    claim(
         "(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
         "of those that are not complete: the text forbids to expand these, the formula does not",
         judge(complete == 0, if_false="under-specified"),
         f"{len(TREES)} random trees, width 4: {complete} of {len(kept)} beams held complete "
         "hypotheses")
-    work.claim(
+    claim(
         "(10)", "the most probable complete sequence exists", "argmax over all y",
         "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
         "supremum is attained; else there is nothing to choose from",

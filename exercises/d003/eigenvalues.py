@@ -48,7 +48,7 @@ def short(value):
 
 
 @question("003.5", "Eigenvalues, and gradients that vanish or explode")
-def eigenvalues(work):
+def eigenvalues(say, step, answer, check, claim):
     """Write hₜ = Wᵀ hₜ₋₁ by h₀, and explain what the eigenvalues of W do to it as t grows."""
     (small, large), times = np.diag(W_T), (0, 1, 2, 3, 10, 50)
     v_1, v_2 = np.array([1.0, 0.0]), np.array([1.0, (large - small) / W_T[0, 1]])
@@ -58,53 +58,52 @@ def eigenvalues(work):
     late, last = norm(power(W_T, 50), 2), norm(h[50])
     turned = states(TURN, H_0, 50)
     back = by_npdl(W_T, (1.0, 0.0), 2)
-    work.say(f"n = 2, h₀ = {vec(H_0, 0)}.")
-    work.step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
-              f"h₁ = Wᵀ h₀ = {vec(h[1], 2)},   h₂ = Wᵀ h₁ = {vec(h[2])}",
-              arrays({"Wᵀ": W_T, "h₀": H_0}, 2))
-    work.step("Eigenvalues: W and Wᵀ have the same. A triangular matrix shows them on its "
-              "diagonal.", "det(Wᵀ − λ I) = (λ₁ − λ)(λ₂ − λ) = 0,   Wᵀ vₖ = λₖ vₖ",
-              f"λ₁ = {small} with v₁ = {vec(v_1, 0)},   λ₂ = {large} with v₂ = {vec(v_2, 0)};   "
-              f"ρ = {radius(W_T):.1f}")
-    work.step("Split h₀ along the eigenvectors; a step multiplies each share by its λ and does "
-              "nothing else.", "h₀ = c₁ v₁ + c₂ v₂   →   hₜ = c₁ λ₁ᵗ v₁ + c₂ λ₂ᵗ v₂",
-              f"entry 2: {v_2[1]:.0f} c₂ = {H_0[1]:.0f}, so c₂ = {c_2:.1f};   entry 1: c₁ + c₂ = "
-              f"{H_0[0]:.0f}, so c₁ = {c_1:.1f}",
-              f"{vec(H_0, 0)} = {c_1:.1f} · {vec(v_1, 0)} + {c_2:.1f} · {vec(v_2, 0)}",
-              table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), [
-                  (t, short(c_1 * small**t), short(c_2 * large**t), vec(h[t]), short(norm(h[t])),
-                   short(norm(power(W_T, t), 2))) for t in times]))
-    work.step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
-              "start of length 1 can become, and it bounds every gradient on its way back.",
-              "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
-              f"t = 50: {short(last)} ≤ {short(late)} · {norm(H_0):.3f};   {short(late)}^(1/50) = "
-              f"{root_of_norm(W_T, 50):.3f}")
-    work.step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
-              "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
-              "only the modulus |λ| makes longer or shorter.", "|λᵗ| = |λ|ᵗ",
-              f"a turn by 90°, λ = ±i: |h₀| = {norm(H_0):.3f}, |h₅₀| = {norm(turned[-1]):.3f}")
+    say(f"n = 2, h₀ = {vec(H_0, 0)}.")
+    step("Put the recurrence into itself.", "hₜ = Wᵀ hₜ₋₁ = Wᵀ Wᵀ hₜ₋₂ = … = (Wᵀ)ᵗ h₀",
+         f"h₁ = Wᵀ h₀ = {vec(h[1], 2)},   h₂ = Wᵀ h₁ = {vec(h[2])}",
+         arrays({"Wᵀ": W_T, "h₀": H_0}, 2))
+    step("Eigenvalues: W and Wᵀ have the same. A triangular matrix shows them on its "
+         "diagonal.", "det(Wᵀ − λ I) = (λ₁ − λ)(λ₂ − λ) = 0,   Wᵀ vₖ = λₖ vₖ",
+         f"λ₁ = {small} with v₁ = {vec(v_1, 0)},   λ₂ = {large} with v₂ = {vec(v_2, 0)};   "
+         f"ρ = {radius(W_T):.1f}")
+    step("Split h₀ along the eigenvectors; a step multiplies each share by its λ and does "
+         "nothing else.", "h₀ = c₁ v₁ + c₂ v₂   →   hₜ = c₁ λ₁ᵗ v₁ + c₂ λ₂ᵗ v₂",
+         f"entry 2: {v_2[1]:.0f} c₂ = {H_0[1]:.0f}, so c₂ = {c_2:.1f};   entry 1: c₁ + c₂ = "
+         f"{H_0[0]:.0f}, so c₁ = {c_1:.1f}",
+         f"{vec(H_0, 0)} = {c_1:.1f} · {vec(v_1, 0)} + {c_2:.1f} · {vec(v_2, 0)}",
+         table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), [
+             (t, short(c_1 * small**t), short(c_2 * large**t), vec(h[t]), short(norm(h[t])),
+              short(norm(power(W_T, t), 2))) for t in times]))
+    step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
+         "start of length 1 can become, and it bounds every gradient on its way back.",
+         "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
+         f"t = 50: {short(last)} ≤ {short(late)} · {norm(H_0):.3f};   {short(late)}^(1/50) = "
+         f"{root_of_norm(W_T, 50):.3f}")
+    step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
+         "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
+         "only the modulus |λ| makes longer or shorter.", "|λᵗ| = |λ|ᵗ",
+         f"a turn by 90°, λ = ±i: |h₀| = {norm(H_0):.3f}, |h₅₀| = {norm(turned[-1]):.3f}")
     skew = norm(states(SKEW, (0.0, 1.0), 50), axis=1)
     block = power(jordan(1, 2), 10)[:, 1]
-    work.step("Three cases the rule leaves out. A start without a share along v₂ does not "
-              "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
-              "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
-              "from orthogonal.", "[1 1; 0 1]ᵗ = [1 t; 0 1]",
-              f"h₀ = v₁: |h₅₀| = {short(norm(states(W_T, v_1, 50)[-1]))};   Jordan block at t = "
-              f"10: last column {vec(block, 0)}",
-              f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {short(skew[1])}, "
-              f"|h₅₀| = {short(skew[50])}",
-              f"‖W‖ = {short(norm(SKEW, 2))}, ‖W⁵⁰‖ = {short(norm(power(SKEW, 50), 2))}")
-    work.step("The gradient goes the same way back, with W for Wᵀ: the same λ.",
-              "∂L/∂h₀ = Wᵗ ∂L/∂hₜ",
-              f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W {vec(back[0], 0)} = {vec(back[1], 2)},   "
-              f"∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}")
-    work.answer("hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every "
-                f"start explodes; here |h₅₀| = {short(last)} at ρ = {radius(W_T):.1f}.")
-    work.check("the closed form equals the states that were stepped", all(np.allclose(
+    step("Three cases the rule leaves out. A start without a share along v₂ does not "
+         "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
+         "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
+         "from orthogonal.", "[1 1; 0 1]ᵗ = [1 t; 0 1]",
+         f"h₀ = v₁: |h₅₀| = {short(norm(states(W_T, v_1, 50)[-1]))};   Jordan block at t = "
+         f"10: last column {vec(block, 0)}",
+         f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {short(skew[1])}, "
+         f"|h₅₀| = {short(skew[50])}",
+         f"‖W‖ = {short(norm(SKEW, 2))}, ‖W⁵⁰‖ = {short(norm(power(SKEW, 50), 2))}")
+    step("The gradient goes the same way back, with W for Wᵀ: the same λ.", "∂L/∂h₀ = Wᵗ ∂L/∂hₜ",
+         f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W {vec(back[0], 0)} = {vec(back[1], 2)},   "
+         f"∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}")
+    answer("hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every "
+           f"start explodes; here |h₅₀| = {short(last)} at ρ = {radius(W_T):.1f}.")
+    check("the closed form equals the states that were stepped", all(np.allclose(
         c_1 * small**t * v_1 + c_2 * large**t * v_2, h[t]) for t in times))
-    work.check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
-               np.allclose(W_T @ v_1, small * v_1) and np.allclose(W_T @ v_2, large * v_2)
-               and math.isclose(radius(W_T), large))
+    check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
+          np.allclose(W_T @ v_1, small * v_1) and np.allclose(W_T @ v_2, large * v_2)
+          and math.isclose(radius(W_T), large))
     closed = power(W_T, 12) @ H_0
     down = norm(states(jordan(0.9, 3).T, np.ones(3), 300), axis=1)
     up = norm(states(np.array([[0.9, 0.0], [10.0, 0.8]]), (1.0, 0.0), 300), axis=1)
@@ -112,34 +111,34 @@ def eigenvalues(work):
     turning = norm(states(TURN, H_0, 1000), axis=1)
     growing = power(jordan(1, 3), 1000)[::-1, 2].astype(int)
     roots = [root_of_norm(jordan(0.9, 3), t) for t in (10, 100, 1000)]
-    work.claim(
+    claim(
         "", "h_t in terms of h_0", "none printed", "h_t = (W^T)^t h_0 = (W^t)^T h_0",
         judge(np.allclose(closed, states(W_T, H_0, 12)[-1], 1e-12)
               and math.isclose(radius(W_T), radius(W_T.T)), "no answer given"),
         "12 steps of the example; W and W^T have the same eigenvalues")
-    work.claim("", "the gradient through t steps", "none printed",
-               "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
-               judge(np.allclose(by_npdl(W_T, H_0, 10)[-1], power(W_T.T, 10) @ H_0, 1e-9),
-                     "no answer given"), "npdl's RNN at h = 0, 10 steps back")
-    work.claim(
+    claim("", "the gradient through t steps", "none printed",
+          "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
+          judge(np.allclose(by_npdl(W_T, H_0, 10)[-1], power(W_T.T, 10) @ H_0, 1e-9),
+                "no answer given"), "npdl's RNN at h = 0, 10 steps back")
+    claim(
         "rho < 1", "with rho < 1 everything vanishes", "none printed",
         "for every h_0, W defective or not; but at first it may grow",
         judge(max(down[-1], up[-1]) < 1e-6 < 1 < up.max(), "no answer given"),
         f"defective, rho = 0.9: length {down[0]:.1f}, at most {down.max():.1f}, after 300 steps "
         f"{down[-1]:.0e}; non-normal [[0.9, 10], [0, 0.8]]: from 1 up to {up.max():.0f}, then "
         f"{up[-1]:.0e}")
-    work.claim(
+    claim(
         "rho > 1", "with rho > 1 it explodes", "none printed",
         "for almost every h_0: those without a component along the large eigenvalue don't",
         judge(spared < 1e-6 and hit > 1, "no answer given"),
         f"W = diag(1.2, 0.5), 100 steps: from (0, 1) {spared:.0e}, from (0.000001, 1) {hit:.0f}")
-    work.claim(
+    claim(
         "rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed",
         "if the eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size k "
         "grows as t^(k - 1)", judge(abs(turning[-1] / turning[0] - 1) < 1e-9, "no answer given"),
         "a turn by 90 degrees: length after 1000 steps changed by less than 1e-9; Jordan block of "
         f"size 3 at 1: exactly {', '.join(map(str, growing))}")
-    work.claim(
+    claim(
         "diagonalising", "h_t = sum_k c_k lambda_k^t v_k explains it", "none printed",
         "only for a diagonalisable W; in general each lambda^t comes with a polynomial in t, and "
         "the norms obey |W^t|^(1/t) -> rho",
@@ -149,17 +148,17 @@ def eigenvalues(work):
     early, late, gains = root_of_norm(W_T, 10), root_of_norm(W_T, 1000), (0.7, 1.0, 1.3)
     drawn = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)
     percents = [100 * np.mean([radius(gain * each) < 1 for each in drawn]) for gain in gains]
-    work.claim(
+    claim(
         "(15)", "the spectral radius max |lambda| is what decides in the long run",
         "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {radius(W_T):.3f}",
         judge(abs(late - radius(W_T)) < 1e-3),
         f"W of the example: {early:.3f} at t = 10, {late:.3f} at t = 1000")
-    work.claim(
+    claim(
         "premise", "gradients over many steps either vanish or explode",
         "tend to either vanish or explode", "not at rho = 1: an orthogonal W keeps every length",
         judge(abs(turning[-1] / turning[0] - 1) > 1e-3, if_false="under-specified"),
         f"1000 steps: length {turning[0]:.4f} becomes {turning[-1]:.4f}")
-    work.claim(
+    claim(
         "premise", "they vanish frequently and explode rarely", "frequently, rarely",
         "it depends on how W is drawn, here without an activation; a bounded one such as tanh "
         "makes vanishing likelier", judge(min(percents) > 50, if_false="under-specified"),

@@ -58,34 +58,33 @@ def exponent(sizes, losses):
 
 
 @question("003.points", "The points of the problem set")
-def points(work):
+def points(say, step, answer, check, claim):
     """Do the points of the theory answers add up to 21.5 and 26.5, for two course numbers?"""
     graded, extra = (0.5, 1, 1, 5, 5, 5, 2, 2), 5       # the extra points are for Question 6
     total, printed = sum(graded), {"4644": 21.5, "7643": 26.5}
     course = next((name for name, points in printed.items() if points == total), "none")
-    work.answer(f"{total} and {total + extra} points.")
-    work.check("one course is graded out of the sum without Question 6", course != "none")
-    work.claim("", "the theory answers give 21.5 points, and 26.5 with Question 6",
-               "21.5 (CS 4644), 26.5 (CS 7643)", f"{total} and {total + extra}",
-               judge([total, total + extra] == list(printed.values())),
-               " + ".join(map(str, graded)) + f"; + {extra}")
-    work.claim("", "Question 6 is extra credit for course 4464", "4464",
-               f"{course}: the course whose points leave out Question 6",
-               judge(course == "4464", if_false="slip"),
-               f"{course} is graded out of {total}, the sum without Question 6")
+    answer(f"{total} and {total + extra} points.")
+    check("one course is graded out of the sum without Question 6", course != "none")
+    claim("", "the theory answers give 21.5 points, and 26.5 with Question 6",
+          "21.5 (CS 4644), 26.5 (CS 7643)", f"{total} and {total + extra}",
+          judge([total, total + extra] == list(printed.values())),
+          " + ".join(map(str, graded)) + f"; + {extra}")
+    claim("", "Question 6 is extra credit for course 4464", "4464",
+          f"{course}: the course whose points leave out Question 6",
+          judge(course == "4464", if_false="slip"),
+          f"{course} is graded out of {total}, the sum without Question 6")
 
 
 @question("003.7", "A review of a scaling law")
-def review(work):
+def review(say, step, answer, check, claim):
     """Summarise a paper on scaling laws, its contributions, strengths and weaknesses."""
     fits, grid = (FITTED, AGAIN), 10 ** np.linspace(8, 13, 20_001)
     best = [best_size(C, fit) for fit in fits]
     searched = [grid[law(grid, C / (6 * grid), fit).argmin()] for fit in fits]
     wanted, again = ratios = [C / 6 / N**2 for N in best]
     losses = [law(*pair, fit) for fit in fits for pair in (OLD, NEW)]
-    work.say("The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted "
-             "law.")
-    work.step(
+    say("The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted law.")
+    step(
         "The paper trains over 400 language models and describes their losses by one law: a floor, "
         "a term that more parameters N lower, a term that more tokens D lower. For a given compute "
         "both should grow about alike, so the large models of its day had seen too few tokens. "
@@ -103,17 +102,17 @@ def review(work):
             (name, f"{power(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
              f"{ratio:.0f}") for name, fit, N, ratio in
             zip(("printed", "fitted again"), fits, best, ratios, strict=True)]))
-    work.answer("Parameters and tokens should grow alike; tried outside the fit, but printed with "
-                "a fit that contradicts it.")
-    work.check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
-               np.allclose(best, searched, rtol=1e-3))
-    work.check("by both fits the smaller model on more tokens is better",
-               losses[1] < losses[0] and losses[3] < losses[2])
+    answer("Parameters and tokens should grow alike; tried outside the fit, but printed with "
+           "a fit that contradicts it.")
+    check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
+          np.allclose(best, searched, rtol=1e-3))
+    check("by both fits the smaller model on more tokens is better",
+          losses[1] < losses[0] and losses[3] < losses[2])
     sizes = (10, 30, 100, 300, 1000)
     coin = np.array([expected_loss(n) for n in sizes])
     right, plain = exponent(sizes, coin - FLOOR), exponent(sizes, coin)
-    work.check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
-    work.claim(
+    check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
+    claim(
         "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
         "at equal compute a smaller model on more tokens is better, as its law says: "
         f"{losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is the printed "
@@ -124,14 +123,14 @@ def review(work):
 
 
 @question("003.8", "A review: the takeaway")
-def takeaway(work):
+def takeaway(say, step, answer, check, claim):
     """Say what you take from the paper."""
     losses = np.array([expected_loss(n) for n in SIZES])
     excess, grown = losses - FLOOR, (10**OLDER, 10 ** power())
     plain, right = (math.log10(values[0] / values[1]) for values in (losses, excess))
     pure, floored = losses[1] * 10**-plain, FLOOR + excess[1] * 10**-right
-    work.say("The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
-    work.step(
+    say("The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
+    step(
         "An extrapolation is as good as its form and its fit. For ten times the compute an older "
         "law without a floor (arXiv:2001.08361) asks for nearly twice as much growth of the model "
         "as this one. So try a form where the truth is known: a coin of bias 0.3, predicted from n "
@@ -144,19 +143,19 @@ def takeaway(work):
         f"{losses[1]:.4f} · 10^(−{plain:.3f}) = {pure:.4f}, below the floor {FLOOR:.4f}",
         f"{FLOOR:.4f} + {excess[1]:.5f} · 10^(−{right:.3f}) = {floored:.4f};   true: "
         f"{losses[2]:.4f}")
-    work.answer(f"{pure:.4f} without a floor, {floored:.4f} with it, {losses[2]:.4f} in truth: ask "
-                "what form was fitted, and whether the fit can be repeated.")
-    work.check("with the floor the error is at least 100 times smaller",
-               100 * abs(floored - losses[2]) < abs(pure - losses[2]))
-    work.check("ten times the compute, by the law's best sizes",
-               math.isclose(best_size(10 * C) / best_size(C), grown[1]))
-    work.claim(
+    answer(f"{pure:.4f} without a floor, {floored:.4f} with it, {losses[2]:.4f} in truth: ask "
+           "what form was fitted, and whether the fit can be repeated.")
+    check("with the floor the error is at least 100 times smaller",
+          100 * abs(floored - losses[2]) < abs(pure - losses[2]))
+    check("ten times the compute, by the law's best sizes",
+          math.isclose(best_size(10 * C) / best_size(C), grown[1]))
+    claim(
         "", "a takeaway from the paper", "an essay",
         "an extrapolation is as good as the form that is fitted: two published laws give ten times "
         f"the compute {grown[0]:.1f} or {grown[1]:.1f} times the parameters", "essay",
         f"powers {OLDER} and {power():.2f}; on the coin, from n = 10 and 100, a pure power law "
         f"predicts {pure:.4f} at 1000; the true value is {losses[2]:.4f}, the floor {FLOOR:.4f}")
-    work.claim(
+    claim(
         "premise", "the takeaway relates the paper to explainability techniques",
         "traditional understanding of explainability techniques",
         "the paper announced for this section is on scaling laws; the link is not printed", "essay",
@@ -164,17 +163,17 @@ def takeaway(work):
 
 
 @question("003.s5", "The notebook: Transformer architectures and language modelling")
-def notebook(work):
+def notebook(say, step, answer, check, claim):
     """Implement Transformer architectures and train them (report 5 points, tests 11)."""
     classes = {"attention with several heads": MultiHeadAttention, "a block": Block,
                "encoder and decoder": Seq2Seq, "language model": GPT}
-    work.say("The notebook's cells are in an archive and not in the document, so that no claim of "
-             "it can be judged. npdl has the architectures that its title names.",
-             table(("architecture", "class", "module"), [
-                 (name, one.__name__, one.__module__) for name, one in classes.items()]))
-    work.answer("`python -m npdl homework --out homework --layers Block` writes an exercise to "
-                "implement a block yourself, experiments/train_gpt.py trains a language model, "
-                "experiments/train_seq2seq.py an encoder and decoder.")
+    say("The notebook's cells are in an archive and not in the document, so that no claim of "
+        "it can be judged. npdl has the architectures that its title names.",
+        table(("architecture", "class", "module"), [
+            (name, one.__name__, one.__module__) for name, one in classes.items()]))
+    answer("`python -m npdl homework --out homework --layers Block` writes an exercise to "
+           "implement a block yourself, experiments/train_gpt.py trains a language model, "
+           "experiments/train_seq2seq.py an encoder and decoder.")
     logits, _ = GPT(7, 4, 1, 2).forward(np.zeros((2, 3), int))
-    work.check("npdl's language model returns logits of each token of the vocabulary",
-               logits.shape == (2, 3, 7))
+    check("npdl's language model returns logits of each token of the vocabulary",
+          logits.shape == (2, 3, 7))

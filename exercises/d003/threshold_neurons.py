@@ -48,38 +48,35 @@ def certificate(table):
 
 
 @question("003.1", "AND and OR by one neuron")
-def and_or(work):
+def and_or(say, step, answer, check, claim):
     """Find w and b of a threshold neuron that computes AND of two bits, and of one for OR."""
     middle = {}
-    work.step("Each row of the table is one inequality for w and b.",
-              "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 where "
-              "f = 0")
-    work.step("Both inputs play the same part, so try w = (1, 1): only the number of ones counts.",
-              "w·x + b = (x₁ + x₂) + b")
+    step("Each row of the table is one inequality for w and b.",
+         "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 where f = 0")
+    step("Both inputs play the same part, so try w = (1, 1): only the number of ones counts.",
+         "w·x + b = (x₁ + x₂) + b")
     ones = inputs().sum(1).astype(int)
     for name in ("AND", "OR"):
         wanted = np.array(TABLES[name])
         low, high = -ones[wanted == 1].min(), -ones[wanted == 0].max()
         b = middle[name] = (low + high) / 2
-        work.step(f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must "
-                  "not. Take the middle, away from both ends.", "lowest ≤ b < highest",
-                  f"{low} ≤ b < {high}:  b = {b:.1f}",
-                  table(("x₁", "x₂", "wanted", "w·x + b", "f"),
-                        [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
-                         for x, value in zip(inputs(), TABLES[name], strict=True)], 1))
-    work.answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = "
-                f"{middle['OR']:.1f}.")
-    work.check("npdl's threshold neuron gives both tables",
-               all(table_of(neuron(b)) == TABLES[name] for name, b in middle.items()))
+        step(f"{name}: the fewest ones that give 1 must reach 0, the most that give 0 must "
+             "not. Take the middle, away from both ends.", "lowest ≤ b < highest",
+             f"{low} ≤ b < {high}:  b = {b:.1f}",
+             table(("x₁", "x₂", "wanted", "w·x + b", "f"),
+                   [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
+                    for x, value in zip(inputs(), TABLES[name], strict=True)], 1))
+    answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = {middle['OR']:.1f}.")
+    check("npdl's threshold neuron gives both tables",
+          all(table_of(neuron(b)) == TABLES[name] for name, b in middle.items()))
     for name, b in middle.items():
         hits, size = grid_hits(name)
-        work.claim(name, f"a threshold neuron computes {name}", "none printed",
-                   f"w = (1, 1), b = {b:g}",
-                   judge(table_of(neuron(b)) == TABLES[name] and hits > 0, "no answer given"),
-                   f"all four inputs; {hits} of {size} triples of a grid do it too")
+        claim(name, f"a threshold neuron computes {name}", "none printed", f"w = (1, 1), b = {b:g}",
+              judge(table_of(neuron(b)) == TABLES[name] and hits > 0, "no answer given"),
+              f"all four inputs; {hits} of {size} triples of a grid do it too")
     strict = [tuple((ones + b > 0).astype(int).tolist()) for b in (-2, -1)]
     on_line = [int((ones + b == 0).sum()) for b in (-2, -1)]
-    work.claim(
+    claim(
         "form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
         "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with the strict "
         "> of Question 3; b = -1.5 and -0.5 are right with both",
@@ -109,39 +106,39 @@ def picture(figure):
 
 
 @question("003.2", "XOR by one neuron", picture)
-def xor(work):
+def xor(say, step, answer, check, claim):
     """Prove that no threshold neuron computes XOR (0, 1, 1, 0 on 00, 01, 10, 11)."""
     points = certificate(TABLES["XOR"])
     names = ["".join(map(str, point)) for point in points]
     total, zeros = np.add(*points[:2]), np.add(*points[2:])
     hits, size = grid_hits("XOR")
-    work.step("Suppose w and b did it. Write what the two ones demand, and add.",
-              f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\n"
-              "sum:        w₁ + w₂ + 2b ≥ 0")
-    work.step("Write what the two zeros demand, and add.",
-              f"f({names[2]}) = 0:  b < 0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\n"
-              "sum:        w₁ + w₂ + 2b < 0")
-    work.step("The two sums are the same number, since the points have the same sum. It can't be "
-              "at least 0 and below 0.",
-              f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})")
-    work.step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
-              "ends of each diagonal, and so its middle, on one side.",
-              f"midpoint of both pairs: ({total[0] / 2}, {total[1] / 2})")
-    work.answer("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, those "
-                "on 00 and 11 to w₁ + w₂ + 2b < 0.")
-    work.check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0)
+    step("Suppose w and b did it. Write what the two ones demand, and add.",
+         f"f({names[0]}) = 1:  w₂ + b ≥ 0\nf({names[1]}) = 1:  w₁ + b ≥ 0\n"
+         "sum:        w₁ + w₂ + 2b ≥ 0")
+    step("Write what the two zeros demand, and add.",
+         f"f({names[2]}) = 0:  b < 0\nf({names[3]}) = 0:  w₁ + w₂ + b < 0\n"
+         "sum:        w₁ + w₂ + 2b < 0")
+    step("The two sums are the same number, since the points have the same sum. It can't be "
+         "at least 0 and below 0.",
+         f"{names[0]} + {names[1]} = {names[2]} + {names[3]} = ({total[0]}, {total[1]})")
+    step("In the plane: the ones' midpoint is the zeros' midpoint. A line would have both "
+         "ends of each diagonal, and so its middle, on one side.",
+         f"midpoint of both pairs: ({total[0] / 2}, {total[1] / 2})")
+    answer("No w and b exist: the conditions on 01 and 10 add up to w₁ + w₂ + 2b ≥ 0, those "
+           "on 00 and 11 to w₁ + w₂ + 2b < 0.")
+    check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0)
     net = table_of(XOR(dtype="float64"))
-    work.claim(
+    claim(
         "", "XOR can't be computed by one neuron of this form", "to be proved",
         f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on {names[2]} "
         f"and {names[3]} gives w_1 + w_2 + 2b < 0",
         judge(np.array_equal(total, zeros) and hits == 0),
         f"{names[0]} + {names[1]} = {names[2]} + {names[3]}; no triple of a grid does it")
-    work.claim(
+    claim(
         "hint", "the four points in the plane show it: no line separates them",
         "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
         "half-plane holds the midpoint of any two of its points",
         judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
-    work.claim("", "a net of such neurons can compute XOR", "not asked",
-               "OR and NAND first, AND of the two after: three neurons",
-               judge(net == TABLES["XOR"], "no answer given"), f"table on 00, 01, 10, 11: {net}")
+    claim("", "a net of such neurons can compute XOR", "not asked",
+          "OR and NAND first, AND of the two after: three neurons",
+          judge(net == TABLES["XOR"], "no answer given"), f"table on 00, 01, 10, 11: {net}")

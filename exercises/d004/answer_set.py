@@ -38,63 +38,63 @@ def shown(braces):
 
 
 @question("004.3.rhs", "Which tokens the loss counts")
-def tokens(work):
+def tokens(say, step, answer, check, claim):
     """Find the tokens of 4 + 3 modulo 5 that the loss counts: those after = that are not PAD."""
     targets, words = sums(5, (2, 3))
     eq, pad = words.eq, words.pad
     y = next(row for row in targets if row[:3:2] == [4, 3] and row[3] == eq)
     names, place = [words.tokens[token] for token in y], y.index(eq)
     printed, meant = printed_set(y, eq, pad), meant_set(y, eq, pad)
-    work.say(f"p = 5: the target {' '.join(names)}, padded to the length of a sum of three.")
-    work.step("Write the target and its ids. Numbers come first, then the signs.",
-              f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
-              table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), [
-                  (j, name, token, "yes" * (j in printed), "yes" * (j in meant))
-                  for j, (name, token) in enumerate(zip(names, y, strict=True), 1)]))
-    work.step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two numbers: "
-              "EOS alone. The answer itself is a small number, below =.", "{j : [=] < yⱼ < [PAD]}",
-              shown(printed))
-    work.step("What is meant is a place: everything after the =, padding left out.",
-              "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
-    work.step("Counted from 0, as a program does, = is one place earlier.",
-              f"place of = from 0: {place}, from 1: {place + 1}")
-    work.answer(f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
-                f"{shown(printed)}.")
+    say(f"p = 5: the target {' '.join(names)}, padded to the length of a sum of three.")
+    step("Write the target and its ids. Numbers come first, then the signs.",
+         f"ids: = is {eq}, PAD is {pad}, EOS is {words.eos}",
+         table(("j", "token", "id", "= < id < PAD", "after =, not PAD"), [
+             (j, name, token, "yes" * (j in printed), "yes" * (j in meant))
+             for j, (name, token) in enumerate(zip(names, y, strict=True), 1)]))
+    step("Read as ids, the condition [=] < y_j < [PAD] keeps what lies between two numbers: "
+         "EOS alone. The answer itself is a small number, below =.", "{j : [=] < yⱼ < [PAD]}",
+         shown(printed))
+    step("What is meant is a place: everything after the =, padding left out.",
+         "RHS(y) = {j : j > place of =, yⱼ ≠ PAD}", shown(meant))
+    step("Counted from 0, as a program does, = is one place earlier.",
+         f"place of = from 0: {place}, from 1: {place + 1}")
+    answer(f"RHS = {shown(meant)}, the answer and EOS, by place; by ids it would be "
+           f"{shown(printed)}.")
     mask = answer_mask(np.array([y]), np.array([place]), np.array([y]) != pad)
-    work.check("npdl's answer_mask marks the same places",
-               {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
-    work.check("|RHS| = 2 for every sum with p = 5",
-               all(len(meant_set(row, eq, pad)) == 2 for row in targets))
+    check("npdl's answer_mask marks the same places",
+          {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
+    check("|RHS| = 2 for every sum with p = 5",
+          all(len(meant_set(row, eq, pad)) == 2 for row in targets))
     padded, padded_words = targets, words
     rows, words = sums()
     wrong = sum(printed_set(y, words.eq, words.pad) != meant_set(y, words.eq, words.pad)
                 for y in rows)
     kept, meant = (sorted(f(rows[0], words.eq, words.pad)) for f in (printed_set, meant_set))
-    work.claim(
+    claim(
         "right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out (in "
         "the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
         f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
         f"{kept}", judge(wrong == 0), f"only the id of EOS lies between: wrong for {wrong} of "
         f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both sides")
     pad = padded_words.pad
-    work.check("as npdl numbers them, the set for next-token training is right for every sum",
-               all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
-                   for y in padded)
-               and all(next_token_set(y, words.pad) == set(range(1, len(y) + 1)) for y in rows))
+    check("as npdl numbers them, the set for next-token training is right for every sum",
+          all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
+              for y in padded)
+          and all(next_token_set(y, words.pad) == set(range(1, len(y) + 1)) for y in rows))
     first_pad = any(next_token_set([pad - token for token in y], 0) for y in padded)
-    work.claim(
+    claim(
         "next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
         "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
         "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
         "numbered the other way round, with PAD first, the set is empty for every sum")
     two, three, both = pads((2,))[2], pads((3,))[3], pads((2, 3))
-    work.claim(
+    claim(
         "padding", "There is no padding if all equations have two or all have three operands; "
         "there is with both.", "operation_orders 2 or 3, not (2, 3)",
         f"PADs: {two[0]} and {three[0]} alone; together {both[2][0]} for two operands, "
         f"{both[3][0]} for three", judge(two == three == [0, 0] != both[2]),
         "targets counted for every sum with p = 5")
-    work.claim(
+    claim(
         "padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
         "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the "
         "inputs", judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5")
@@ -102,8 +102,8 @@ def tokens(work):
     sets, eq = data.equations, data.vocabulary.eq
     found = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
              for name, array in (("targets", sets.targets), ("inputs", sets.inputs))}
-    work.check("from 0, = is at 3 and 5 of the targets", found["targets"] == [3, 5])
-    work.claim(
+    check("from 0, = is at 3 and 5 of the targets", found["targets"] == [3, 5])
+    claim(
         "position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",
         f"{found['targets'][0]} and {found['targets'][1]} in the targets counted from 0; from 1, "
         f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
@@ -111,7 +111,7 @@ def tokens(work):
         "data with p = 11; holds for targets counted from 0")
     lengths = {int(n) for orders in ((2,), (3,), (2, 3))
                for n in ModularArithmetic(5, orders=orders).equations.answer_mask.sum(1)}
-    work.claim(
+    claim(
         "size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
         f"{vec(lengths)}: r and EOS, for two operands and for three",
         judge(len(lengths) == 1, "no answer given"),

@@ -26,36 +26,35 @@ def masked_softmax(scores, mask, masked=-np.inf):
 
 
 @question("004.2.3", "Attention weights with a causal mask")
-def mask(work):
+def mask(say, step, answer, check, claim):
     """Compute attention weights with the mask M (S, S), which is 1 where k ≤ t and 0 elsewhere."""
     scores, M = np.log(POWERS), np.tri(3, dtype=int)
     A, free = masked_softmax(scores, M), masked_softmax(scores, np.ones((3, 3)))
     leak = masked_softmax(scores, M, 0.0)[0, 1:].sum()
     row = POWERS[1, :2]
-    work.say(f"S = 3; e^s of row 2 is {vec(POWERS[1], 0)}, so s₂ = (0, ln 3, ln 5) = "
-             f"{vec(scores[1])}.")
-    work.step("Raw scores: every token with every token, over the root of the key's width.",
-              "s = q kᵀ/√d", "the entries are logarithms of whole numbers, to follow by hand",
-              arrays({"s": scores, "eˢ": POWERS}))
-    work.step("The mask: token t sees itself and what came before.", "M_tk = 1 if k ≤ t, else 0",
-              arrays({"M": M}))
-    work.step("Where M is 0, write −∞ over the score. Writing 0, or multiplying by M, would be "
-              "wrong: e⁰ = 1.", "s ← s where M = 1, −∞ where M = 0",
-              f"row 1 with 0 in place of −∞ would give the future {leak:.2f} of the weight",
-              arrays({"masked s": np.where(M, np.char.mod("%.3f", scores), "−∞")}))
-    work.step("Softmax along each row: e^(−∞) = 0.", "A_tk = e^(s_tk) / Σ_l e^(s_tl)",
-              f"row 2: {vec(row, 0)}/({row[0]:.0f} + {row[1]:.0f}) = {vec(A[1, :2], 2)}",
-              arrays({"A": A, "without a mask": free}))
-    work.step("For a batch and all heads at once: the mask (S, S) is broadcast over (B, m, S, S).",
-              "A (B, num_heads, S, S)")
-    work.answer(f"A = softmax of the scores with −∞ above the diagonal: rows {vec(A[0], 0)}, "
-                f"{vec(A[1], 2)}, {vec(A[2], 2)}.")
-    work.say("In npdl: attend in npdl/layers/attention.py.")
+    say(f"S = 3; e^s of row 2 is {vec(POWERS[1], 0)}, so s₂ = (0, ln 3, ln 5) = {vec(scores[1])}.")
+    step("Raw scores: every token with every token, over the root of the key's width.",
+         "s = q kᵀ/√d", "the entries are logarithms of whole numbers, to follow by hand",
+         arrays({"s": scores, "eˢ": POWERS}))
+    step("The mask: token t sees itself and what came before.", "M_tk = 1 if k ≤ t, else 0",
+         arrays({"M": M}))
+    step("Where M is 0, write −∞ over the score. Writing 0, or multiplying by M, would be "
+         "wrong: e⁰ = 1.", "s ← s where M = 1, −∞ where M = 0",
+         f"row 1 with 0 in place of −∞ would give the future {leak:.2f} of the weight",
+         arrays({"masked s": np.where(M, np.char.mod("%.3f", scores), "−∞")}))
+    step("Softmax along each row: e^(−∞) = 0.", "A_tk = e^(s_tk) / Σ_l e^(s_tl)",
+         f"row 2: {vec(row, 0)}/({row[0]:.0f} + {row[1]:.0f}) = {vec(A[1, :2], 2)}",
+         arrays({"A": A, "without a mask": free}))
+    step("For a batch and all heads at once: the mask (S, S) is broadcast over (B, m, S, S).",
+         "A (B, num_heads, S, S)")
+    answer(f"A = softmax of the scores with −∞ above the diagonal: rows {vec(A[0], 0)}, "
+           f"{vec(A[1], 2)}, {vec(A[2], 2)}.")
+    say("In npdl: attend in npdl/layers/attention.py.")
     q, k = 2 * np.pad(scores, ((0, 0), (0, 1))), np.eye(3, 4)           # q kᵀ / √4 = scores
-    work.check("npdl's attention with q kᵀ/√4 = s and its causal mask gives the same A",
-               np.allclose(attend(q, k, np.ones((3, 4)), causal_mask(3))[1].A, A))
-    work.check("rows sum to 1 and all entries above the diagonal are 0",
-               np.allclose(A.sum(1), 1) and not np.triu(A, 1).any())
+    check("npdl's attention with q kᵀ/√4 = s and its causal mask gives the same A",
+          np.allclose(attend(q, k, np.ones((3, 4)), causal_mask(3))[1].A, A))
+    check("rows sum to 1 and all entries above the diagonal are 0",
+          np.allclose(A.sum(1), 1) and not np.triu(A, 1).any())
     S = 6
     same = all(np.array_equal(np.tri(n), causal_mask(n)) for n in range(1, 20))
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
@@ -63,18 +62,18 @@ def mask(work):
     free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
                     for mask in (None, causal_mask(S)))
     hidden = np.triu(A, 1).max()
-    work.claim(
+    claim(
         "mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
         "lower triangular", "npdl's causal_mask is the same; S (S + 1) / 2 ones", judge(same),
         "compared for S = 1 to 19")
-    work.claim(
+    claim(
         "reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
         "each token attends only to itself and previous tokens",
         f"moved outputs: {(masked > 1e-9).sum()} of {S * S} pairs with the mask, "
         f"{(free > 1e-9).sum()} without",
         judge(masked[~seen].max() < 1e-9 < min(masked[seen].min(), free.min())),
         f"every token of S = {S} changed in turn; later tokens move an output by less than 1e-9")
-    work.claim(
+    claim(
         "zero weights", "Scores overwritten by -infinity where M = 0 get zero weight after the "
         "softmax.", "zero probability",
         f"largest weight above the diagonal {hidden:.0f}; rows sum to 1",
@@ -82,12 +81,12 @@ def mask(work):
         f"1 of equal scores {masked_softmax(np.zeros(5), True)[1:].sum():.2f} for the future")
     x = np.zeros((2, 5, 6), "float32")
     shape = MultiHeadAttention(6, 3).forward(x, x, x, causal_mask(5))[1].attend.A.shape
-    work.claim("shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
-               f"{shape} for B = 2, 3 heads, S = 5", judge(shape == (2, 3, 5, 5)),
-               "npdl's MultiHeadAttention")
+    claim("shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
+          f"{shape} for B = 2, 3 heads, S = 5", judge(shape == (2, 3, 5, 5)),
+          "npdl's MultiHeadAttention")
     scores, seen = np.full((3, 3), -40.0), np.tri(3, dtype=bool)
     leaks = {value: masked_softmax(scores, seen, value)[~seen].max() for value in (-1e4, -1e9, -45)}
-    work.claim(
+    claim(
         "large negative", "A very large negative number in place of -infinity does as well.",
         "a very large negative value (-infinity is used)",
         "real scores of -40: largest forbidden weight "

@@ -45,57 +45,55 @@ def delay_deviations(train, val):
 
 
 @question("004.4.2", "The default recipe: losses, accuracies, delays of two seeds")
-def tables(work):
+def tables(say, step, answer, check, claim):
     """Give mean and deviation of losses, accuracies, steps and delays over two seeds."""
     printed, found = STEPS["GPT"], seeds("GPT")
     (a, b), (c, d) = found["A_train"], found["A_val"]
     mean = (c + d) / 2 - (a + b) / 2
     spreads = " or ".join(f"{s:.1f}" for s in delay_deviations((a, b), (c, d)))
     loss_delay = printed["L_val"][0] - printed["L_train"][0]
-    work.say("The GPT's rows of the table, two seeds.")
-    work.step("Two values lie one deviation to each side of their mean, if the deviation divides "
-              "by n.", "s = √(((a − m)² + (b − m)²)/2) = (b − a)/2   →   a, b = m ∓ s",
-              *(f"t_f({name}) = {printed[name][0]:.1f} ± {printed[name][1]:.1f}:  "
-                f"{found[name][0]} and {found[name][1]}" for name in ("A_train", "A_val")))
-    work.step("Were it divided by n − 1, it would be larger by √2, and the steps not whole.",
-              "(b − a)/√2", f"{b - a}/√2 = {deviation(a, b, 1):.3f}")
-    work.step("A delay is the difference of two steps of the same seed; its mean is the "
-              "difference of the means.", "Δt = t_f(val) − t_f(train)",
-              f"{printed['A_val'][0]:.1f} − {printed['A_train'][0]:.1f} = {mean:.1f}")
-    work.step("Its deviation depends on which seed is which, and a table of means does not say.",
-              "s(Δt) = |Δt₁ − Δt₂|/2",
-              f"({c} − {a}, {d} − {b}) or ({d} − {a}, {c} − {b}): {spreads}")
-    work.step("The same with the losses: the lowest training loss comes when training ends, not "
-              "when the model has memorised. The difference may be negative, and is no delay.",
-              "Δt(L) = t_f(L_val) − t_f(L_train)",
-              f"{printed['L_val'][0]} − {printed['L_train'][0]} = {loss_delay}")
-    work.answer(f"The GPT's seeds reached their best accuracies at {a} and {b} (training), {c} and "
-                f"{d} (validation): Δt(A) = {mean:.1f} ± {spreads}.")
-    work.say("What npdl's own runs say of the tables: experiments/REPORT.md, question 2.")
-    work.check("the document's Δt(L) is this difference, and its Δt(A) this mean rounded",
-               loss_delay == DELAYS["GPT"]["L"] and abs(mean - DELAYS["GPT"]["A"]) <= 0.5)
+    say("The GPT's rows of the table, two seeds.")
+    step("Two values lie one deviation to each side of their mean, if the deviation divides "
+         "by n.", "s = √(((a − m)² + (b − m)²)/2) = (b − a)/2   →   a, b = m ∓ s",
+         *(f"t_f({name}) = {printed[name][0]:.1f} ± {printed[name][1]:.1f}:  "
+           f"{found[name][0]} and {found[name][1]}" for name in ("A_train", "A_val")))
+    step("Were it divided by n − 1, it would be larger by √2, and the steps not whole.",
+         "(b − a)/√2", f"{b - a}/√2 = {deviation(a, b, 1):.3f}")
+    step("A delay is the difference of two steps of the same seed; its mean is the "
+         "difference of the means.", "Δt = t_f(val) − t_f(train)",
+         f"{printed['A_val'][0]:.1f} − {printed['A_train'][0]:.1f} = {mean:.1f}")
+    step("Its deviation depends on which seed is which, and a table of means does not say.",
+         "s(Δt) = |Δt₁ − Δt₂|/2", f"({c} − {a}, {d} − {b}) or ({d} − {a}, {c} − {b}): {spreads}")
+    step("The same with the losses: the lowest training loss comes when training ends, not "
+         "when the model has memorised. The difference may be negative, and is no delay.",
+         "Δt(L) = t_f(L_val) − t_f(L_train)",
+         f"{printed['L_val'][0]} − {printed['L_train'][0]} = {loss_delay}")
+    answer(f"The GPT's seeds reached their best accuracies at {a} and {b} (training), {c} and "
+           f"{d} (validation): Δt(A) = {mean:.1f} ± {spreads}.")
+    say("What npdl's own runs say of the tables: experiments/REPORT.md, question 2.")
+    check("the document's Δt(L) is this difference, and its Δt(A) this mean rounded",
+          loss_delay == DELAYS["GPT"]["L"] and abs(mean - DELAYS["GPT"]["A"]) <= 0.5)
     rows = [(model, name, *row) for model, table in STEPS.items() for name, row in table.items()
             if row[1]]
     by_n, by_less = (sum(bool(pairs(mean, std, range(1, T + 1), divisor)) for *_, mean, std in rows)
                      for divisor in (2, 1))
     sample = [deviation(*seeds(model)[name], 1) for model, name, *_ in rows]
-    work.claim(
+    claim(
         "deviation", "The tables' +- is the standard deviation of two seeds.",
         f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the distance "
         f"of the two runs; divided by n - 1: {vec(sample, 1)}",
         judge(by_n == len(rows) > by_less, "convention"),
         f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
     fits = [pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
-    work.claim(
+    claim(
         "values", "Which steps did the two seeds reach?", "only mean and deviation",
         "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
-                                          for name, (a, b) in seeds(model).items())
-                  for model in STEPS),
-        judge(all(len(found) == 1 for found in fits), "no answer given"),
+                                     for name, (a, b) in seeds(model).items())
+             for model in STEPS), judge(all(len(found) == 1 for found in fits), "no answer given"),
         f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
     steps = sorted({step for ((a, b),) in fits for step in (a, b) if step != T})
     off = [step for step in steps if step % 100]
-    work.claim(
+    claim(
         "grid", "Statistics are recorded at equal intervals of steps.", "every eval_period steps",
         f"one interval for all of {vec(steps)} could only be {math.gcd(*steps)}",
         judge(not off, if_false="under-specified"),
@@ -106,7 +104,7 @@ def tables(work):
             0.9979, 0.0021, [n / size for n in range(size + 1)], divisor)]
         for size in (480, 481) for divisor in (2, 1)}
     few, many = ways[480, 2][0]
-    work.claim(
+    claim(
         "accuracy", "A_val = 0.9979 +- 0.0021 is possible on the default validation set.",
         "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or "
         "481)", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
@@ -118,7 +116,7 @@ def tables(work):
         for name, printed in delays.items():
             val, train = (STEPS[model][f"{name}_{part}"][0] for part in ("val", "train"))
             rounded = printed != val - train
-            work.claim(
+            claim(
                 f"{model} delay {name}",
                 f"Delta t({name}) of the {model} is the difference of the mean steps.",
                 f"{printed}", f"{val - train:g}" + f", rounded {printed}" * rounded,
@@ -128,7 +126,7 @@ def tables(work):
             spreads = delay_deviations(steps[f"{name}_train"], steps[f"{name}_val"])
             shown.append(f"{model} Delta t({name}) {val - train:g} +- "
                          + " or ".join(f"{spread:g}" for spread in spreads))
-    work.claim(
+    claim(
         "delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
         "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
         "from the seeds' steps above; two values for the two ways to pair the seeds")
@@ -140,12 +138,12 @@ def tables(work):
              "the end",
              ", with A_val = 0.9979: no model generalises before it memorises")):
         delays = ", ".join(f"{row[name]} for the {model}" for model, row in DELAYS.items())
-        work.claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
-                   ours, judge(all(row[name] > 0 for row in DELAYS.values())),
-                   f"the document's own table: {delays}{more}")
+        claim(f"meaning of Delta t({name})", f"Delta t({name}) is, {said}.", "that delay",
+              ours, judge(all(row[name] > 0 for row in DELAYS.values())),
+              f"the document's own table: {delays}{more}")
     at_end = [f"{name} of the {model}" for model, rows in STEPS.items()
               for name, row in rows.items() if row == (T, 0)]
-    work.claim(
+    claim(
         "last step", "t_f(L) is the step at which a model reaches its lowest loss.",
         f"t_f = {T} for {' and '.join(at_end)}",
         "only its lowest within T: at the last step the loss was still falling, so Delta t(L) = 0 "
@@ -153,7 +151,7 @@ def tables(work):
         f"t_f = T for both seeds in {len(at_end)} of 8 rows; holds where t_f < T")
     (lstm, lstm_std), (gpt, gpt_std) = (0.0008, 0.0004), (0.0035, 0.0031)       # L_val
     best = lstm - lstm_std, gpt - gpt_std
-    work.claim(
+    claim(
         "losses", "The tables compare the losses of LSTM and GPT.",
         "L_train 0.0001 +- 0.0000 twice; L_val 0.0008 +- 0.0004 and 0.0035 +- 0.0031",
         f"L_val: seeds at {vec((best[0], lstm + lstm_std), 4)} and "

@@ -36,51 +36,50 @@ def library(weights, start, inputs):
 
 
 @question("004.1.1", "One step of an LSTM cell")
-def cell(work):
+def cell(say, step, answer, check, claim):
     """Compute one step of an LSTM cell, with W and U apart and with [W U] on the stacked input."""
     gates, h, c = lstm_step(X, H, C, WEIGHTS)
     i, f, o, g = (gates[gate] for gate in "ifoc")
     z = {gate: W * X + U * H + b for gate, (W, U, b) in WEIGHTS.items()}
     W, U, b = WEIGHTS["c"]
-    work.say(f"One unit, one input: xₜ = {X:g}, hₜ₋₁ = {H:g}, cₜ₋₁ = {C:g}.")
-    work.step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
-              "candidate.", "z = W xₜ + U hₜ₋₁ + b,   iₜ, fₜ, oₜ = σ(z),   c̃ₜ = tanh(z)",
-              table(("", "W", "U", "b", "z", "value"), [
-                  (NAMES[gate], *map(str, row), f"{z[gate]:.1f}", f"{gates[gate]:.3f}")
-                  for gate, row in WEIGHTS.items()]))
-    work.step("The same as one linear map of the stacked input: the matrix [W U] times "
-              "the column (xₜ; hₜ₋₁). For the candidate:", "z = [W U] (xₜ; hₜ₋₁) + b",
-              f"[{W} {U}] ({X}; {H}) + {b} = {W * X} + {U * H} = {z['c']},   tanh: {g:.3f} (σ "
-              f"would give {sigmoid(z['c']):.3f})")
-    work.step("Keep a part of the old memory, write a part of the candidate.",
-              "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
-              f"{f:.3f} · {C} + {i:.3f} · {g:.3f} = {f * C:.3f} + {i * g:.3f} = {c:.3f}")
-    work.step("Show a part of the memory.", "hₜ = oₜ tanh(cₜ)",
-              f"{o:.3f} · tanh({c:.3f}) = {o:.3f} · {math.tanh(c):.3f} = {h:.3f}")
-    work.answer(f"cₜ = {c:.3f}, hₜ = {h:.3f}: iₜ says how much is written, fₜ how much is kept, oₜ "
-                "how much is shown.")
-    work.say("In npdl: LSTMCell.forward in npdl/layers/recurrent.py.")
-    work.check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
-               np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
+    say(f"One unit, one input: xₜ = {X:g}, hₜ₋₁ = {H:g}, cₜ₋₁ = {C:g}.")
+    step("One sum for each gate, then its activation: σ for the three gates, tanh for the "
+         "candidate.", "z = W xₜ + U hₜ₋₁ + b,   iₜ, fₜ, oₜ = σ(z),   c̃ₜ = tanh(z)",
+         table(("", "W", "U", "b", "z", "value"), [
+             (NAMES[gate], *map(str, row), f"{z[gate]:.1f}", f"{gates[gate]:.3f}")
+             for gate, row in WEIGHTS.items()]))
+    step("The same as one linear map of the stacked input: the matrix [W U] times "
+         "the column (xₜ; hₜ₋₁). For the candidate:", "z = [W U] (xₜ; hₜ₋₁) + b",
+         f"[{W} {U}] ({X}; {H}) + {b} = {W * X} + {U * H} = {z['c']},   tanh: {g:.3f} (σ "
+         f"would give {sigmoid(z['c']):.3f})")
+    step("Keep a part of the old memory, write a part of the candidate.", "cₜ = fₜ cₜ₋₁ + iₜ c̃ₜ",
+         f"{f:.3f} · {C} + {i:.3f} · {g:.3f} = {f * C:.3f} + {i * g:.3f} = {c:.3f}")
+    step("Show a part of the memory.", "hₜ = oₜ tanh(cₜ)",
+         f"{o:.3f} · tanh({c:.3f}) = {o:.3f} · {math.tanh(c):.3f} = {h:.3f}")
+    answer(f"cₜ = {c:.3f}, hₜ = {h:.3f}: iₜ says how much is written, fₜ how much is kept, oₜ "
+           "how much is shown.")
+    say("In npdl: LSTMCell.forward in npdl/layers/recurrent.py.")
+    check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
+          np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
     joined = {gate: np.array([[W, U]]) for gate, (W, U, _) in WEIGHTS.items()}
     sums = {gate: (joined[gate] @ (X, H))[0] + WEIGHTS[gate][2] for gate in joined}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
     apart = abs(sigmoid(sums["c"]) - gates["c"])
-    work.claim(
+    claim(
         "gates", "For the three gates, W x + U h + b and [W U] applied to the stacked (x, h) are "
         "the same.", "equal", "equal: largest difference below 1e-12", judge(worst < 1e-12),
         "the three gates of the example")
     shape = np.concatenate([np.zeros((4, 3)), np.zeros((4, 4))], 1).shape
-    work.claim("sizes", "[W U] is d_h by (d_x + d_h) and its input has d_x + d_h entries.",
-               "d_h x (d_x + d_h)", f"{shape[0]} x {shape[1]} for d_x = 3, d_h = 4",
-               judge(shape == (4, 7)), "concatenation along the second axis")
-    work.claim(
+    claim("sizes", "[W U] is d_h by (d_x + d_h) and its input has d_x + d_h entries.",
+          "d_h x (d_x + d_h)", f"{shape[0]} x {shape[1]} for d_x = 3, d_h = 4",
+          judge(shape == (4, 7)), "concatenation along the second axis")
+    claim(
         "candidate", "The candidate written with [W U] equals the candidate written with W and U "
         "apart.", "tanh on the left, sigma on the right of one equals sign",
         f"they differ by {apart:.3f} in the example; it is tanh in both forms",
         judge(apart < 1e-9, if_false="slip"),
         "with sigma no state that starts at 0 would ever be negative")
-    work.claim(
+    claim(
         "updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are the "
         "step of an LSTM.", "h_t, c_t", "npdl's LSTMCell gives the same: below 1e-12",
         judge(np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
@@ -88,9 +87,9 @@ def cell(work):
     _, kept = driven(0.8, 100, i=-50, f=50)
     one, two = ((driven(0.8 + 1e-5, steps, 2.0)[1] - driven(0.8 - 1e-5, steps, 2.0)[1]) / 2e-5
                 for steps in (1, 2))                            # dc_steps/dc_0, all gates 1/2
-    work.check("a forget gate of 1 keeps c, and one step with 1/2 halves its slope",
-               abs(kept - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
-    work.claim(
+    check("a forget gate of 1 keeps c, and one step with 1/2 halves its slope",
+          abs(kept - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
+    claim(
         "forget gate", "What stays of the memory is set by the forget gate.", "said, not shown",
         f"f = 1, i = 0: c = {kept:.4f} after 100 steps from 0.8; f = 1/2: dc_1/dc_0 = {one:.4f} = "
         f"f, but dc_2/dc_0 = {two:.4f}, not f^2 = 0.25",
@@ -106,8 +105,8 @@ def cell(work):
             ("output gate", "The output gate sets how much of the memory shows.",
              f"o = 0: h = {hidden:.4f} while c = {held:.4f} for 100 steps",
              abs(hidden) < 1e-9 < held, "h = o tanh(c) = 0")):
-        work.claim(part, text, "said, not shown", computed, judge(holds),
-                   f"npdl's LSTMCell with gates held by their biases; expected {why}")
+        claim(part, text, "said, not shown", computed, judge(holds),
+              f"npdl's LSTMCell with gates held by their biases; expected {why}")
 
 
 def driven(start, steps, listening=0.0, **biases):

@@ -35,7 +35,7 @@ def fill(model, **values):
 
 
 @question("004.1.2", "Several LSTM layers")
-def stack(work):
+def stack(say, step, answer, check, claim):
     """Run L LSTM layers, each on the sequence of the layer below; say what is returned."""
     h_1, c_1 = layer(INPUTS)
     h_2, c_2 = layer(h_1)
@@ -45,44 +45,42 @@ def stack(work):
             for number, columns in ((1, (INPUTS, h_1, c_1)), (2, (h_1, h_2, c_2)))
             for t, (x, h, c) in enumerate(zip(*columns, strict=True), 1)]
     final_h, final_c = vec((h_1[-1], h_2[-1])), vec((c_1[-1], c_2[-1]))
-    work.say(f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = "
-             f"{vec(INPUTS, 1)}.")
-    work.step("Start every layer with zeros: nothing is remembered yet.",
-              "h₀⁽ˡ⁾ = c₀⁽ˡ⁾ = 0,   shape (B, d_h)")
-    work.step("Layer 1 reads the sequence step by step; layer 2 reads the h that layer 1 made at "
-              "the same step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   hₜ⁽⁰⁾ = xₜ",
-              f"layer 1, t = 1: z = x + h = {INPUTS[0]:.0f} for all gates, i = f = o = {i:.3f}, "
-              f"c̃ = {g:.3f}", f"c = {i:.3f} · 0 + {i:.3f} · {g:.3f} = {c_1[0]:.3f},   "
-              f"h = {i:.3f} · tanh({c_1[0]:.3f}) = {h_1[0]:.3f}",
-              table(("layer", "t", "input", "h", "c"), rows))
-    work.step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the h "
-              "that goes on in time, and the last layer's output, stay as they are.",
-              "input of layer 2 = Dropout(h⁽¹⁾),   only if L ≥ 2")
-    work.step("Return the last layer at every step, and every layer at the last step. Don't mix "
-              "the two up.", "output (B, S, d_h);   final h and c, each (L, B, d_h)",
-              f"output: {vec(h_2)}", f"final h: {final_h},   final c: {final_c}")
-    work.answer(f"Output {vec(h_2)} (layer 2, t = 1 to 3); final h {final_h} (layers 1 and 2 at "
-                "t = 3).")
-    work.say("In npdl: Recurrent.forward in npdl/layers/recurrent.py.")
+    say(f"L = 2 layers, B = 1, S = 3, d_x = d_h = 1, all W = U = 1, b = 0, x = {vec(INPUTS, 1)}.")
+    step("Start every layer with zeros: nothing is remembered yet.",
+         "h₀⁽ˡ⁾ = c₀⁽ˡ⁾ = 0,   shape (B, d_h)")
+    step("Layer 1 reads the sequence step by step; layer 2 reads the h that layer 1 made at "
+         "the same step.", "hₜ⁽ˡ⁾, cₜ⁽ˡ⁾ = cell⁽ˡ⁾(hₜ⁽ˡ⁻¹⁾, (hₜ₋₁⁽ˡ⁾, cₜ₋₁⁽ˡ⁾)),   hₜ⁽⁰⁾ = xₜ",
+         f"layer 1, t = 1: z = x + h = {INPUTS[0]:.0f} for all gates, i = f = o = {i:.3f}, "
+         f"c̃ = {g:.3f}", f"c = {i:.3f} · 0 + {i:.3f} · {g:.3f} = {c_1[0]:.3f},   "
+         f"h = {i:.3f} · tanh({c_1[0]:.3f}) = {h_1[0]:.3f}",
+         table(("layer", "t", "input", "h", "c"), rows))
+    step("With dropout, what layer 2 reads would be layer 1's h with entries set to 0; the h "
+         "that goes on in time, and the last layer's output, stay as they are.",
+         "input of layer 2 = Dropout(h⁽¹⁾),   only if L ≥ 2")
+    step("Return the last layer at every step, and every layer at the last step. Don't mix "
+         "the two up.", "output (B, S, d_h);   final h and c, each (L, B, d_h)",
+         f"output: {vec(h_2)}", f"final h: {final_h},   final c: {final_c}")
+    answer(f"Output {vec(h_2)} (layer 2, t = 1 to 3); final h {final_h} (layers 1 and 2 at t = 3).")
+    say("In npdl: Recurrent.forward in npdl/layers/recurrent.py.")
     (y, (h, c)), _ = fill(LSTM(1, 1, 2, dtype="float64")).forward(np.array(INPUTS)[None, :, None])
     right = (np.allclose(y[0, :, 0], h_2) and np.allclose(h[:, 0, 0], (h_1[-1], h_2[-1]))
              and np.allclose(c[:, 0, 0], (c_1[-1], c_2[-1])))
-    work.check("npdl's LSTM of two layers gives the same output and final states", right)
+    check("npdl's LSTM of two layers gives the same output and final states", right)
     lstm, x = random_lstm(), np.random.default_rng(0).standard_normal((B, S, D_X))
     (y, (h, _)), _ = lstm.forward(x)
     (same, _), _ = lstm.forward(x, (np.zeros((L, B, D_H)), np.zeros((L, B, D_H))))
     ((below, _), _) = lstm.layers[0].forward(x)
     printed = below.swapaxes(0, 1)                              # [h_1^(1), .., h_S^(1)] stacked
-    work.claim(
+    claim(
         "recursion", "Each layer reads the h of the layer below at the same step, and its own h "
         "and c of the step before.", "h_t, c_t of layer l from h_t of l - 1",
         "npdl's LSTM and L x S steps of the cell agree", judge(right),
         "output and final states of the example")
-    work.claim(
+    claim(
         "full output", "The output is the last layer's h at steps 1 to S, of shape (B, S, d_h).",
         "[h_1^(L) .. h_S^(L)], (B, S, d_h)", f"shape {y.shape}", judge(y.shape == (B, S, D_H)),
         f"B = {B}, S = {S}, d_x = {D_X}, d_h = {D_H}, L = {L}")
-    work.claim(
+    claim(
         "final states", "The final states of all layers are the lists of h and c of layer 1 at "
         "steps 1 to S, each of shape (L, B, d_h).",
         "([h_1^(1) .. h_S^(1)], [c_1^(1) .. c_S^(1)]), each (L, B, d_h)",
@@ -90,9 +88,9 @@ def stack(work):
         judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip"),
         f"stacked as printed it has shape {printed.shape}, not {h.shape}, and holds nothing of "
         "layer 2")
-    work.claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
-               "the same output as with zeros given: below 1e-12",
-               judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
+    claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
+          "the same output as with zeros given: below 1e-12",
+          judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
     one, two = random_lstm(1, 0.5), random_lstm(2, 0.5)
     alone = np.array_equal(one.forward(x, None, stream(0, 1))[0][0], one.forward(x)[0][0])
     (y, (h, _)), _ = two.forward(x, None, stream(0, 1))
@@ -100,16 +98,16 @@ def stack(work):
     changed, zeros = abs(y - quiet).max(), int((y == 0).sum())
     dropped = 2 * h_quiet[0] * (stream(0, 1).random(h_quiet[0].shape) >= 0.5)
     apart = abs(dropped - h_quiet[0]).max()
-    work.claim(
+    claim(
         "dropout", "Dropout acts between layers: not with L = 1, not on the last layer's output.",
         "if L >= 2 and l < L", f"L = 1: no change; L = 2: the output changes by up to "
         f"{changed:.2f} and {zeros} of its {y.size} entries are 0",
         judge(alone and changed > 0 and zeros == 0),
         "npdl's LSTM, rate 0.5; masks and input of seed 0, weights of 1")
-    work.claim("dropout in time", "Dropout does not act from step to step inside a layer.",
-               "not across time steps", "layer 1's final h is the same with dropout as without",
-               judge(np.array_equal(h[0], h_quiet[0])), "npdl's LSTM, rate 0.5: bitwise identical")
-    work.claim(
+    claim("dropout in time", "Dropout does not act from step to step inside a layer.",
+          "not across time steps", "layer 1's final h is the same with dropout as without",
+          judge(np.array_equal(h[0], h_quiet[0])), "npdl's LSTM, rate 0.5: bitwise identical")
+    claim(
         "dropout and states",
         "Writing h^(l) = Dropout(h^(l)) leaves the returned final states well defined.",
         "the same name h^(l) before and after dropout",
@@ -124,32 +122,30 @@ def random_lstm(num_layers=L, dropout=0.0):
 
 
 @question("004.1.4", "A language model around an LSTM")
-def model(work):
+def model(say, step, answer, check, claim):
     """Put an embedding below an LSTM and a linear map above it: logits for each next token."""
     x = [TABLE[token] for token in IDS]
     h, _ = layer(x)
     logits = h[:, None] * READOUT
     P = softmax(logits)
-    work.say("V = 3 words, widths 1, one layer with all W = U = 1.")
-    work.step("Look up each token's vector.",
-              "C(x) = row x of the embedding,   (B, S) → (B, S, d_x)",
-              f"tokens {vec(IDS)} → {vec(x, 1)}")
-    work.step("Run the LSTM over the vectors.", "(B, S, d_x) → (B, S, d_h)", f"h = {vec(h)}")
-    work.step("A linear map gives one number for each word: logits, not probabilities. The loss "
-              "takes their log-softmax itself.", "Ŷ = h W + b,   (B, S, d_h) → (B, S, V)",
-              f"W = {vec(READOUT, 0)}, b = 0")
-    work.step("Row t is made of tokens 1 to t alone, and predicts token t + 1.", "P̂ₜ = softmax(Ŷₜ)",
-              table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), [
-                  (t + 1, IDS[t], f"{x[t]}", f"{h[t]:.3f}", vec(logits[t]), vec(P[t]))
-                  for t in range(3)]))
-    work.answer("logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
-                f"{vec(IDS)} the next one is most probably {P[-1].argmax()} ({P[-1].max():.3f}).")
-    work.say("In npdl: LSTMLM.forward in npdl/models/lstm_lm.py; experiments/train_lstm.py trains "
-             "it.")
+    say("V = 3 words, widths 1, one layer with all W = U = 1.")
+    step("Look up each token's vector.", "C(x) = row x of the embedding,   (B, S) → (B, S, d_x)",
+         f"tokens {vec(IDS)} → {vec(x, 1)}")
+    step("Run the LSTM over the vectors.", "(B, S, d_x) → (B, S, d_h)", f"h = {vec(h)}")
+    step("A linear map gives one number for each word: logits, not probabilities. The loss "
+         "takes their log-softmax itself.", "Ŷ = h W + b,   (B, S, d_h) → (B, S, V)",
+         f"W = {vec(READOUT, 0)}, b = 0")
+    step("Row t is made of tokens 1 to t alone, and predicts token t + 1.", "P̂ₜ = softmax(Ŷₜ)",
+         table(("t", "token", "C(x)", "h", "logits", "P̂ₜ"), [
+             (t + 1, IDS[t], f"{x[t]}", f"{h[t]:.3f}", vec(logits[t]), vec(P[t]))
+             for t in range(3)]))
+    answer("logits = classifier(LSTM(embedding(x))), with the final h and c; after tokens "
+           f"{vec(IDS)} the next one is most probably {P[-1].argmax()} ({P[-1].max():.3f}).")
+    say("In npdl: LSTMLM.forward in npdl/models/lstm_lm.py; experiments/train_lstm.py trains it.")
     own = fill(LSTMLM(3, 1, 1, 1, dtype="float64"), embedding_W=np.array(TABLE)[:, None],
                classifier_W=READOUT[None])
-    work.check("npdl's LSTMLM with these numbers gives the same logits",
-               np.allclose(own.forward(np.array([IDS]))[0][0], logits))
+    check("npdl's LSTMLM with these numbers gives the same logits",
+          np.allclose(own.forward(np.array([IDS]))[0][0], logits))
     vocab_size = 36
     lm = LSTMLM(vocab_size, 8, 2, dtype="float64")
     ids = np.random.default_rng(0).integers(vocab_size - 1, size=(B, S))
@@ -157,12 +153,12 @@ def model(work):
     P = softmax(logits)
     reached = influence(lambda ids: lm.forward(ids[None])[0][0][0], ids[0])
     leak, moved = reached[np.triu_indices(S, 1)].max(), np.diag(reached).min()
-    work.claim(
+    claim(
         "logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) with "
         "the final states.", "logits, not probabilities",
         f"shape {logits.shape}; those of the example are the same by hand",
         judge(logits.shape == (B, S, vocab_size)), "npdl's LSTMLM")
-    work.claim(
+    claim(
         "distribution", "softmax of row i of the logits is a distribution over V tokens given "
         "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
         "rows sum to 1; another token does not move earlier rows (below 1e-9), but its own",
@@ -170,7 +166,7 @@ def model(work):
         "each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
     words = ModularArithmetic(vocab_size - 5).vocabulary        # five signs besides the numbers
     ids, components = {words.id_of(t) for t in words.tokens}, set(range(1, words.size + 1))
-    work.claim(
+    claim(
         "indices", "The components j in [V] of P_i are the tokens, with [n] = {1 .. n} and tokens "
         "in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
         "j must run over {0 .. V - 1}, or the tokens be numbered from 1",

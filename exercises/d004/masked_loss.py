@@ -28,7 +28,7 @@ def averages(counted):
 
 
 @question("004.3.loss", "The loss and the accuracy")
-def loss(work):
+def loss(say, step, answer, check, claim):
     """Compute the loss and the accuracy of a batch over the right-hand sides of its equations."""
     P = POWERS / POWERS.sum(-1, keepdims=True)
     rows = [(i + 1, j + 1, TARGETS[i, j], vec(POWERS[i, j], 0), P[i, j, TARGETS[i, j]],
@@ -39,91 +39,89 @@ def loss(work):
     right = [hits[0] * hits[1], hits[2]]
     a, b, c = (f"{value:.3f}" for value in tokens)
     mean, by_token, accuracy = sum(each) / 2, sum(tokens) / 3, sum(right) / 2
-    work.say("B = 2 samples, S = 3 places, V = 3 tokens; logits are logarithms of whole numbers.")
-    work.step("For every counted place take the probability of the right token, and its negative "
-              "logarithm. All other places are left out.",
-              "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
-              table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂", "arg max"), rows))
-    work.step("First the mean within each sample, over its own counted tokens.",
-              "Lᵢ = (1/|RHSᵢ|) Σ_(j ∈ RHSᵢ) −log P̂ᵢⱼ",
-              f"L₁ = ({a} + {b})/2 = {each[0]:.3f}", f"L₂ = ({c})/1 = {each[1]:.3f}")
-    work.step("Then the mean over the samples.", "L = (1/B) Σᵢ Lᵢ",
-              f"({each[0]:.3f} + {each[1]:.3f})/2 = {mean:.3f}")
-    work.step("Averaging over all tokens at once weighs the longer sample more.",
-              "Σ over all counted tokens / their number", f"({a} + {b} + {c})/3 = {by_token:.3f}")
-    work.step("Accuracy: a sample is right only if every counted token is the arg max.",
-              "A = (1/B) Σᵢ Πⱼ 1(target = arg max)",
-              f"sample 1: {hits[0]} · {hits[1]} = {right[0]}, sample 2: {right[1]};   A = "
-              f"({right[0]} + {right[1]})/2 = {accuracy}")
-    work.step("The reductions: none returns one number for each sample, sum adds them, mean "
-              "divides by B.", f"none {vec(each)},   sum {sum(each):.3f},   mean {mean:.3f}")
-    work.answer(f"L = {mean:.3f} (sample by sample; {by_token:.3f} over tokens), A = {accuracy}.")
-    work.say("In npdl: loss_and_accuracy in npdl/losses.py.")
+    say("B = 2 samples, S = 3 places, V = 3 tokens; logits are logarithms of whole numbers.")
+    step("For every counted place take the probability of the right token, and its negative "
+         "logarithm. All other places are left out.",
+         "P̂_k = e^(ŷ_k) / Σ e^(ŷ),   loss of a token = −log P̂_target",
+         table(("sample", "place", "target", "e^ŷ", "P̂ of it", "−log P̂", "arg max"), rows))
+    step("First the mean within each sample, over its own counted tokens.",
+         "Lᵢ = (1/|RHSᵢ|) Σ_(j ∈ RHSᵢ) −log P̂ᵢⱼ",
+         f"L₁ = ({a} + {b})/2 = {each[0]:.3f}", f"L₂ = ({c})/1 = {each[1]:.3f}")
+    step("Then the mean over the samples.", "L = (1/B) Σᵢ Lᵢ",
+         f"({each[0]:.3f} + {each[1]:.3f})/2 = {mean:.3f}")
+    step("Averaging over all tokens at once weighs the longer sample more.",
+         "Σ over all counted tokens / their number", f"({a} + {b} + {c})/3 = {by_token:.3f}")
+    step("Accuracy: a sample is right only if every counted token is the arg max.",
+         "A = (1/B) Σᵢ Πⱼ 1(target = arg max)",
+         f"sample 1: {hits[0]} · {hits[1]} = {right[0]}, sample 2: {right[1]};   A = "
+         f"({right[0]} + {right[1]})/2 = {accuracy}")
+    step("The reductions: none returns one number for each sample, sum adds them, mean "
+         "divides by B.", f"none {vec(each)},   sum {sum(each):.3f},   mean {mean:.3f}")
+    answer(f"L = {mean:.3f} (sample by sample; {by_token:.3f} over tokens), A = {accuracy}.")
+    say("In npdl: loss_and_accuracy in npdl/losses.py.")
     own, hits_own = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction="none")
-    work.check("npdl's losses and accuracies of both samples are the same",
-               np.allclose(own, each) and hits_own.tolist() == right)
-    work.check("npdl's means over samples and over tokens are the same",
-               np.allclose(averages(COUNTED)[:2], (mean, by_token)))
+    check("npdl's losses and accuracies of both samples are the same",
+          np.allclose(own, each) and hits_own.tolist() == right)
+    check("npdl's means over samples and over tokens are the same",
+          np.allclose(averages(COUNTED)[:2], (mean, by_token)))
     from_1 = sum(row[5] for row in rows[:2] if row[2] > 0) / 2
     total, averaged = (loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, reduction=name)
                    for name in ("sum", "mean"))
-    work.claim("loss", "The loss is the batch's mean of each sample's mean negative log-likelihood "
-               "over its right-hand side.", "the triple sum", "npdl's loss equals the sums",
-               judge(np.isclose(averaged[0], mean, 0, 1e-12)),
-               "tokens and components numbered alike, right-hand side by position")
-    work.claim("components", "The sum and the arg max over k from 1 to V reach every token, tokens "
-               "being 0 to V - 1.", "k = 1 .. V, k in [V]", "k = 0 .. V - 1",
-               judge(math.isclose(from_1, each[0]), if_false="slip"),
-               f"from 1 sample 1 loses the loss of its token 0: {each[0]:.3f} becomes "
-               f"{from_1:.3f}; and no arg max is ever token 0")
-    work.claim("accuracy", "An equation counts as right only if every token of its right-hand side "
-               "is right; the arg max of the logits decides.", "product of indicators",
-               f"npdl's accuracy equals the products: {accuracy:g} of equations, "
-               f"{sum(hits) / 3:.3f} of tokens", judge(accuracy < sum(hits) / 3),
-               "logits and probabilities have the same arg max")
-    work.claim("reduction", "'none' gives loss and accuracy of each sample, (B,); 'sum' leaves out "
-               "1/B; 'mean' is the formula.", "two one-dimensional tensors of length B",
-               f"shapes {own.shape} and {hits_own.shape}; their sums and means agree",
-               judge(own.shape == hits_own.shape == (2,)
-                     and np.allclose((own.sum(), hits_own.sum()), total)
-                     and np.allclose(np.divide(total, 2), averaged)),
-               "B = 2, npdl's loss_and_accuracy")
+    claim("loss", "The loss is the batch's mean of each sample's mean negative log-likelihood "
+          "over its right-hand side.", "the triple sum", "npdl's loss equals the sums",
+          judge(np.isclose(averaged[0], mean, 0, 1e-12)),
+          "tokens and components numbered alike, right-hand side by position")
+    claim("components", "The sum and the arg max over k from 1 to V reach every token, tokens "
+          "being 0 to V - 1.", "k = 1 .. V, k in [V]", "k = 0 .. V - 1",
+          judge(math.isclose(from_1, each[0]), if_false="slip"),
+          f"from 1 sample 1 loses the loss of its token 0: {each[0]:.3f} becomes "
+          f"{from_1:.3f}; and no arg max is ever token 0")
+    claim("accuracy", "An equation counts as right only if every token of its right-hand side "
+          "is right; the arg max of the logits decides.", "product of indicators",
+          f"npdl's accuracy equals the products: {accuracy:g} of equations, "
+          f"{sum(hits) / 3:.3f} of tokens", judge(accuracy < sum(hits) / 3),
+          "logits and probabilities have the same arg max")
+    claim("reduction", "'none' gives loss and accuracy of each sample, (B,); 'sum' leaves out "
+          "1/B; 'mean' is the formula.", "two one-dimensional tensors of length B",
+          f"shapes {own.shape} and {hits_own.shape}; their sums and means agree",
+          judge(own.shape == hits_own.shape == (2,)
+                and np.allclose((own.sum(), hits_own.sum()), total)
+                and np.allclose(np.divide(total, 2), averaged)), "B = 2, npdl's loss_and_accuracy")
     by_sample, by_token, _ = averages(COUNTED)
     alike = averages(MASK & [False, True, True])                # two tokens in each sample
     equal = np.isclose(*alike[:2], 0, 1e-12) and alike[2] < 1e-12
     ratio = ((0 + 9 * 3) / 10) / ((0 + 3) / 2)
-    work.check("with two tokens in each sample both losses and both gradients are equal", equal)
-    work.claim("token average", "A mean over all valid tokens of the batch changes the "
-               "normalisation when samples have different numbers of them.",
-               "differs with different numbers of valid tokens",
-               f"samples of 2 and 1 tokens: {by_sample:.3f} by samples, {by_token:.3f} by tokens",
-               judge(abs(by_sample - by_token) > 1e-6), "npdl's SequenceLoss with both averages")
-    work.claim("slightly", "Averaged over tokens, the loss is slightly different when samples have "
-               "different numbers of valid tokens.", "slightly different",
-               "with 2 tokens each, as in this data, exactly equal; it need not be slight: losses "
-               f"0 and 3 for 1 and 9 tokens, {ratio:.1f} times as "
-               "large", judge(ratio < 1.1, if_false="under-specified"),
-               "the ratio is bounded only by the batch size B")
-    work.claim("ignore_index", "With an index to ignore, a library's mean takes in the valid "
-               "tokens alone, those of the right-hand side.", "ignore_index, valid tokens",
-               f"ignoring PAD leaves {MASK.sum()} targets, {COUNTED.sum()} of them on the "
-               "right-hand side", judge(np.array_equal(MASK, COUNTED), if_false="under-specified"),
-               "holds if every target up to = is overwritten with the ignored index first")
-    work.claim("either version", "Models trained with either average generalise.",
-               "both generalise", "on this data, of 2 tokens each, they are one and the same "
-               "training", "essay", "the gradients of both losses are equal")
+    check("with two tokens in each sample both losses and both gradients are equal", equal)
+    claim("token average", "A mean over all valid tokens of the batch changes the "
+          "normalisation when samples have different numbers of them.",
+          "differs with different numbers of valid tokens",
+          f"samples of 2 and 1 tokens: {by_sample:.3f} by samples, {by_token:.3f} by tokens",
+          judge(abs(by_sample - by_token) > 1e-6), "npdl's SequenceLoss with both averages")
+    claim("slightly", "Averaged over tokens, the loss is slightly different when samples have "
+          "different numbers of valid tokens.", "slightly different",
+          "with 2 tokens each, as in this data, exactly equal; it need not be slight: losses "
+          f"0 and 3 for 1 and 9 tokens, {ratio:.1f} times as "
+          "large", judge(ratio < 1.1, if_false="under-specified"),
+          "the ratio is bounded only by the batch size B")
+    claim("ignore_index", "With an index to ignore, a library's mean takes in the valid "
+          "tokens alone, those of the right-hand side.", "ignore_index, valid tokens",
+          f"ignoring PAD leaves {MASK.sum()} targets, {COUNTED.sum()} of them on the "
+          "right-hand side", judge(np.array_equal(MASK, COUNTED), if_false="under-specified"),
+          "holds if every target up to = is overwritten with the ignored index first")
+    claim("either version", "Models trained with either average generalise.",
+          "both generalise", "on this data, of 2 tokens each, they are one and the same "
+          "training", "essay", "the gradients of both losses are equal")
     V = 6
     rank = np.linalg.matrix_rank(np.eye(V)[1:] - np.eye(V)[0])
     p = softmax(5 * np.random.default_rng(3).standard_normal((1000, V)))
-    before, step = np.array([0.01, 0.98, 0.01]), SequenceLoss()
-    _, cache = step.forward(np.log(before)[None, None], np.array([[0]]), np.array([[True]]))
-    after = softmax(np.log(before) - 0.5 * step.backward(1.0, cache)[0, 0])
-    work.check("softmax rows are inside the simplex",
-               p.min() >= 0 and np.allclose(p.sum(1), 1, 0, 1e-9))
-    work.claim("simplex", "Softmax rows lie in {p : p_i >= 0, sum 1}, of dimension V - 1.",
-               "(V - 1)-dimensional", f"dimension {rank} for V = {V}", judge(rank == V - 1),
-               f"rank of the corners' differences; {len(p)} random rows are inside")
-    work.claim(
+    before, layer = np.array([0.01, 0.98, 0.01]), SequenceLoss()
+    _, cache = layer.forward(np.log(before)[None, None], np.array([[0]]), np.array([[True]]))
+    after = softmax(np.log(before) - 0.5 * layer.backward(1.0, cache)[0, 0])
+    check("softmax rows are inside the simplex", p.min() >= 0 and np.allclose(p.sum(1), 1, 0, 1e-9))
+    claim("simplex", "Softmax rows lie in {p : p_i >= 0, sum 1}, of dimension V - 1.",
+          "(V - 1)-dimensional", f"dimension {rank} for V = {V}", judge(rank == V - 1),
+          f"rank of the corners' differences; {len(p)} random rows are inside")
+    claim(
         "other components", "Raising the wanted component automatically minimises the other "
         "components.", "automatically minimises them", "their sum, 1 - p_k, falls; not each of "
         f"them: p = (0.01, 0.98, 0.01), the first wanted, becomes {vec(after, 4)} in one gradient "
@@ -134,8 +132,8 @@ def loss(work):
     with np.errstate(all="ignore"):
         naive, two = np.log(np.exp(logits) / np.exp(logits).sum()), np.log(softmax(logits))
     own = log_softmax(logits)
-    work.check("npdl's log-softmax is exact here", own.tolist() == [0, -1000])
-    work.claim(
+    check("npdl's log-softmax is exact here", own.tolist() == [0, -1000])
+    claim(
         "log softmax", "log P is better taken by a log-softmax of the logits than by way of P.",
         "encouraged, no reason given", f"logits (1000, 0): log-softmax {own[0]:.0f}, {own[1]:.0f}; "
         f"log of a stable softmax {two[0]:.0f}, {two[1]}; with plain exp {naive[0]}",

@@ -44,30 +44,30 @@ def decoder_formula(d, m, L, b=True):
 
 
 @question("004.1.3", "Parameters of an LSTM")
-def lstm(work, d_x=3, d_h=2, V=5):
+def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
     """Count the parameters of an LSTM of L layers (d_x, d_h), with biases and without."""
     shapes = [(layer, *row) for layer, d_in in ((1, d_x), (2, d_h)) for row in (
         ("W", (d_h, d_in), d_h * d_in), ("U", (d_h, d_h), d_h**2), ("b", (d_h,), d_h))]
     first, second = (sum(4 * size for layer, *_, size in shapes if layer == n) for n in (1, 2))
     total, bare, around = first + second, lstm_formula(d_x, d_h, 2, 0), lstm_table(V, d_x, d_h, 2)
-    work.say(f"d_x = {d_x}, d_h = {d_h}, L = 2.")
-    work.step("List every array with its shape. A layer has four gates, each with W, U and b; the "
-              "second layer reads d_h numbers, not d_x.",
-              table(("layer", "array", "shape", "4 · size", "numbers"), [
-                  (layer, f"{name} of i, f, o, c̃", str(shape), f"4 · {size}", 4 * size)
-                  for layer, name, shape, size in shapes]))
-    work.step("Add up layer by layer.",
-              "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
-              f"layer 1: 4 · ({d_h * d_x} + {d_h**2} + {d_h}) = {first},   "
-              f"layer 2: 4 · ({2 * d_h**2} + {d_h}) = {second}")
-    work.step("All layers. b is 1 with biases and 0 without.",
-              "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
-              f"b = 1: {first} + {second} = {total};   b = 0: {total} − {total - bare} = {bare}")
-    work.step("The module that was asked about ends here. A language model around it also has an "
-              "embedding and a classifier, which know the vocabulary V.", "V d_x + P + V d_h + b V",
-              f"V = {V}: {' + '.join(map(str, around.values()))} = {sum(around.values())}")
-    work.answer(f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, "
-                f"{bare} without; V does not enter.")
+    say(f"d_x = {d_x}, d_h = {d_h}, L = 2.")
+    step("List every array with its shape. A layer has four gates, each with W, U and b; the "
+         "second layer reads d_h numbers, not d_x.",
+         table(("layer", "array", "shape", "4 · size", "numbers"), [
+             (layer, f"{name} of i, f, o, c̃", str(shape), f"4 · {size}", 4 * size)
+             for layer, name, shape, size in shapes]))
+    step("Add up layer by layer.",
+         "layer 1: 4 (d_h d_x + d_h² + d_h),   each further one: 4 (2 d_h² + d_h)",
+         f"layer 1: 4 · ({d_h * d_x} + {d_h**2} + {d_h}) = {first},   "
+         f"layer 2: 4 · ({2 * d_h**2} + {d_h}) = {second}")
+    step("All layers. b is 1 with biases and 0 without.",
+         "P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b)",
+         f"b = 1: {first} + {second} = {total};   b = 0: {total} − {total - bare} = {bare}")
+    step("The module that was asked about ends here. A language model around it also has an "
+         "embedding and a classifier, which know the vocabulary V.", "V d_x + P + V d_h + b V",
+         f"V = {V}: {' + '.join(map(str, around.values()))} = {sum(around.values())}")
+    answer(f"P = 4 d_h (d_x + d_h + b) + (L − 1) 4 d_h (2 d_h + b): {total} with biases, "
+           f"{bare} without; V does not enter.")
     tried, agree, whole, ours, theirs = len(SIZES), dict.fromkeys(PRINTED, 0), 0, 0, 0
     for d, h, L, bias in SIZES:
         printed, model = lstm_table(11, d, h, L, bias), LSTMLM(11, d, L, h, bias=bias)
@@ -81,24 +81,24 @@ def lstm(work, d_x=3, d_h=2, V=5):
         ours += lstm_formula(d, h, L, bias) == module
         theirs += sum(printed.values()) == module
     for name, formula in PRINTED.items():
-        work.claim(name, f"The row '{name}' of the tables with and without bias.", formula,
-                   f"{agree[name]} of {tried} counted models agree", judge(agree[name] == tried),
-                   "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
-    work.claim(
+        claim(name, f"The row '{name}' of the tables with and without bias.", formula,
+              f"{agree[name]} of {tried} counted models agree", judge(agree[name] == tried),
+              "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
+    claim(
         "whole model", "Each table's total is the sum of its rows and counts the language model.",
         "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
         f"sums of the four rows: {whole} of {tried} models agree", judge(whole == tried),
         "embedding and classifier included")
     example, bare = lstm_formula(128, 128, 2), lstm_formula(128, 128, 2, 0)
-    work.check(f"our formula agrees with all {tried} LSTM modules", ours == tried)
-    work.claim(
+    check(f"our formula agrees with all {tried} LSTM modules", ours == tried)
+    claim(
         "answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which was "
         "asked.", "totals that depend on V and contain embedding and classifier",
         "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
         f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
         f"ours agrees with {ours} of {tried} modules, the printed total with {theirs}: V d_e + V "
         "d_h + b V too large", weight="answer")
-    work.claim(
+    claim(
         "two biases", "A gate has one bias vector.", "4 d_h for each layer",
         "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
         f"({example + 2 * 4 * 128:,} instead of {example:,})",
@@ -107,36 +107,36 @@ def lstm(work, d_x=3, d_h=2, V=5):
 
 
 @question("004.2.6", "Parameters of multi-head attention")
-def attention(work, heads=2, width=3):
+def attention(say, step, answer, check, claim, heads=2, width=3):
     """Count the parameters of attention with several heads, with biases and without."""
     d = heads * width
     weights, total = 4 * d * d, 4 * (d * d + d)
-    work.say(f"num_heads = {heads}, head_size = {width}.")
-    work.step("All heads together are as wide as the model.", "d = num_heads · head_size",
-              f"d = {heads} · {width} = {d}")
-    work.step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
-              table(("map", "shape", "weights", "bias"),
-                    [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]))
-    work.step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
-              f"4 · ({d * d} + {d}) = {total},   4 · {d * d} = {weights}")
-    work.step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
-              f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
-              f"{attention_formula(heads, width)}")
-    work.answer("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
-                f"{total} and {weights} here.")
-    work.check("npdl's attention layer has as many",
-               MultiHeadAttention(d, heads).count_params() == total
-               and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
+    say(f"num_heads = {heads}, head_size = {width}.")
+    step("All heads together are as wide as the model.", "d = num_heads · head_size",
+         f"d = {heads} · {width} = {d}")
+    step("Four linear maps, each (d, d), each with a bias of d numbers if there are any.",
+         table(("map", "shape", "weights", "bias"),
+               [(name, str((d, d)), d * d, d) for name in ("W_Q", "W_K", "W_V", "W_O")]))
+    step("Add up.", "P = 4 (d² + d) with biases,   4 d² without",
+         f"4 · ({d * d} + {d}) = {total},   4 · {d * d} = {weights}")
+    step("The number of heads alone changes nothing: softmax and masks learn no numbers.",
+         f"1 head of {d}: {attention_formula(1, d)},   {heads} heads of {width}: "
+         f"{attention_formula(heads, width)}")
+    answer("P = 4 (d² + d) with d = num_heads · head_size, 4 d² without biases: "
+           f"{total} and {weights} here.")
+    check("npdl's attention layer has as many",
+          MultiHeadAttention(d, heads).count_params() == total
+          and MultiHeadAttention(d, heads, bias=False).count_params() == weights)
     for bias, part, formula in ((True, "bias", "4[(h d_h)^2 + h d_h]"),
                                 (False, "no bias", "4 (h d_h)^2")):
         agree = sum(attention_formula(h, d, bias) == MultiHeadAttention(
             h * d, h, bias=bias).count_params() for h, d in HEADS)
-        work.claim(part, f"Multi-head attention {'with' if bias else 'without'} biases learns four "
-                   "square projections.", formula, f"{agree} of {len(HEADS)} counted modules "
-                   f"agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
-                   judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention")
+        claim(part, f"Multi-head attention {'with' if bias else 'without'} biases learns four "
+              "square projections.", formula, f"{agree} of {len(HEADS)} counted modules "
+              f"agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
+              judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention")
     counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
-    work.claim(
+    claim(
         "heads", "The count depends on num_heads and head_size only through their product.",
         "d_model = num_heads x head_size",
         f"{len(counted)} count for 1, 2, 4, 8 heads of width 128: {min(counted):,}",
@@ -150,24 +150,24 @@ def stack(d, heads, m, L, bias=True):
 
 
 @question("004.2.10", "Parameters of a decoder")
-def decoder(work, d=4, m=2, L=2):
+def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
     """Count the parameters of L blocks with attention and a bias-free MLP of inner width m d."""
     weights, attention_part, ffn, norms = 4 * d * d, 4 * (d * d + d), 2 * d * m * d, 2 * 2 * d
     total, bare = decoder_formula(d, m, L), decoder_formula(d, m, L, 0)
     drawn, bare_drawn = total + L * norms, bare + L * norms
-    work.say(f"d = {d}, multiplier m = {m}, L = {L}.")
-    work.step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
-              f"4 · ({d * d} + {d}) = {attention_part},   {weights}")
-    work.step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
-              "(d, m d) and (m d, d):   2 m d²", f"{d} · {m * d} + {m * d} · {d} = {ffn}")
-    work.step("A block is both, a decoder is L blocks.",
-              "P = L (4 d² + 4 d + 2 m d²), without biases L (4 d² + 2 m d²)",
-              f"{L} · ({attention_part} + {ffn}) = {total},   {L} · ({weights} + {ffn}) = {bare}")
-    work.step("A block as it is drawn also has two LayerNorms, each with a weight and a bias of d "
-              "numbers. Say whether they count.", "+ L · 2 · 2 d",
-              f"{total} + {L} · {norms} = {drawn},   {bare} + {L} · {norms} = {bare_drawn}")
-    work.answer(f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = {bare};"
-                f" with the LayerNorms 4 d L = {L * norms} more.")
+    say(f"d = {d}, multiplier m = {m}, L = {L}.")
+    step("Attention, as in 2.6.", "4 (d² + d), without biases 4 d²",
+         f"4 · ({d * d} + {d}) = {attention_part},   {weights}")
+    step("The MLP has two matrices and no bias: up to m d neurons, and down again.",
+         "(d, m d) and (m d, d):   2 m d²", f"{d} · {m * d} + {m * d} · {d} = {ffn}")
+    step("A block is both, a decoder is L blocks.",
+         "P = L (4 d² + 4 d + 2 m d²), without biases L (4 d² + 2 m d²)",
+         f"{L} · ({attention_part} + {ffn}) = {total},   {L} · ({weights} + {ffn}) = {bare}")
+    step("A block as it is drawn also has two LayerNorms, each with a weight and a bias of d "
+         "numbers. Say whether they count.", "+ L · 2 · 2 d",
+         f"{total} + {L} · {norms} = {drawn},   {bare} + {L} · {norms} = {bare_drawn}")
+    answer(f"P = L (4 d² + 4 d + 2 m d²) = {total}, without biases L (4 d² + 2 m d²) = {bare};"
+           f" with the LayerNorms 4 d L = {L * norms} more.")
     ffn = all(FeedForward(d, m).count_params() == 2 * d * d * m for d, _, m, _ in DECODERS)
     described, gaps = [], []
     for (d, heads, m, L), bias in product(DECODERS, (True, False)):
@@ -175,18 +175,18 @@ def decoder(work, d=4, m=2, L=2):
         described.append(sum(block.attention.count_params() + block.ffn.count_params()
                              for block in made.blocks) == formula)
         gaps.append(made.count_params() - formula == 2 * LayerNorm(d).count_params() * L)
-    work.check("a decoder has two LayerNorms more in each block than the formula", all(gaps))
-    work.claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
-               f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
-               "arrays of npdl's FeedForward")
-    work.claim(
+    check("a decoder has two LayerNorms more in each block than the formula", all(gaps))
+    claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
+          f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
+          "arrays of npdl's FeedForward")
+    claim(
         "as described", "Attention and MLP of L blocks together have L(4d^2 + 4d + 2d^2 m) "
         "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
         f"{sum(described)} of {len(described)} counted decoders agree, LayerNorm left out",
         judge(all(described)), "attention and feed-forward arrays only")
     printed, full = zip(*((decoder_formula(128, 4, 2, bias), stack(
         128, 4, 4, 2, bias).count_params()) for bias in (True, False)), strict=True)
-    work.claim(
+    claim(
         "decoder", "This is the number of parameters of the decoder.",
         f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
         f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + 4d)",
@@ -196,7 +196,7 @@ def decoder(work, d=4, m=2, L=2):
 
 
 @question("004.4.P", "The parameters that the scaling plots count")
-def sizes(work, V=36):
+def sizes(say, step, answer, check, claim, V=36):
     """Count P, the parameters without embeddings, of the models of Problem 4: 36 tokens."""
     models = {"LSTM": LSTMLM(V), "GPT": GPT(V)}
     P = {name: model.count_params(embeddings=False) for name, model in models.items()}
@@ -207,25 +207,25 @@ def sizes(work, V=36):
             "GPT": lambda d, L: decoder_formula(d, 4, L) + 4 * d * L}
     formula = {name: [f(d, L) + d * V + V for L, d in product((1, 2, 3), (64, 128, 256))]
                for name, f in core.items()}
-    work.answer(f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,} for L = 2, d = 128.")
-    work.check("the formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts",
-               grid == formula)
+    answer(f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,} for L = 2, d = 128.")
+    check("the formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts",
+          grid == formula)
     printed = sum(lstm_table(V, 128, 128, 2).values()), decoder_formula(128, 4, 2)
     classifier = models["GPT"].classifier.count_params()
-    work.claim(
+    claim(
         "P already computed", "P, without embeddings, was computed for LSTM and GPT in the earlier "
         "problems.", f"{printed[0]:,} (table of 1.3), {printed[1]:,} (2.10) with V = 36",
         f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}", judge(printed == tuple(P.values())),
         f"the table counts the embedding ({V * 128:,}); 2.10 leaves out LayerNorm (1,024) and "
         f"classifier ({classifier:,})")
-    work.claim(
+    claim(
         "P of the code", "All parameters less those of model.embedding are P without token and "
         "position embeddings.", "n_params - n_params_embeddings",
         "equal for both models; fixed positions add 0 learned numbers",
         judge(models["GPT"].positions.count_params() == 0 and all(
             model.count_params() - model.embedding.count_params() == P[name]
             for name, model in models.items())), "npdl's LSTMLM and GPT")
-    work.claim(
+    claim(
         "P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.",
         "asked for a plot, not printed",
         "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),

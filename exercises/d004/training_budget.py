@@ -29,41 +29,41 @@ def counted(data, order):
 
 
 @question("004.4.data", "Equations, time, compute and points")
-def budget(work, p=31):
+def budget(say, step, answer, check, claim, p=31):
     """Count the equations, split them into halves, and compute how long a run takes."""
     n, data = p**2, ModularArithmetic(p)
     mixed = ModularArithmetic(11, orders=(2, 3), stratified=True)
     train, validation = halves(n)
     minutes = {run: tau * T / 60 for run, tau in TAU.items()}
-    work.say(f"p = {p}, two operands, r = 1/2, B = {B}, T = {T:,}.")
-    work.step("Count the equations: every pair of operands once.",
-              "N = p²   (p³ for three operands)", f"{p}² = {n}")
-    work.step("Split them. An odd N can't be halved, and the document gives no rule for it. npdl "
-              "rounds to the nearest number and a half to the even one; where sums of two and of "
-              "three operands are mixed, each of them by itself.", "N_train = round(r N)",
-              f"0.5 · {n} = {n / 2}: {train} and {validation}",
-              *(f"0.5 · 11^{order} = {11**order / 2}: {halves(11**order)[0]} and "
-                f"{halves(11**order)[1]}" for order in (2, 3)))
-    work.step("Compare with the batch: a batch larger than the training set is the whole of it.",
-              "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
-    work.step("Time is steps times seconds.", "τ T",
-              table(("model", "machine", "τ", "seconds", "minutes"), [
-                  (*run, f"{tau:.2f}", f"{tau * T:.2f}", f"{minutes[run]:.1f}")
-                  for run, tau in TAU.items()]))
-    work.step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
-              f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · {T:,} "
-              f"= {train * T:,}")
-    work.answer(f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a run "
-                f"of {T:,} steps takes {minutes['LSTM', 'GPU']:.1f} to "
-                f"{minutes['GPT', 'CPU']:.0f} minutes.")
-    work.check("npdl's data set has as many equations, split in the same way",
-               (len(data.equations), len(data.train), len(data.validation))
-               == (n, train, validation))
-    work.check("and the sums of two and of three operands for p = 11, each by itself",
-               all(counted(mixed, order) == halves(11**order) for order in (2, 3)))
+    say(f"p = {p}, two operands, r = 1/2, B = {B}, T = {T:,}.")
+    step("Count the equations: every pair of operands once.",
+         "N = p²   (p³ for three operands)", f"{p}² = {n}")
+    step("Split them. An odd N can't be halved, and the document gives no rule for it. npdl "
+         "rounds to the nearest number and a half to the even one; where sums of two and of "
+         "three operands are mixed, each of them by itself.", "N_train = round(r N)",
+         f"0.5 · {n} = {n / 2}: {train} and {validation}",
+         *(f"0.5 · 11^{order} = {11**order / 2}: {halves(11**order)[0]} and "
+           f"{halves(11**order)[1]}" for order in (2, 3)))
+    step("Compare with the batch: a batch larger than the training set is the whole of it.",
+         "min(B, N_train)", f"min({B}, {train}) = {min(B, train)}")
+    step("Time is steps times seconds.", "τ T",
+         table(("model", "machine", "τ", "seconds", "minutes"), [
+             (*run, f"{tau:.2f}", f"{tau * T:.2f}", f"{minutes[run]:.1f}")
+             for run, tau in TAU.items()]))
+    step("Compute, in units of one parameter, one sample, one step.", "C = P B T",
+         f"for each parameter {B} · {T:,} = {B * T:,};   with the true batch {train} · {T:,} "
+         f"= {train * T:,}")
+    answer(f"N = {n}, {train} to train on, so that every batch of {B} is all of them; a run "
+           f"of {T:,} steps takes {minutes['LSTM', 'GPU']:.1f} to "
+           f"{minutes['GPT', 'CPU']:.0f} minutes.")
+    check("npdl's data set has as many equations, split in the same way",
+          (len(data.equations), len(data.train), len(data.validation))
+          == (n, train, validation))
+    check("and the sums of two and of three operands for p = 11, each by itself",
+          all(counted(mixed, order) == halves(11**order) for order in (2, 3)))
     cases = ((31, (2,)), (31, (3,)), (11, (2,)), (11, (3,)), (11, (2, 3)))
     sizes = [len(ModularArithmetic(p, orders=orders).equations) for p, orders in cases]
-    work.claim(
+    claim(
         "N", "How many samples N has the data set for a given p and given orders?",
         "referred to the beginning of the assignment, which the document does not hold",
         "p^2, p^3 or p^2 + p^3: " + ", ".join(
@@ -74,18 +74,18 @@ def budget(work, p=31):
               f"{data.vocabulary.size} tokens")
     sets = [(len(data.train), len(data.validation)), *(counted(mixed, order) for order in (2, 3))]
     totals = [sum(pair) for pair in sets]
-    work.claim(
+    claim(
         "halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
         "N_train = r_train N; half and half",
         f"N is odd for odd p: {vec([n / 2 for n in totals], 1)} are no numbers of samples; npdl "
         "trains on " + ", ".join(f"{kept} of {n}" for n, (kept, _) in zip(totals, sets,
-                                                                         strict=True)),
+                                                                    strict=True)),
         judge(not any(n % 2 for n in totals), if_false="under-specified"),
         "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document leaves "
         "open")
     trained = {r / 10: len(ModularArithmetic(31, r_train=r / 10).train) for r in range(1, 10)}
     short = [r for r, size in trained.items() if size < B]
-    work.claim(
+    claim(
         "batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}",
         f"only {trained[0.5]} equations are in the training set: every step sees all of them, and "
         f"C = P B T is {B / trained[0.5]:.3f} times too large ({B / trained[0.1]:.2f} times for "
@@ -94,10 +94,10 @@ def budget(work, p=31):
         "repeat samples")
     S = 6
     times = [TAU[model, "GPU"] * T for model in ("LSTM", "GPT")]
-    work.claim("seconds", "tau T is about 5 x 10^2 s for the LSTM and 6 x 10^2 s for the GPT.",
-               "5 x 10^2, 6 x 10^2", f"{times[0]:.2f} s and {times[1]:.2f} s",
-               judge([f"{time:.0e}" for time in times] == ["5e+02", "6e+02"]),
-               "0.05 x 10001 and 0.06 x 10001")
+    claim("seconds", "tau T is about 5 x 10^2 s for the LSTM and 6 x 10^2 s for the GPT.",
+          "5 x 10^2, 6 x 10^2", f"{times[0]:.2f} s and {times[1]:.2f} s",
+          judge([f"{time:.0e}" for time in times] == ["5e+02", "6e+02"]),
+          "0.05 x 10001 and 0.06 x 10001")
     C, ratios = [], []
     for model in (LSTMLM(36), GPT(36)):
         P = model.count_params(embeddings=False)
@@ -105,27 +105,27 @@ def budget(work, p=31):
                       if param.data.ndim == 2 and not name.startswith("embedding"))
         C.append(P * B * T)
         ratios.append(3 * S * weights / P)      # each is used forward, for dx and for dW
-    work.claim(
+    claim(
         "compute", "C = P B T estimates the training compute.", "P B T",
         f"{C[0]:.3g} and {C[1]:.3g} for the defaults: in units of one parameter, one sample, one "
         "step", judge(max(ratios) < 2, if_false="under-specified"),
         f"forward and backward take {ratios[0]:.1f} and {ratios[1]:.1f} times P multiplications "
         f"for a sample of {S} tokens; holds up to a factor")
     points = {10: (3, 4, 3), 31: (5, 17, 9), 44: (3.5, 10, 10, 5, 6.5, 9)}
-    work.claim("points", "The points of the parts add up to those of Problems 1, 2 and 4.",
-               ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in
-                                                      points.values()),
-               judge(all(total == sum(parts) for total, parts in points.items())),
-               "; ".join(" + ".join(map(str, parts)) for parts in points.values()))
+    claim("points", "The points of the parts add up to those of Problems 1, 2 and 4.",
+          ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in
+                                                 points.values()),
+          judge(all(total == sum(parts) for total, parts in points.items())),
+          "; ".join(" + ".join(map(str, parts)) for parts in points.values()))
     losses, accuracies = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, "none")
-    work.claim(
+    claim(
         "sign", "The loss is never negative and the accuracy lies in [0, 1].",
         "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
         f"from {accuracies.min():g} to {accuracies.max():g}",
         judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
         "-log p >= 0 since p <= 1; indicators are 0 or 1; the example of Problem 3")
     best = np.random.default_rng(0).binomial(481, 0.99, (10_000, 100)).max(1).mean() / 481
-    work.claim(
+    claim(
         "best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
         "model does on data it has not seen.", "the smallest and the largest value over the steps",
         "they are optimistic: the step is chosen by the set that is then reported; a third set, or "
@@ -135,16 +135,17 @@ def budget(work, p=31):
         "printed")
 
 
-DECAYS, WIDTHS, BATCH = (0.25, 0.5, 0.75, 1.0), (64, 128, 256), 512     # as Problem 4 asks
+DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Problem 4 asks
 
 
-def studied(number, title, asked, claim=lambda work: None):
-    """Add a question whose answer is in the report; `claim` adds what can be judged here."""
-    def work(work):
-        work.answer("npdl trained the models of this question, and the report of the study says "
-                    "what came out and which statements of the document were reproduced: "
-                    f"experiments/REPORT.md, question {number}.")
-        claim(work)
+def studied(number, title, asked, judged=None):
+    """Add a question whose answer is in the report; `judged` is what can be claimed without it."""
+    def work(say, step, answer, check, claim):
+        answer("npdl trained the models of this question, and the report of the study says "
+               "what came out and which statements of the document were reproduced: "
+               f"experiments/REPORT.md, question {number}.")
+        if judged:
+            claim(*judged)
 
     work.__doc__ = asked
     question(f"004.4.{number}", title)(work)
@@ -157,17 +158,15 @@ studied(3, "Scaling the data: the share that is trained on",
 studied(4, "Sums of two and of three operands together",
         "Train on sums of two and of three operands together.")
 studied(5, "Scaling the model: layers and width", "Vary the number of layers and the width d.",
-        lambda work: work.claim(
-            "(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
-            f"d is the width: {', '.join(map(str, WIDTHS))}; B is {BATCH} throughout",
-            judge(BATCH in WIDTHS, if_false="slip"),
-            "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
+        ("(a)", "each curve is of a batch size d", "batch size d in {64, 128, 256}",
+         f"d is the width: {', '.join(map(str, WIDTHS))}; B is {B} throughout",
+         judge(B in WIDTHS, if_false="slip"),
+         "the settings of the question; captions of Figures 14, 17, 19 and 21 have it too"))
 studied(6, "Scaling compute: batch size and budget", "Vary the batch size and the number of steps.")
 studied(7, "Weight decay, and the norm of the parameters",
         "Vary the weight decay, and follow the norm of the parameters.",
-        lambda work: work.claim(
-            "(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
-            f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
-            judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
+        ("(c)", "a decay of 0.7 was run", "up to 0.7; peaks at 0.7",
+         f"the question has {', '.join(f'{decay:g}' for decay in DECAYS)}",
+         judge(0.7 in DECAYS, if_false="slip"), "the settings of the question; 0.75 is meant"))
 studied(8, "Attention maps of a model that generalised",
         "Draw the attention maps of a trained GPT, and describe them.")

@@ -15,14 +15,14 @@ def test_judge_gives_the_verdict_of_a_comparison(holds, words, verdict):
     assert judge(holds, *words) == verdict
 
 
-def a_question(check=True, raises=False):
-    def work(work):
+def a_question(holds=True, raises=False):
+    def work(say, step, answer, check, claim):
         """Add one and one."""
-        work.say("Two numbers.")
-        work.step("Add them.", "1 + 1", "= 2")
-        work.answer(f"It is {2:.1f}, not {-2}.")
-        work.check("counted by hand", check)
-        work.claim("", "1 + 1 = 2", "2", "2", judge(True), "counted")
+        say("Two numbers.")
+        step("Add them.", "1 + 1", "= 2")
+        answer(f"It is {2:.1f}, not {-2}.")
+        check("counted by hand", holds)
+        claim("", "1 + 1 = 2", "2", "2", judge(True), "counted")
         if raises:
             raise ZeroDivisionError("1/0")
 
@@ -59,7 +59,7 @@ def test_claims_are_a_list_with_their_verdicts():
 
 
 @pytest.mark.parametrize("question, what", [
-    (a_question(check=False), "counted by hand"),
+    (a_question(holds=False), "counted by hand"),
     (a_question(raises=True), "ZeroDivisionError in work: 1/0"),
 ])
 def test_a_failed_check_or_an_exception_fails_all_claims(question, what):
@@ -88,11 +88,11 @@ def test_numbers_are_in_the_order_of_the_documents():
 
 
 def test_the_ledger_lists_claims_then_errors_then_counts():
-    def work(work):
+    def work(say, step, answer, check, claim):
         """Ask."""
-        work.claim("", "a", "1", "2", judge(False), "counted", weight="answer")
-        work.claim("", "b", "1", "2", judge(False), "counted")
-        work.claim("", "c", "1", "2", judge(False, if_false="slip"), "counted")
+        claim("", "a", "1", "2", judge(False), "counted", weight="answer")
+        claim("", "b", "1", "2", judge(False), "counted")
+        claim("", "c", "1", "2", judge(False, if_false="slip"), "counted")
 
     texts = course.ledger([Question("000.1", "A sum", work).run()])
     assert texts[0].startswith("## 000.1 A sum\n\n- a\n  - document: 1")
