@@ -172,20 +172,12 @@ def table(heads, rows, digits=3):
     return "\n".join(columns([texts[0], rule, *texts[1:]], right))
 
 
-def arrays(named, digits=3, width=92):
+def arrays(named, digits=3):
     """Return matrices, and vectors as columns, side by side: {"M": [[1, 2], [3, 4]]}."""
-    bands = [[]]
-    for name, value in named.items():
-        block = _array(name, np.asarray(value), digits)
-        if sum(len(other[0]) + 2 for other in bands[-1]) + len(block[0]) > width:
-            bands.append([])
-        bands[-1].append(block)
-    lines = []
-    for band in bands:
-        height = max(map(len, band))
-        padded = [[""] * ((height - len(block)) // 2) + block for block in band]
-        lines += columns(list(zip_longest(*padded, fillvalue="")), [False] * len(band))
-    return "\n".join(lines)
+    blocks = [_array(name, np.asarray(value), digits) for name, value in named.items()]
+    height = max(map(len, blocks))
+    padded = [[""] * ((height - len(block)) // 2) + block for block in blocks]
+    return "\n".join(columns(list(zip_longest(*padded, fillvalue="")), [False] * len(blocks)))
 
 
 def _array(name, value, digits):

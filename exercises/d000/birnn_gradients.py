@@ -18,8 +18,10 @@ X, Z = np.array([[1, 0], [0.5, -0.5]]), np.array([[1.0, 0], [0, 1]])
 F_FIRST, B_LAST = np.array([0.5, 0]), np.array([0, -0.5])           # f_0 and b_(T+1)
 T, D = X.shape
 EXAMPLE = ("T = 2 steps of width d = 2, with matrices of halves and wholes; h₀⁽ᶠ⁾ and h₃⁽ᵇ⁾ are "
-           "not zero.", arrays({name[0] + SIDE[name[-1]]: W for name, W in WEIGHTS.items()} | {
-               "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST, "h₃⁽ᵇ⁾": B_LAST}))
+           "not zero.", *(arrays({kind + SIDE[side]: WEIGHTS[f"{kind}_{side}"] for kind in "WUV"})
+                          for side in "fb"), arrays({
+                              "x₁": X[0], "x₂": X[1], "z₁": Z[0], "z₂": Z[1], "h₀⁽ᶠ⁾": F_FIRST,
+                              "h₃⁽ᵇ⁾": B_LAST}))
 
 
 def forward(W=WEIGHTS, moved=None, by=0):
@@ -81,15 +83,15 @@ def state_gradients(say, step, answer, check, claim):
          "their errors.",
          "hₜ⁽ᶠ⁾ = tanh(W⁽ᶠ⁾ xₜ + U⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾)   hₜ⁽ᵇ⁾ = tanh(W⁽ᵇ⁾ xₜ + U⁽ᵇ⁾ hₜ₊₁⁽ᵇ⁾)",
          f"(h₁⁽ᶠ⁾)₁ = tanh({entries}) = {f[1][0]:.3f}",
-         arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1],
-                 "y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
+         arrays({"h₁⁽ᶠ⁾": f[1], "h₂⁽ᶠ⁾": f[2], "h₂⁽ᵇ⁾": b[2], "h₁⁽ᵇ⁾": b[1]}),
+         arrays({"y₁ − z₁": e[0], "y₂ − z₂": e[1]}))
     step("(a) Differentiate Lₜ alone. Its gradient in yₜ is twice the error; yₜ is V⁽ᶠ⁾ "
          "hₜ⁽ᶠ⁾ + …, and a gradient goes back through a matrix by its transpose.",
          "∇hₜ⁽ᶠ⁾ Lₜ = 2 V⁽ᶠ⁾ᵀ (yₜ − zₜ)      ∇hₜ⁽ᵇ⁾ Lₜ = 2 V⁽ᵇ⁾ᵀ (yₜ − zₜ)",
          f"(∇h₁⁽ᶠ⁾ L₁)₂ = 2 · ({W['V_f'][0, 1]} · ({e[0][0]:.3f}) + {W['V_f'][1, 1]} · "
          f"{e[0][1]:.3f}) = {local['f', 1][1]:.3f}",
-         arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2],
-                 "∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
+         arrays({"V⁽ᶠ⁾": W["V_f"], "∇h₁⁽ᶠ⁾ L₁": local["f", 1], "∇h₂⁽ᶠ⁾ L₂": local["f", 2]}),
+         arrays({"∇h₁⁽ᵇ⁾ L₁": local["b", 1], "∇h₂⁽ᵇ⁾ L₂": local["b", 2]}))
     step("(a) Differentiate one entry of the next state: tanh' is 1 − tanh², and entry j of "
          "the state before enters entry i with the weight U_ij.",
          "(∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾)_ij = (1 − (hₜ₊₁⁽ᶠ⁾)_i²) (U⁽ᶠ⁾)_ij",
@@ -98,8 +100,8 @@ def state_gradients(say, step, answer, check, claim):
     step("(b) All entries together: row i of U is multiplied by a number of row i, which is a "
          "diagonal matrix on the left.",
          "∂hₜ₊₁⁽ᶠ⁾/∂hₜ⁽ᶠ⁾ = diag(1 − hₜ₊₁⁽ᶠ⁾²) U⁽ᶠ⁾      ∂hₜ₋₁⁽ᵇ⁾/∂hₜ⁽ᵇ⁾ = diag(1 − hₜ₋₁⁽ᵇ⁾²) U⁽ᵇ⁾",
-         arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f, "U⁽ᵇ⁾": W["U_b"],
-                 "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
+         arrays({"U⁽ᶠ⁾": W["U_f"], "∂h₂⁽ᶠ⁾/∂h₁⁽ᶠ⁾": J_f}),
+         arrays({"U⁽ᵇ⁾": W["U_b"], "∂h₁⁽ᵇ⁾/∂h₂⁽ᵇ⁾": J_b}))
     g2 = total["f", 2]
     step("Go back along each chain, from its own last state: h⁽ᶠ⁾ from t = T to 1, h⁽ᵇ⁾ from "
          "t = 1 to T.",
@@ -181,8 +183,8 @@ def weight_gradients(say, step, answer, check, claim):
          "because W_ij multiplies x_j and is added into entry i.",
          "W⁽ᵇ⁾ at step t: δₜ⁽ᵇ⁾ xₜᵀ      U⁽ᶠ⁾ at step t: δₜ⁽ᶠ⁾ hₜ₋₁⁽ᶠ⁾ᵀ",
          f"entry (1, 1) of δ₁⁽ᵇ⁾ x₁ᵀ = {d_b[0][0]:.3f} · {X[0, 0]:.3f} = {d_b[0][0] * X[0, 0]:.3f}",
-         arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1]),
-                 "δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
+         arrays({"δ₁⁽ᵇ⁾ x₁ᵀ": np.outer(d_b[0], X[0]), "δ₂⁽ᵇ⁾ x₂ᵀ": np.outer(d_b[1], X[1])}),
+         arrays({"δ₁⁽ᶠ⁾ h₀⁽ᶠ⁾ᵀ": np.outer(d_f[0], f[0]),
                  "δ₂⁽ᶠ⁾ h₁⁽ᶠ⁾ᵀ": np.outer(d_f[1], f[1])}))
     step("The same matrix is used at every step, so its gradients are added. Nothing else is "
          "needed: what a step does to later ones is in ∇hₜ L already.",
