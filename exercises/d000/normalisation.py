@@ -120,7 +120,6 @@ def normalisation(say, step, answer, check, claim):
                               for place, text, value in wrong)
             if wrong and not misprints(printed, other):
                 where += "; all printed numbers are right if that row is read as 5 2 2"
-            claim(
-                "", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
-                printed, vec(map(float, values), 4), judge(not wrong),
-                where or f"all {len(values)} equal the exact fractions to the printed decimals")
+            claim("", f"The {len(values)} printed {kind} {what} are what the printed code gives.",
+                  printed, vec(map(float, values), 4), judge(not wrong),
+                  where or f"all {len(values)} equal the exact fractions to the printed decimals")

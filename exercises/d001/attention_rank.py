@@ -79,29 +79,25 @@ def rank_of_attention(say, step, answer, check, claim):
     one, cancelled = ranks(M, identity), ranks(0 * M, np.array([[1], [1], [-2]]))
     uniform, two = ranks(0 * M, identity), ranks(np.add.outer(range(n), (4, 1, 0)), identity)
     full = weights == 5
-    claim(
-        "", "The rank of the attention matrix, from p and q.", "none", "at most q",
-        judge((rank <= q).all(), "no answer given"),
-        f"a product's rank is at most that of its factor V; {len(p)} random integer cases of seed "
-        f"0, exact: above q in {(rank > q).sum()}, above p in {(rank > p).sum()}")
-    claim(
-        "", "An upper bound in terms of p.", "none, but an answer in p and q is asked for",
-        f"there is none for p > 0: p = {one[0]}, q = {one[1]} gives rank {one[3]}",
-        judge(one[0] == 1 and one[3] == n, "no answer given"),
-        f"scores log(2) i j, n = {n}: the weights are a Vandermonde matrix with scaled rows, of "
-        f"full rank in fractions; so min(p, q) is not the answer")
-    claim(
-        "", "When is the rank exactly q?", "none", "whenever the weights are invertible",
-        judge(full.any() and (rank == q)[full].all(), "no answer given"),
-        f"{full.sum()} of the {len(p)} random cases have weights of full rank: all have rank q")
-    claim(
-        "", "How far below q can it be?", "none",
-        f"down to {cancelled[3]} with q = {cancelled[1]}; at least rank(weights) + q - n",
-        judge(cancelled[3] == 0 and (rank >= weights + q - 5).all(), "no answer given"),
-        "equal scores, a column of V that sums to 0; the bound (Sylvester) holds in all cases")
-    claim(
-        "", "What does p say after all?", "none",
-        f"p = 0: uniform weights of rank {uniform[2]}; weights of rank 1 need p at most 2",
-        judge(uniform[2] == two[2] == 1 and two[0] == 2 and (p[weights == 1] <= 2).all(),
-              "no answer given"),
-        f"equal rows of weights mean scores c_i + s_j, here of rank {two[0]}; also p <= min(n, d)")
+    claim("", "The rank of the attention matrix, from p and q.", "none", "at most q",
+          judge((rank <= q).all(), "no answer given"),
+          f"a product's rank is at most that of its factor V; {len(p)} random integer cases of "
+          f"seed 0, exact: above q in {(rank > q).sum()}, above p in {(rank > p).sum()}")
+    claim("", "An upper bound in terms of p.", "none, but an answer in p and q is asked for",
+          f"there is none for p > 0: p = {one[0]}, q = {one[1]} gives rank {one[3]}",
+          judge(one[0] == 1 and one[3] == n, "no answer given"),
+          f"scores log(2) i j, n = {n}: the weights are a Vandermonde matrix with scaled rows, of "
+          "full rank in fractions; so min(p, q) is not the answer")
+    claim("", "When is the rank exactly q?", "none", "whenever the weights are invertible",
+          judge(full.any() and (rank == q)[full].all(), "no answer given"),
+          f"{full.sum()} of the {len(p)} random cases have weights of full rank: all have rank q")
+    claim("", "How far below q can it be?", "none",
+          f"down to {cancelled[3]} with q = {cancelled[1]}; at least rank(weights) + q - n",
+          judge(cancelled[3] == 0 and (rank >= weights + q - 5).all(), "no answer given"),
+          "equal scores, a column of V that sums to 0; the bound (Sylvester) holds in all cases")
+    claim("", "What does p say after all?", "none",
+          f"p = 0: uniform weights of rank {uniform[2]}; weights of rank 1 need p at most 2",
+          judge(uniform[2] == two[2] == 1 and two[0] == 2 and (p[weights == 1] <= 2).all(),
+                "no answer given"),
+          f"equal rows of weights mean scores c_i + s_j, here of rank {two[0]}; also p <= min(n, "
+          "d)")

@@ -133,8 +133,7 @@ def by_weights(say, step, answer, check, claim):
                    derivative(lambda W: loss(np.maximum(W @ X + b_1, 0)), W_1),
                    "differences, and npdl's backward of J_1 alone")
     share = abs(total - first).max() / abs(total).max()
-    claim(
-        "", "The network is trained with these gradients.", "total loss J, gradients of J_1",
-        "J_2 adds (W_3^T (softmax(y^) - y) * 1{h > 0}) x^T to the gradient in W_1",
-        judge(share > 1e-3, "under-specified"),
-        f"npdl's backward of J and of J_1 differ by {100 * share:.0f} % of the largest entry")
+    claim("", "The network is trained with these gradients.", "total loss J, gradients of J_1",
+          "J_2 adds (W_3^T (softmax(y^) - y) * 1{h > 0}) x^T to the gradient in W_1",
+          judge(share > 1e-3, "under-specified"),
+          f"npdl's backward of J and of J_1 differ by {100 * share:.0f} % of the largest entry")

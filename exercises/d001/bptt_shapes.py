@@ -64,12 +64,12 @@ def loss_by_output(say, step, answer, check, claim):
     dO, dH = derivative(loss, A @ X @ V), derivative(lambda h: h @ V, A @ X)
     chained = np.tensordot(np.tensordot(dO, dH, 2), derivative(lambda x: A @ x, X), 2)
     direct = derivative(lambda x: loss(A @ x @ V), X)
-    claim(
-        "", "The shape of a derivative is settled by the shapes of both sides.",
-        "layout not stated", "value first, then variable; a gradient has its variable's shape; the "
-        "other layout has m x n for part 1",
-        judge(np.allclose(chained, direct, 1e-8, 1e-8), "convention"),
-        "the chain rule contracts neighbouring indices: dL/dX agrees with differences, below 1e-8")
+    claim("", "The shape of a derivative is settled by the shapes of both sides.",
+          "layout not stated", "value first, then variable; a gradient has its variable's shape; "
+          "the other layout has m x n for part 1",
+          judge(np.allclose(chained, direct, 1e-8, 1e-8), "convention"),
+          "the chain rule contracts neighbouring indices: dL/dX agrees with differences, below "
+          "1e-8")
 
 
 @question("001.2.2", "The shape of dO/dH")
@@ -89,10 +89,9 @@ def output_by_hidden(say, step, answer, check, claim):
            "n x m x n x m (as a matrix, nm x nm)",
            "; with O = H V at most n m^2 of them are not zero, row i of O reading row i of H")
     wider = derivative(lambda h: h @ np.ones((M, 5)), H).shape
-    claim(
-        "", "O and H have the same number of columns.", "n x m for both",
-        "the number of classes k and of hidden units m may differ: n x k x n x m then",
-        judge(wider == (N, 5, N, M), "under-specified"), f"k = 5: {times(wider)} numbers")
+    claim("", "O and H have the same number of columns.", "n x m for both",
+          "the number of classes k and of hidden units m may differ: n x k x n x m then",
+          judge(wider == (N, 5, N, M), "under-specified"), f"k = 5: {times(wider)} numbers")
 
 
 @question("001.2.3", "The shape of dH/dX")

@@ -75,12 +75,11 @@ def divergence(say, step, answer, check, claim):
         (kl_divergence(q, posterior), kl_divergence(q, prior)), (left.sum(), rest.sum()), 0, 1e-12))
     check("both sides are equal here, and in 200 random cases",
           np.ptp([(left.sum(), right), *pairs], 1).max() < 1e-12)
-    claim(
-        "", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
-        "to be shown, no proof given", "holds",
-        judge(np.array_equal(Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
-        "in fractions q / posterior = P(context) q / (likelihood prior) for each output; both "
-        "sides are E_Q of its logarithm")
+    claim("", "D(Q || posterior) = log P(context) - E_Q log P(context | output) + D(Q || prior).",
+          "to be shown, no proof given", "holds",
+          judge(np.array_equal(Q / exact_posterior, exact_evidence * Q / (LIKELIHOOD * PRIOR))),
+          "in fractions q / posterior = P(context) q / (likelihood prior) for each output; both "
+          "sides are E_Q of its logarithm")
     evidence, left = prior @ likelihood, left.sum()
     y = np.random.default_rng(0).choice(3, 20_000, p=q)
     sample = np.log(evidence * q[y] / (likelihood[y] * prior[y]))

@@ -95,10 +95,9 @@ def costs(say, step, answer, check, claim):
           f"3 M k^2 for Q, K, V: {inputs} at M = {M}, k = {K}; the output projection, left "
           f"out, adds M k^2 = {output}", judge(inputs == 3 * M * K * K and output == M * K * K),
           "counted in npdl's layer, exactly")
-    claim(
-        "a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
-        f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
-        judge(products == 2 * M * M * K), f"counted: {products} = 2 * {M}^2 * {K}")
+    claim("a", "the dot products cost O(M^2 k)", "O(M^2 k), for the scores",
+          f"M^2 k for the scores, and as much for the weighted sum of values, left out: {products}",
+          judge(products == 2 * M * M * K), f"counted: {products} = 2 * {M}^2 * {K}")
     claim("a", "O(M^2 k + M k^2) = O(M^2 k)", "the total",
           "only where k grows no faster than M; in two free variables both terms stay",
           judge(abs(wide - 1) < 0.1, if_false="under-specified"),
@@ -114,11 +113,10 @@ def costs(say, step, answer, check, claim):
     claim("b", "decoder-encoder attention: N k^2 for the queries, M k^2 for keys and values",
           "O(N k^2) and O(M k^2)", f"N k^2 + 2 M k^2 = {inputs}",
           judge(inputs == N * K * K + 2 * M * K * K), f"counted at M = {M}, N = {N}, k = {K}")
-    claim(
-        "b", "the dot products of N queries with M keys", "the formula is missing in the print",
-        f"O(M N k): 2 M N k = {products} with the weighted sum",
-        judge(products == 2 * M * N * K, "no answer given"),
-        f"counted at M = {M}, N = {N}, k = {K}")
+    claim("b", "the dot products of N queries with M keys", "the formula is missing in the print",
+          f"O(M N k): 2 M N k = {products} with the weighted sum",
+          judge(products == 2 * M * N * K, "no answer given"),
+          f"counted at M = {M}, N = {N}, k = {K}")
     claim("b", "O(N k^2 + M k^2 + M N k) = O(M N k), M and N being larger than k", "O(M N k)",
           "both are needed: k = O(M) for the queries' term and k = O(N) for the keys'; a "
           "long source is not enough",
@@ -128,11 +126,10 @@ def costs(say, step, answer, check, claim):
     short = formula(20, 20, 512) / (20 * 20 * 512)
     kept, again = (power(lambda n, c=cost: sum(map(c, range(1, n + 1))), 1024, 2) for cost in (
         lambda t: 4 * 16**2 + 2 * t * 16, lambda t: formula(t, t, 16)))     # of token t
-    claim(
-        "c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores",
-        "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted sum",
-        judge(inputs == 3 * N * K * K and products == 2 * N * N * K),
-        f"counted at N = {N}, k = {K}, mask on")
+    claim("c", "decoder self-attention: N k^2 for Q, K, V and N^2 k for the scores",
+          "O(N k^2), O(N^2 k)", f"3 N k^2 = {inputs}, and 2 N^2 k = {products} with the weighted "
+          "sum", judge(inputs == 3 * N * K * K and products == 2 * N * N * K),
+          f"counted at N = {N}, k = {K}, mask on")
     claim("c", "O(N^2 k + N k^2) = O(N^2 k) for large N", "O(N^2 k)",
           "for fixed k, or N at least of the order of k",
           judge(short < 10, if_false="under-specified"),
@@ -180,15 +177,12 @@ def another_language(say, step, answer, check, claim):
           "in M and N with k fixed, yes: N + M more from the projections changes nothing",
           judge(fixed[1] / fixed[0] < 1.1),
           f"k = 4, M = N: multiplications over M N + N^2: {vec(fixed, 1)} at 64, 256")
-    claim(
-        "", "it is O(N^2 k) + O(M N k) before k is dropped", "decoder self plus cross-attention",
-        "the projections N k^2 and M k^2 are missing, and so is the feed-forward net",
-        judge(kept == own + cross, if_false="under-specified"),
-        f"{own + cross} by all terms, {kept} by the two terms; encoder, reused: {encoder}")
-    claim(
-        "", "the question is the cost of translating M source into N target tokens",
-        "translate a source into a target of length N",
-        "it is a second target language: the encoder has run already; a first translation costs "
-        "the encoder's O(M^2) as well",
-        judge(encoder == 0, if_false="under-specified"), "first translation "
-        f"{encoder + own + cross}, each further {own + cross}")
+    claim("", "it is O(N^2 k) + O(M N k) before k is dropped", "decoder self plus cross-attention",
+          "the projections N k^2 and M k^2 are missing, and so is the feed-forward net",
+          judge(kept == own + cross, if_false="under-specified"),
+          f"{own + cross} by all terms, {kept} by the two terms; encoder, reused: {encoder}")
+    claim("", "the question is the cost of translating M source into N target tokens",
+          "translate a source into a target of length N",
+          "it is a second target language: the encoder has run already; a first translation costs "
+          "the encoder's O(M^2) as well", judge(encoder == 0, if_false="under-specified"),
+          f"first translation {encoder + own + cross}, each further {own + cross}")

@@ -97,19 +97,16 @@ def variance_of_dot_product(say, step, answer, check, claim):
          "2 d σ² μ·μ + d σ⁴", f"2 · {D} · {SIGMA} · {mean} + {D} · {SIGMA} = {printed}")
     answer(f"Var(q·k) = 2 σ² μ·μ + d σ⁴, here {closed}.")
     check("moments, closed form and trace agree exactly", sum(parts) == closed == trace - mean**2)
-    check(
-        "the variances of 200,000 drawn products, of one mean, of two and of k = q, lie within 4 "
-        "standard errors",
-        max(standard_errors((x - x.mean()) ** 2, variance) for x, variance in (
-            (sample, closed), (drawn(MU, NU), two), (drawn(MU), own))) < 4)
+    check("the variances of 200,000 drawn products, of one mean, of two and of k = q, lie within 4 "
+          "standard errors", max(standard_errors((x - x.mean()) ** 2, variance) for x, variance in (
+                                 (sample, closed), (drawn(MU, NU), two), (drawn(MU), own))) < 4)
     q = 2 * MU + 3 * np.array(list(product((-1, 1), repeat=D)))     # all with probability 1/4
-    claim(
-        "", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
-        "the lines before it", "both hold",
-        judge(np.array_equal(q.T @ q, len(q) * (4 * np.outer(MU, MU) + 9 * np.eye(D)))
-              and all(np.trace(np.outer(a, a) @ np.outer(b, b)) == (a @ b) ** 2
-                 for a in q for b in q)),
-        f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 equally probable")
+    claim("", "(q.k)^2 = Tr(q q^T k k^T), and E[q q^T] = mu mu^T + sigma^2 I",
+          "the lines before it", "both hold",
+          judge(np.array_equal(q.T @ q, len(q) * (4 * np.outer(MU, MU) + 9 * np.eye(D)))
+                and all(np.trace(np.outer(a, a) @ np.outer(b, b)) == (a @ b) ** 2
+                   for a in q for b in q)),
+          f"in integers, all {len(q)} vectors with coordinates 2 mu_i +- 3 equally probable")
     claim("", "Tr((mu mu^T + sigma^2 I)^2) = (mu.mu)^2 + 2 sigma^2 mu.mu + d sigma^4",
           "that line of the derivation", "equal", judge(trace == mean**2 + closed),
           f"in integers: {trace - mean**2} from the trace, {sum(parts)} from the moments")

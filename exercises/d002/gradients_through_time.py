@@ -170,17 +170,15 @@ def exploding(say, step, answer, check, claim):
     grow = [bool((np.abs(ws[1:]) >= 1.2 * np.abs(ws[:-1])).all()) for ws in (free, bound)]
     margins = np.array([1, 10, 100])                    # by which the right class of two is behind
     losses, slopes = np.logaddexp(0, margins), 1 / (1 + np.exp(-margins))
-    claim(
-        "exploding", "exploding gradients make the weights grow exponentially during training",
-        "weights grow exponentially",
-        "it depends on the net: without tanh the weight grows at every update, faster than "
-        f"exponentially, |w| = {vec(sizes, '.2g')}; with tanh there is one jump and then "
-        f"nothing, w = {vec(bound, 2)}",
-        judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
-        "the runs above; what always is exponential is the gradient in the number of time steps")
-    claim(
-        "exploding", "a rapidly rising loss under exploding gradients is a saturation of the loss",
-        "called loss function saturation",
-        "a rising loss; saturated means flat, where the gradient is near 0",
-        judge(max(slopes) < 0.1, if_false="slip"),
-        f"cross-entropy {vec(losses, 2)} has slopes {vec(slopes, 2)}: it does not flatten")
+    claim("exploding", "exploding gradients make the weights grow exponentially during training",
+          "weights grow exponentially",
+          "it depends on the net: without tanh the weight grows at every update, faster than "
+          f"exponentially, |w| = {vec(sizes, '.2g')}; with tanh there is one jump and then "
+          f"nothing, w = {vec(bound, 2)}",
+          judge(all(grow), if_false="under-specified" if any(grow) else "wrong"),
+          "the runs above; what always is exponential is the gradient in the number of time steps")
+    claim("exploding", "a rapidly rising loss under exploding gradients is a saturation of the "
+          "loss", "called loss function saturation",
+          "a rising loss; saturated means flat, where the gradient is near 0",
+          judge(max(slopes) < 0.1, if_false="slip"),
+          f"cross-entropy {vec(losses, 2)} has slopes {vec(slopes, 2)}: it does not flatten")

@@ -150,23 +150,22 @@ def gradient(say, step, answer, check, claim):
           judge(error["dC~/dW_g total"] < 1e-9, if_false="under-specified"),
           f"{example}error of dJ/dW_g with dC~ total: {percent['dC~/dW_g total']}; with dC_t "
           f"total: {percent['dC_t/dW_g total']}")
-    claim(
-        "", "dh_t/dh_(t-1) means how h_t depends on the previous hidden states",
-        "dependency on previous hidden states",
-        "at fixed C_(t-1), through all four gates; following C_(t-1) too counts its road twice",
-        judge(error["dh/dh total, through C_(t-1) too"] < 1e-9, if_false="under-specified"),
-        f"{example}error with C_(t-1) followed too: {percent['dh/dh total, through C_(t-1) too']}")
+    claim("", "dh_t/dh_(t-1) means how h_t depends on the previous hidden states",
+          "dependency on previous hidden states",
+          "at fixed C_(t-1), through all four gates; following C_(t-1) too counts its road twice",
+          judge(error["dh/dh total, through C_(t-1) too"] < 1e-9, if_false="under-specified"),
+          f"{example}error with C_(t-1) followed too: "
+          f"{percent['dh/dh total, through C_(t-1) too']}")
     bracket = "the bracket reused as dC_(t-1)/dW_g of the next step"
     claim("", "the formula is a recursion: its bracket gives dC_(t-1)/dW_g of the next step",
           "dC_t/dW_g + dC_t/dC_(t-1) dC_(t-1)/dW_g expands it",
           "it gives no dC_t/dW_g to go on with: dC_t/dh_(t-1) dh_(t-1)/dW_g has to be added",
           judge(error[bracket] < 1e-9, if_false="under-specified"),
           f"{example}error when unrolled as printed: {percent[bracket]}")
-    claim(
-        "", "dJ/dW_g = sum_t dJ/dh_t dh_t/dW_g", "sum over t of dJ/dh_t dh_t/dW_g",
-        "with dJ/dh_t direct and dh_t/dW_g total; with both total every later step counts again",
-        judge(error["dJ/dh_t total, later steps included"] < 1e-9, if_false="under-specified"),
-        f"{example}error with both total: {percent['dJ/dh_t total, later steps included']}")
+    claim("", "dJ/dW_g = sum_t dJ/dh_t dh_t/dW_g", "sum over t of dJ/dh_t dh_t/dW_g",
+          "with dJ/dh_t direct and dh_t/dW_g total; with both total every later step counts again",
+          judge(error["dJ/dh_t total, later steps included"] < 1e-9, if_false="under-specified"),
+          f"{example}error with both total: {percent['dJ/dh_t total, later steps included']}")
     by_gate_alone = error["dh/dh at fixed C_t"]
     gate, g = float(sigmoid(1.0)), math.tanh(1.0)                   # one step, x = 1, W_o 0 or 1
     C, direct = gate * g, gate * (1 - g * g)

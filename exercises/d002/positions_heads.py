@@ -113,12 +113,11 @@ def heads(say, step, answer, check, claim):
           "yes: one head returns one mixture, two can return both", judge(two < 1e-6 < worst.min()),
           "values 1 and -1 to be handed over unmixed: error at best "
           f"{worst.min():.2f} with one head, below 1e-06 with two")
-    claim(
-        "", "each head learns a different kind of dependency", "each head learns different types",
-        "nothing makes them differ but their random starts: heads that start alike stay alike",
-        judge(apart > 1e-6, if_false="under-specified"),
-        f"an example, seed 2: W_Q has gradients of up to {size:.2f}, and those of the two heads "
-        "differ by below 1e-06")
+    claim("", "each head learns a different kind of dependency", "each head learns different types",
+          "nothing makes them differ but their random starts: heads that start alike stay alike",
+          judge(apart > 1e-6, if_false="under-specified"),
+          f"an example, seed 2: W_Q has gradients of up to {size:.2f}, and those of the two heads "
+          "differ by below 1e-06")
     claim("", "heads find syntax, coreference, word senses and alignments",
           "agreement, coreference, meanings, alignments",
           "empirical; computed is that such patterns are within a head's reach", "essay",

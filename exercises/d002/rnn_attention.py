@@ -82,12 +82,11 @@ def recurrent(say, step, answer, check, claim):
           "j < t there too: with j = t in the softmax the weights used do not sum to 1, and "
           "at t = 1 the sum is empty and a_1 = 0", judge(mass < 1e-3, if_false="under-specified"),
           f"an example, seed 1: with j up to t, {100 * mass:.0f} % of the weight is lost")
-    claim(
-        "", "adding a_t to the state enhances retention and learning",
-        "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
-        "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
-        judge(bounds[-1] <= 1, if_false="under-specified"),
-        f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
+    claim("", "adding a_t to the state enhances retention and learning",
+          "combine them by h_t = RNN(x_t, h_(t-1)) + a_t",
+          "the state is no longer bounded by 1: it adds a mean of states to one, and grows",
+          judge(bounds[-1] <= 1, if_false="under-specified"),
+          f"input saturating every unit: largest entry {vec(bounds, 2)} after 1, 10, 100 steps")
     x, lengths = np.random.default_rng(4).standard_normal((1, 60, 4)), []
     for layer in (RNNLayer(4, 16, bias=False, rng=4, dtype="float64"),
                   AttentiveRNN(4, 16, rng=4, bias=False, dtype="float64")):  # the same weights

@@ -112,35 +112,32 @@ def stopping(say, step, answer, check, claim):
     rise = max(kept.log_prob - step.parents[0].log_prob
                for _, full in runs[2] for step in full.steps for kept in step.kept)
     steps = [sum(len(result.steps) for result in row) for row in zip(*runs[2], strict=True)]
-    claim(
-        "", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
-        "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
-        "most s^1, and so does all that can come of it", judge(same and rise <= 0),
-        f"{len(TREES)} random trees, widths 1, 2, 4: the same best in all {len(pairs)} searches "
-        f"with and without the rule; at width 2 it takes {steps[0]} steps in place of {steps[1]}")
+    claim("", "once s^1 <= best, no later step finds a better complete hypothesis", "to be proved",
+          "proof: log p <= 0, so no expansion scores above its parent; all that is live scores at "
+          "most s^1, and so does all that can come of it", judge(same and rise <= 0),
+          f"{len(TREES)} random trees, widths 1, 2, 4: the same best in all {len(pairs)} searches "
+          f"with and without the rule; at width 2 it takes {steps[0]} steps in place of {steps[1]}")
     best = [best_of_all(tree).log_prob for tree in TREES]
     optimal = [sum(abs(stopped.best.log_prob - b) < 1e-12
                    for (stopped, _), b in zip(row, best, strict=True)) for row in runs.values()]
-    claim(
-        "", "then the best completed hypothesis is the overall most probable one", "to be proved",
-        "of what this beam search can find, yes; not of all sequences, problem (10): the best may "
-        "have been pruned before", judge(min(optimal) == len(TREES), if_false="under-specified"),
-        f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
+    claim("", "then the best completed hypothesis is the overall most probable one", "to be proved",
+          "of what this beam search can find, yes; not of all sequences, problem (10): the best "
+          "may have been pruned before",
+          judge(min(optimal) == len(TREES), if_false="under-specified"),
+          f"random trees with the true optimum at widths 1, 2, 4: {vec(optimal)} of {len(TREES)}")
     worse, better = (search(tree, stop=False) for tree in TWINS)
     early = worse.steps[1].best.log_prob
-    claim(
-        "", "the rule stops no later than necessary", "not asked",
-        "while s^1 > best, a later completion can still be "
-        "better", judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
-        f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
-        f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
+    claim("", "the rule stops no later than necessary", "not asked",
+          "while s^1 > best, a later completion can still be better",
+          judge(worse.best.log_prob == early < better.best.log_prob, "no answer given"),
+          f"two trees equal for two steps, best {math.exp(early):.2f} then; in the end "
+          f"{math.exp(worse.best.log_prob):.2f} and {math.exp(better.best.log_prob):.2f}")
     fails = sum(map(stops_early, TREES))
-    claim(
-        "", "the rule holds for the score that is compared", "sums of log-probabilities",
-        "for scores that never rise; with scores divided by the length it stops too early",
-        judge(fails == 0, if_false="under-specified"),
-        f"log-probability / length, width 2: a better one was still to come in {fails} of "
-        f"{len(TREES)} trees")
+    claim("", "the rule holds for the score that is compared", "sums of log-probabilities",
+          "for scores that never rise; with scores divided by the length it stops too early",
+          judge(fails == 0, if_false="under-specified"),
+          f"log-probability / length, width 2: a better one was still to come in {fails} of "
+          f"{len(TREES)} trees")
 
 
 def stops_early(tree):
@@ -191,15 +188,13 @@ def definitions(say, step, answer, check, claim):
           and math.isclose(math.exp(best_of_all(TREE).log_prob), done[0][1]))
     kept = [step.finished for tree in TREES for step in search(tree, 4, stop=False).steps[:-1]]
     complete = sum(map(bool, kept))
-    claim(
-        "(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
-        "of those that are not complete: the text forbids to expand these, the formula does not",
-        judge(complete == 0, if_false="under-specified"),
-        f"{len(TREES)} random trees, width 4: {complete} of {len(kept)} beams held complete "
-        "hypotheses")
-    claim(
-        "(10)", "the most probable complete sequence exists", "argmax over all y",
-        "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
-        "supremum is attained; else there is nothing to choose from",
-        judge(best_of_all({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
-              if_false="under-specified"), "with </s> of probability 0 none is complete")
+    claim("(12)", "B_t is made from all pairs <y, s> in B_(t-1)", "for every <y, s> in B_(t-1)",
+          "of those that are not complete: the text forbids to expand these, the formula does not",
+          judge(complete == 0, if_false="under-specified"),
+          f"{len(TREES)} random trees, width 4: {complete} of {len(kept)} beams held complete "
+          "hypotheses")
+    claim("(10)", "the most probable complete sequence exists", "argmax over all y",
+          "if any complete sequence has a probability above 0: at most 1/e of them reach e, so the "
+          "supremum is attained; else there is nothing to choose from",
+          judge(best_of_all({"a": (1.0, {END: 0.0, "b": 1.0})}) is not None,
+                if_false="under-specified"), "with </s> of probability 0 none is complete")

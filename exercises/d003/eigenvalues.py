@@ -111,56 +111,49 @@ def eigenvalues(say, step, answer, check, claim):
     turning = norm(states(TURN, H_0, 1000), axis=1)
     growing = power(jordan(1, 3), 1000)[::-1, 2].astype(int)
     roots = [root_of_norm(jordan(0.9, 3), t) for t in (10, 100, 1000)]
-    claim(
-        "", "h_t in terms of h_0", "none printed", "h_t = (W^T)^t h_0 = (W^t)^T h_0",
-        judge(np.allclose(closed, states(W_T, H_0, 12)[-1], 1e-12)
-              and math.isclose(radius(W_T), radius(W_T.T)), "no answer given"),
-        "12 steps of the example; W and W^T have the same eigenvalues")
+    claim("", "h_t in terms of h_0", "none printed", "h_t = (W^T)^t h_0 = (W^t)^T h_0",
+          judge(np.allclose(closed, states(W_T, H_0, 12)[-1], 1e-12)
+                and math.isclose(radius(W_T), radius(W_T.T)), "no answer given"),
+          "12 steps of the example; W and W^T have the same eigenvalues")
     claim("", "the gradient through t steps", "none printed",
           "dL/dh_0 = W^t dL/dh_t: the same eigenvalues decide",
           judge(np.allclose(by_npdl(W_T, H_0, 10)[-1], power(W_T.T, 10) @ H_0, 1e-9),
                 "no answer given"), "npdl's RNN at h = 0, 10 steps back")
-    claim(
-        "rho < 1", "with rho < 1 everything vanishes", "none printed",
-        "for every h_0, W defective or not; but at first it may grow",
-        judge(max(down[-1], up[-1]) < 1e-6 < 1 < up.max(), "no answer given"),
-        f"defective, rho = 0.9: length {down[0]:.1f}, at most {down.max():.1f}, after 300 steps "
-        f"{down[-1]:.0e}; non-normal [[0.9, 10], [0, 0.8]]: from 1 up to {up.max():.0f}, then "
-        f"{up[-1]:.0e}")
-    claim(
-        "rho > 1", "with rho > 1 it explodes", "none printed",
-        "for almost every h_0: those without a component along the large eigenvalue don't",
-        judge(spared < 1e-6 and hit > 1, "no answer given"),
-        f"W = diag(1.2, 0.5), 100 steps: from (0, 1) {spared:.0e}, from (0.000001, 1) {hit:.0f}")
-    claim(
-        "rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed",
-        "if the eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size k "
-        "grows as t^(k - 1)", judge(abs(turning[-1] / turning[0] - 1) < 1e-9, "no answer given"),
-        "a turn by 90 degrees: length after 1000 steps changed by less than 1e-9; Jordan block of "
-        f"size 3 at 1: exactly {', '.join(map(str, growing))}")
-    claim(
-        "diagonalising", "h_t = sum_k c_k lambda_k^t v_k explains it", "none printed",
-        "only for a diagonalisable W; in general each lambda^t comes with a polynomial in t, and "
-        "the norms obey |W^t|^(1/t) -> rho",
-        judge(np.linalg.matrix_rank(jordan(0.0, 3)) == 2, "no answer given"),
-        f"the block of size 3 at 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = {vec(roots)} at t = "
-        "10, 100, 1000")
+    claim("rho < 1", "with rho < 1 everything vanishes", "none printed",
+          "for every h_0, W defective or not; but at first it may grow",
+          judge(max(down[-1], up[-1]) < 1e-6 < 1 < up.max(), "no answer given"),
+          f"defective, rho = 0.9: length {down[0]:.1f}, at most {down.max():.1f}, after 300 steps "
+          f"{down[-1]:.0e}; non-normal [[0.9, 10], [0, 0.8]]: from 1 up to {up.max():.0f}, then "
+          f"{up[-1]:.0e}")
+    claim("rho > 1", "with rho > 1 it explodes", "none printed",
+          "for almost every h_0: those without a component along the large eigenvalue don't",
+          judge(spared < 1e-6 and hit > 1, "no answer given"),
+          f"W = diag(1.2, 0.5), 100 steps: from (0, 1) {spared:.0e}, from (0.000001, 1) {hit:.0f}")
+    claim("rho = 1", "with rho = 1 it neither vanishes nor explodes", "none printed",
+          "if the eigenvalues of modulus 1 have full sets of eigenvectors; a Jordan block of size "
+          "k grows as t^(k - 1)",
+          judge(abs(turning[-1] / turning[0] - 1) < 1e-9, "no answer given"),
+          "a turn by 90 degrees: length after 1000 steps changed by less than 1e-9; Jordan block "
+          f"of size 3 at 1: exactly {', '.join(map(str, growing))}")
+    claim("diagonalising", "h_t = sum_k c_k lambda_k^t v_k explains it", "none printed",
+          "only for a diagonalisable W; in general each lambda^t comes with a polynomial in t, and "
+          "the norms obey |W^t|^(1/t) -> rho",
+          judge(np.linalg.matrix_rank(jordan(0.0, 3)) == 2, "no answer given"),
+          f"the block of size 3 at 0.9 has 1 eigenvector, not 3; |W^t|^(1/t) = {vec(roots)} at t = "
+          "10, 100, 1000")
     early, late, gains = root_of_norm(W_T, 10), root_of_norm(W_T, 1000), (0.7, 1.0, 1.3)
     drawn = np.random.default_rng(2).standard_normal((200, 32, 32)) / np.sqrt(32)
     percents = [100 * np.mean([radius(gain * each) < 1 for each in drawn]) for gain in gains]
-    claim(
-        "(15)", "the spectral radius max |lambda| is what decides in the long run",
-        "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {radius(W_T):.3f}",
-        judge(abs(late - radius(W_T)) < 1e-3),
-        f"W of the example: {early:.3f} at t = 10, {late:.3f} at t = 1000")
-    claim(
-        "premise", "gradients over many steps either vanish or explode",
-        "tend to either vanish or explode", "not at rho = 1: an orthogonal W keeps every length",
-        judge(abs(turning[-1] / turning[0] - 1) > 1e-3, if_false="under-specified"),
-        f"1000 steps: length {turning[0]:.4f} becomes {turning[-1]:.4f}")
-    claim(
-        "premise", "they vanish frequently and explode rarely", "frequently, rarely",
-        "it depends on how W is drawn, here without an activation; a bounded one such as tanh "
-        "makes vanishing likelier", judge(min(percents) > 50, if_false="under-specified"),
-        f"32 x 32 normal entries of variance g^2/32: rho < 1 in {vec(percents, 0)} % of 200 "
-        f"(seed 2) at g = {vec(gains, 1)}")
+    claim("(15)", "the spectral radius max |lambda| is what decides in the long run",
+          "rho = max |lambda_k|", f"it is the limit of |W^t|^(1/t): {radius(W_T):.3f}",
+          judge(abs(late - radius(W_T)) < 1e-3),
+          f"W of the example: {early:.3f} at t = 10, {late:.3f} at t = 1000")
+    claim("premise", "gradients over many steps either vanish or explode",
+          "tend to either vanish or explode", "not at rho = 1: an orthogonal W keeps every length",
+          judge(abs(turning[-1] / turning[0] - 1) > 1e-3, if_false="under-specified"),
+          f"1000 steps: length {turning[0]:.4f} becomes {turning[-1]:.4f}")
+    claim("premise", "they vanish frequently and explode rarely", "frequently, rarely",
+          "it depends on how W is drawn, here without an activation; a bounded one such as tanh "
+          "makes vanishing likelier", judge(min(percents) > 50, if_false="under-specified"),
+          f"32 x 32 normal entries of variance g^2/32: rho < 1 in {vec(percents, 0)} % of 200 "
+          f"(seed 2) at g = {vec(gains, 1)}")

@@ -74,26 +74,22 @@ def special_case(say, step, answer, check, claim):
           np.allclose(by_messages(), right, 0, 1e-14)
           and np.allclose(A @ values, right, 0, 1e-14) and np.allclose(new, right[0]))
     messages, without = (abs(by_messages(loops) - right).max() for loops in (True, False))
-    claim(
-        "", "attention with one head is a special case of a GNN", "to be shown",
-        "complete graph with loops, f_ji(h_j) = (K h_j, V h_j), Agg collects these pairs, q(h_i, "
-        "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v", judge(messages < 1e-14),
-        "these messages differ from (18), by npdl's attend, by less than 1e-14")
-    claim(
-        "premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",
-        "that is enough, if the messages hold the keys: q sees h_i, and makes the weights. With "
-        "f_ji(h_j) = V h_j it would not be", judge(messages < 1e-14 and abs(other - same) > 0.1),
-        f"messages V h_j of 1, 2, 3, but other keys: attention gives {other:.2f} and {same:.2f}")
-    claim(
-        "premise", "a word is updated from each other word", "each other word j",
-        "the sum in (18) runs over all j in S, the word itself included; loops are needed",
-        judge(without < 1e-9, if_false="slip"),
-        f"without loops the result of the example differs by up to {without:.2f}")
-    claim(
-        "premise", "Q, K, V hold vector representations of words", "after: weight matrices",
-        "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
-        "are the products", judge((H[:1] @ H[0]).shape == (np.ones((4, 2)) @ H[0]).shape),
-        "with 1 word in Q and 4 in K, Q h_i has 1 entry and K h_j has 4: no dot product")
+    claim("", "attention with one head is a special case of a GNN", "to be shown",
+          "complete graph with loops, f_ji(h_j) = (K h_j, V h_j), Agg collects these pairs, q(h_i, "
+          "pairs) = sum over the pairs (k, v) of softmax(Q h_i . k) v", judge(messages < 1e-14),
+          "these messages differ from (18), by npdl's attend, by less than 1e-14")
+    claim("premise", "Agg depends on the incoming messages alone", "Agg({f_ji(h_j)}) in (16)",
+          "that is enough, if the messages hold the keys: q sees h_i, and makes the weights. With "
+          "f_ji(h_j) = V h_j it would not be", judge(messages < 1e-14 and abs(other - same) > 0.1),
+          f"messages V h_j of 1, 2, 3, but other keys: attention gives {other:.2f} and {same:.2f}")
+    claim("premise", "a word is updated from each other word", "each other word j",
+          "the sum in (18) runs over all j in S, the word itself included; loops are needed",
+          judge(without < 1e-9, if_false="slip"),
+          f"without loops the result of the example differs by up to {without:.2f}")
+    claim("premise", "Q, K, V hold vector representations of words", "after: weight matrices",
+          "in (17) and (18) they are weight matrices that multiply h; the queries, keys and values "
+          "are the products", judge((H[:1] @ H[0]).shape == (np.ones((4, 2)) @ H[0]).shape),
+          "with 1 word in Q and 4 in K, Q h_i has 1 entry and K h_j has 4: no dot product")
 
 
 def largest_weight(n, bound=2.0):
@@ -149,12 +145,11 @@ def long_ranges(say, step, answer, check, claim):
           np.allclose(attend(h, h, h)[0][::-1], attend(*[h[::-1]] * 3)[0], 0, 1e-12))
     check("npdl's attention without residuals brings 16 states nearer in each of 6 rounds",
           (np.diff(spread) < 0).all() and spread[-1] < spread[0] / 2)
-    claim(
-        "", "why long ranges are hard on a complete graph", "none printed",
-        f"n (n - 1) edges, {vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded "
-        "scores a single token's weight falls as 1/n; all tokens are one edge away, so that the "
-        "graph knows no distance; and round by round the states become alike", "essay",
-        f"seed 2; scores within +-2: largest possible weight {vec(map(largest_weight, long), 2)}; "
-        "without residuals, 6 layers bring 16 states together: distance from their mean "
-        f"{vec(spread, 2)}; a graph that only links 8 tokens back takes {math.ceil(99 / 8)} layers "
-        "at n = 100")
+    claim("", "why long ranges are hard on a complete graph", "none printed",
+          f"n (n - 1) edges, {vec(n * (n - 1) for n in long)} at n = {vec(long)}; with bounded "
+          "scores a single token's weight falls as 1/n; all tokens are one edge away, so that the "
+          "graph knows no distance; and round by round the states become alike", "essay",
+          "seed 2; scores within +-2: largest possible weight "
+          f"{vec(map(largest_weight, long), 2)}; without residuals, 6 layers bring 16 states "
+          f"together: distance from their mean {vec(spread, 2)}; a graph that only links 8 tokens "
+          f"back takes {math.ceil(99 / 8)} layers at n = 100")

@@ -58,19 +58,18 @@ def with_a_sum(say, step, answer, check, claim):
            f"become {vec(rounds[2])} after two rounds.")
     square = np.linalg.matrix_power(np.eye(3, dtype=int) + 2 * PATH, 2)
     check("the same by a matrix power, (I + 2A)² h₀", np.array_equal(square @ rounds[0], rounds[2]))
-    claim(
-        "", "(16) with a sum for Agg", "none printed",
-        "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
-        judge(np.array_equal(sums(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
-              "no answer given"), "npdl's MessagePassing gives the sums of round 1")
+    claim("", "(16) with a sum for Agg", "none printed",
+          "h_i' = q(h_i, sum over v_j in N(v_i) of f_ji(h_j))",
+          judge(np.array_equal(sums(np.eye(3)[0][:, None], PATH)[:, 0], 2 * PATH[0]),
+                "no answer given"), "npdl's MessagePassing gives the sums of round 1")
     h, ring = np.array([[1.0], [2], [3]]), np.roll(np.eye(3), 1, 1)
     at_once, in_turn = sums(h, ring)[:, 0], in_place(h, ring)[:, 0]
-    claim(
-        "definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
-        "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way gives "
-        "something else", judge(np.array_equal(at_once, in_turn), if_false="under-specified"),
-        f"ring of 3 with states 1, 2, 3, f = 2x: {vec(at_once, 0)} from the snapshot, "
-        f"{vec(in_turn, 0)} in place")
+    claim("definition", "q maps {H_t, Agg(H'_t)} to H_t", "Q_t: {H_t, Agg(H'_t)} -> H_t",
+          "to H_(t+1), from one snapshot of H_t, as the text says; writing into H_t on the way "
+          "gives something else",
+          judge(np.array_equal(at_once, in_turn), if_false="under-specified"),
+          f"ring of 3 with states 1, 2, 3, f = 2x: {vec(at_once, 0)} from the snapshot, "
+          f"{vec(in_turn, 0)} in place")
 
 
 @question("003.6b", "One update of a vertex")
@@ -102,16 +101,15 @@ def one_update(say, step, answer, check, claim):
          f"{own} + {float(largest)} = {float(largest)}")
     answer(f"h₁' = {new}, max taken entry by entry and W h₁ᵀ = {own} added to both.")
     check("npdl's MessagePassing gives the same", right)
-    claim(
-        "", "the new state of vertex 1", "none printed", f"h_1' = {new}",
-        judge(right, "no answer given"), f"Agg = {agg}, W h_1^T = {own}; npdl agrees, error below "
-        "1e-12")
-    claim(
-        "premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
-        f"h_1' = {new} with max entry by entry and one number W h_1^T; as the largest of all "
-        f"entries and 0 it is {float(largest)}; with W as a weight for each entry {by_entry}",
-        judge(new == by_entry, if_false="under-specified"),
-        "in the second both parts have one shape, 1 x 1; holds for the first, the usual rectifier")
+    claim("", "the new state of vertex 1", "none printed", f"h_1' = {new}",
+          judge(right, "no answer given"), f"Agg = {agg}, W h_1^T = {own}; npdl agrees, error "
+          "below 1e-12")
+    claim("premise", "(22) has one reading", "W (h_1)^T + max{Agg, 0}, W = [1, 1]",
+          f"h_1' = {new} with max entry by entry and one number W h_1^T; as the largest of all "
+          f"entries and 0 it is {float(largest)}; with W as a weight for each entry {by_entry}",
+          judge(new == by_entry, if_false="under-specified"),
+          "in the second both parts have one shape, 1 x 1; holds for the first, the usual "
+          "rectifier")
 
 
 @question("003.6c", "The edges of a complete graph")
@@ -128,8 +126,7 @@ def complete_graph(say, step, answer, check, claim):
     answer(f"{len(pairs)} directed edges; {len(loops)} with an edge from each word to itself.")
     check("listed one by one, there are n (n − 1) and n²",
           (len(pairs), len(loops)) == (n * (n - 1), n * n))
-    claim(
-        "", "edges of the complete graph of 'I eat red apples'", "none printed",
-        f"{len(pairs)}: each of 4 tokens to the 3 others; {len(loops)} if a token is linked to "
-        "itself, as in (18)", judge((len(pairs), len(loops)) == (12, 16), "convention"),
-        f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} of any")
+    claim("", "edges of the complete graph of 'I eat red apples'", "none printed",
+          f"{len(pairs)}: each of 4 tokens to the 3 others; {len(loops)} if a token is linked to "
+          "itself, as in (18)", judge((len(pairs), len(loops)) == (12, 16), "convention"),
+          f"enumerated: {len(pairs)} ordered pairs of different tokens, {len(loops)} of any")

@@ -108,58 +108,50 @@ def parity(say, step, answer, check, claim):
         wrong, errors = wrong_memories(design), library_errors(design, 100.0)
         exact = int((errors == 0).sum())
         soft = [library_errors(design, factor).max() for factor in (3.0, 10.0)]
-        claim(
-            "", f"an LSTM can keep the parity in C ({name})", "none printed",
-            f"one unit, W = [of h, of x], h = C = 0 at the start: {weights(design)}",
-            judge(wrong == 0 and keeps_parity(design), "no answer given"),
-            f"all {len(BITS)} strings of 12 bits and their prefixes: {wrong} of {BITS.size} wrong; "
-            "the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
-        claim(
-            "", f"step functions are needed for it ({name})", "assume step functions",
-            "large weights do: times 100, npdl's sigmoid and tanh are 0, 1 or -1 to the last "
-            "bit", judge(exact == BITS.size, "convention"),
-            f"npdl's LSTM, times 100: {exact} of {BITS.size} memories exactly right; largest error "
-            f"times 3 and 10: {vec(soft, '.1g')}")
+        claim("", f"an LSTM can keep the parity in C ({name})", "none printed",
+              f"one unit, W = [of h, of x], h = C = 0 at the start: {weights(design)}",
+              judge(wrong == 0 and keeps_parity(design), "no answer given"),
+              f"all {len(BITS)} strings of 12 bits and their prefixes: {wrong} of {BITS.size} "
+              "wrong; the four cases of (C, x) give C' = h' = C xor x, so it holds at every length")
+        claim("", f"step functions are needed for it ({name})", "assume step functions",
+              "large weights do: times 100, npdl's sigmoid and tanh are 0, 1 or -1 to the last bit",
+              judge(exact == BITS.size, "convention"),
+              f"npdl's LSTM, times 100: {exact} of {BITS.size} memories exactly right; largest "
+              f"error times 3 and 10: {vec(soft, '.1g')}")
     right, tried = count_designs()
-    claim(
-        "", "the two designs are not alone", "none printed",
-        f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
-        judge(0 < right < tried, "no answer given"),
-        "each checked on the four cases of (C, x) with h = C")
+    claim("", "the two designs are not alone", "none printed",
+          f"{right} of {tried} one-unit designs with weights -2, 0, 2 and biases -1, 1 compute it",
+          judge(0 < right < tried, "no answer given"),
+          "each checked on the four cases of (C, x) with h = C")
     candidate, state = gates(DESIGN, 1, 1)[2], advance(DESIGN, 1, 1, 1)[1]
     xor = [int((x and not y) or (not x and y)) for x, y in CASES.tolist()]
     is_parity = xor == (CASES.sum(1) % 2).tolist()
     nearest = min(abs(w_h * C + w_x * x + b) for C, x in CASES.tolist()
                   for design in DESIGNS.values() for w_h, w_x, b in design.values())
-    claim(
-        "premise", "the parity problem was mentioned in Question 1", "mentioned in Question 1",
-        "Question 1 has AND and OR; Question 2 has XOR, the parity of two bits",
-        judge(xor in (list(TABLES["AND"]), list(TABLES["OR"])), if_false="slip"),
-        "; ".join(f"{name} {''.join(map(str, row))}" for name, row in TABLES.items())
-        + f"; the parity of two bits {''.join(map(str, xor))}")
+    claim("premise", "the parity problem was mentioned in Question 1", "mentioned in Question 1",
+          "Question 1 has AND and OR; Question 2 has XOR, the parity of two bits",
+          judge(xor in (list(TABLES["AND"]), list(TABLES["OR"])), if_false="slip"),
+          "; ".join(f"{name} {''.join(map(str, row))}" for name, row in TABLES.items())
+          + f"; the parity of two bits {''.join(map(str, xor))}")
     claim("hint", "x xor y = (x and not y) or (not x and y)", "(x and not y) or (not x and y)",
           "the same table", judge(is_parity),
           f"on 00, 01, 10, 11: {xor}; f C is C and not x, i C~ is x and not C, never both 1")
-    claim(
-        "hint", "this XOR was implemented above", "which you implemented above",
-        "above, AND and OR were; XOR was shown to be impossible for one neuron",
-        judge(certificate(xor) is None, if_false="under-specified"),
-        "certificate 01 + 10 = 00 + 11 of Question 2; holds for the AND and the OR in it")
-    claim(
-        "premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
-        "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of Question "
-        "1 gives 1 at 0", judge(nearest > 0, "convention"),
-        f"sigmoid(0) = {1 / (1 + np.exp(0)):g}; in the two designs no gate comes nearer to 0 than "
-        f"{nearest:g}, so that all three agree")
-    claim(
-        "premise", "b_t is the bias of the forget gate", "b_t",
-        "b_f, as the formula has it: a bias does not depend on time", judge(wrong == 0, "slip"),
-        f"with one fixed b_f the design is right at all 12 steps: {wrong} errors")
-    claim(
-        "premise", "C_t are the candidate values of the cell state", "called so before formula (5)",
-        "the candidates are C~_t of formula (4); C_t is the new cell state",
-        judge(candidate == state, if_false="slip"),
-        f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
+    claim("hint", "this XOR was implemented above", "which you implemented above",
+          "above, AND and OR were; XOR was shown to be impossible for one neuron",
+          judge(certificate(xor) is None, if_false="under-specified"),
+          "certificate 01 + 10 = 00 + 11 of Question 2; holds for the AND and the OR in it")
+    claim("premise", "sigmoid(0) = 0 and tanh(0) = 0", "0 at x = 0 for both",
+          "tanh(0) = 0 is the true value; the true sigmoid(0) is 1/2, and the threshold of "
+          "Question 1 gives 1 at 0", judge(nearest > 0, "convention"),
+          f"sigmoid(0) = {1 / (1 + np.exp(0)):g}; in the two designs no gate comes nearer to 0 "
+          f"than {nearest:g}, so that all three agree")
+    claim("premise", "b_t is the bias of the forget gate", "b_t",
+          "b_f, as the formula has it: a bias does not depend on time", judge(wrong == 0, "slip"),
+          f"with one fixed b_f the design is right at all 12 steps: {wrong} errors")
+    claim("premise", "C_t are the candidate values of the cell state", "called so before formula "
+          "(5)", "the candidates are C~_t of formula (4); C_t is the new cell state",
+          judge(candidate == state, if_false="slip"),
+          f"after bits 1, 1 the first design has C~ = {candidate:g} and C = {state:g}")
 
 
 def weights(design, separator=", "):

@@ -84,24 +84,23 @@ def review(say, step, answer, check, claim):
     wanted, again = ratios = [C / 6 / N**2 for N in best]
     losses = [law(*pair, fit) for fit in fits for pair in (OLD, NEW)]
     say("The link is not printed; this is arXiv:2203.15556, with the numbers of its fitted law.")
-    step(
-        "The paper trains over 400 language models and describes their losses by one law: a floor, "
-        "a term that more parameters N lower, a term that more tokens D lower. For a given compute "
-        "both should grow about alike, so the large models of its day had seen too few tokens. "
-        "Strong: this was tried outside the fit. A model a quarter as large, on more tokens at "
-        "about the same compute, was better, as the law says. Weak: the printed fit. By it the "
-        f"best model has {wanted:.0f} tokens for each parameter; the paper trains with "
-        f"{NEW[1] / NEW[0]:.0f}, which its two other methods support. arXiv:2404.10102 read the "
-        "runs off the figures and fitted again: the search had stopped early, and rounding biases "
-        f"what is printed; now {again:.0f} come out. Not looked at: data that is used twice, and "
-        "what a model costs after training.",
-        "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
-        f"L of 280e9 and 70e9 parameters: {losses[0]:.3f} and {losses[1]:.3f}; fitted again "
-        f"{losses[2]:.3f} and {losses[3]:.3f}",
-        table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"), [
-            (name, f"{power(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
-             f"{ratio:.0f}") for name, fit, N, ratio in
-            zip(("printed", "fitted again"), fits, best, ratios, strict=True)]))
+    step("The paper trains over 400 language models and describes their losses by one law: a "
+         "floor, a term that more parameters N lower, a term that more tokens D lower. For a given "
+         "compute both should grow about alike, so the large models of its day had seen too few "
+         "tokens. Strong: this was tried outside the fit. A model a quarter as large, on more "
+         "tokens at about the same compute, was better, as the law says. Weak: the printed fit. By "
+         f"it the best model has {wanted:.0f} tokens for each parameter; the paper trains with "
+         f"{NEW[1] / NEW[0]:.0f}, which its two other methods support. arXiv:2404.10102 read the "
+         "runs off the figures and fitted again: the search had stopped early, and rounding biases "
+         f"what is printed; now {again:.0f} come out. Not looked at: data that is used twice, and "
+         "what a model costs after training.",
+         "L(N, D) = E + A/N^α + B/D^β,   C = 6 N D   →   N ∝ C^(β/(α+β))",
+         f"L of 280e9 and 70e9 parameters: {losses[0]:.3f} and {losses[1]:.3f}; fitted again "
+         f"{losses[2]:.3f} and {losses[3]:.3f}",
+         table(("fit", "power of C", f"best N at C = {C:.2e}", "D", "D / N"), [
+             (name, f"{power(fit):.2f}", f"{N / 1e9:.0f}e9", f"{C / 6 / N / 1e12:.2f}e12",
+              f"{ratio:.0f}") for name, fit, N, ratio in
+             zip(("printed", "fitted again"), fits, best, ratios, strict=True)]))
     answer("Parameters and tokens should grow alike; tried outside the fit, but printed with "
            "a fit that contradicts it.")
     check("both best N are found by a search over 20,001 sizes as well, to 0.1 %",
@@ -112,14 +111,13 @@ def review(say, step, answer, check, claim):
     coin = np.array([expected_loss(n) for n in sizes])
     right, plain = exponent(sizes, coin - FLOOR), exponent(sizes, coin)
     check("the coin's loss falls to its floor nearly as 1/n", abs(right - 1) < 0.1)
-    claim(
-        "", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
-        "at equal compute a smaller model on more tokens is better, as its law says: "
-        f"{losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is the printed "
-        "fit", "essay",
-        f"best tokens for each parameter: {wanted:.0f} by the printed fit, {again:.0f} fitted "
-        f"again, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to its floor as "
-        f"n^-{right:.2f}, and a fit without the floor gives n^-{plain:.2f}")
+    claim("", "summary, strengths and weaknesses of a paper on scaling laws", "an essay",
+          "at equal compute a smaller model on more tokens is better, as its law says: "
+          f"{losses[0]:.3f} with 280e9 parameters, {losses[1]:.3f} with 70e9; weak is the printed "
+          "fit", "essay",
+          f"best tokens for each parameter: {wanted:.0f} by the printed fit, {again:.0f} fitted "
+          f"again, {NEW[1] / NEW[0]:.0f} in the paper's test; a coin's loss falls to its floor as "
+          f"n^-{right:.2f}, and a fit without the floor gives n^-{plain:.2f}")
 
 
 @question("003.8", "A review: the takeaway")
@@ -130,36 +128,33 @@ def takeaway(say, step, answer, check, claim):
     plain, right = (math.log10(values[0] / values[1]) for values in (losses, excess))
     pure, floored = losses[1] * 10**-plain, FLOOR + excess[1] * 10**-right
     say("The laws of two papers, and a coin, predicted by (heads + 1/2)/(n + 1).")
-    step(
-        "An extrapolation is as good as its form and its fit. For ten times the compute an older "
-        "law without a floor (arXiv:2001.08361) asks for nearly twice as much growth of the model "
-        "as this one. So try a form where the truth is known: a coin of bias 0.3, predicted from n "
-        "tosses. From n = 10 and 100 to 1000 a pure power law ends below the least loss that "
-        "there can be; with the floor taken off first it is right. Next I would fit with the "
-        "largest runs left out, see how well it predicts them, and publish the runs, so that "
-        "anyone can fit again.",
-        f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
-        f"10^{OLDER} = {grown[0]:.1f} times;   10^{power():.2f} = {grown[1]:.1f} times",
-        f"{losses[1]:.4f} · 10^(−{plain:.3f}) = {pure:.4f}, below the floor {FLOOR:.4f}",
-        f"{FLOOR:.4f} + {excess[1]:.5f} · 10^(−{right:.3f}) = {floored:.4f};   true: "
-        f"{losses[2]:.4f}")
+    step("An extrapolation is as good as its form and its fit. For ten times the compute an older "
+         "law without a floor (arXiv:2001.08361) asks for nearly twice as much growth of the model "
+         "as this one. So try a form where the truth is known: a coin of bias 0.3, predicted from "
+         "n tosses. From n = 10 and 100 to 1000 a pure power law ends below the least loss that "
+         "there can be; with the floor taken off first it is right. Next I would fit with the "
+         "largest runs left out, see how well it predicts them, and publish the runs, so that "
+         "anyone can fit again.",
+         f"N ∝ C^{OLDER}   against   N ∝ C^(β/(α+β));      L(n₂) = L(n₁) (n₂/n₁)^(−α)",
+         f"10^{OLDER} = {grown[0]:.1f} times;   10^{power():.2f} = {grown[1]:.1f} times",
+         f"{losses[1]:.4f} · 10^(−{plain:.3f}) = {pure:.4f}, below the floor {FLOOR:.4f}",
+         f"{FLOOR:.4f} + {excess[1]:.5f} · 10^(−{right:.3f}) = {floored:.4f};   true: "
+         f"{losses[2]:.4f}")
     answer(f"{pure:.4f} without a floor, {floored:.4f} with it, {losses[2]:.4f} in truth: ask "
            "what form was fitted, and whether the fit can be repeated.")
     check("with the floor the error is at least 100 times smaller",
           100 * abs(floored - losses[2]) < abs(pure - losses[2]))
     check("ten times the compute, by the law's best sizes",
           math.isclose(best_size(10 * C) / best_size(C), grown[1]))
-    claim(
-        "", "a takeaway from the paper", "an essay",
-        "an extrapolation is as good as the form that is fitted: two published laws give ten times "
-        f"the compute {grown[0]:.1f} or {grown[1]:.1f} times the parameters", "essay",
-        f"powers {OLDER} and {power():.2f}; on the coin, from n = 10 and 100, a pure power law "
-        f"predicts {pure:.4f} at 1000; the true value is {losses[2]:.4f}, the floor {FLOOR:.4f}")
-    claim(
-        "premise", "the takeaway relates the paper to explainability techniques",
-        "traditional understanding of explainability techniques",
-        "the paper announced for this section is on scaling laws; the link is not printed", "essay",
-        "the section's first line and this question name different subjects")
+    claim("", "a takeaway from the paper", "an essay",
+          "an extrapolation is as good as the form that is fitted: two published laws give ten "
+          f"times the compute {grown[0]:.1f} or {grown[1]:.1f} times the parameters", "essay",
+          f"powers {OLDER} and {power():.2f}; on the coin, from n = 10 and 100, a pure power law "
+          f"predicts {pure:.4f} at 1000; the true value is {losses[2]:.4f}, the floor {FLOOR:.4f}")
+    claim("premise", "the takeaway relates the paper to explainability techniques",
+          "traditional understanding of explainability techniques",
+          "the paper announced for this section is on scaling laws; the link is not printed",
+          "essay", "the section's first line and this question name different subjects")
 
 
 @question("003.s5", "The notebook: Transformer architectures and language modelling")

@@ -76,13 +76,12 @@ def and_or(say, step, answer, check, claim):
               f"all four inputs; {hits} of {size} triples of a grid do it too")
     strict = [tuple((ones + b > 0).astype(int).tolist()) for b in (-2, -1)]
     on_line = [int((ones + b == 0).sum()) for b in (-2, -1)]
-    claim(
-        "form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
-        "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with the strict "
-        "> of Question 3; b = -1.5 and -0.5 are right with both",
-        judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
-        f"inputs on the line: {on_line[0]} for AND, {on_line[1]} for OR; with > the tables become "
-        f"{strict[0]} and {strict[1]}")
+    claim("form", "the neuron fires on the line w.x + b = 0 itself", "1 if w.x + b >= 0",
+          "w = (1, 1) with b = -2 for AND and b = -1 for OR is right here, and wrong with the "
+          "strict > of Question 3; b = -1.5 and -0.5 are right with both",
+          judge(strict == [TABLES["AND"], TABLES["OR"]], if_false="convention"),
+          f"inputs on the line: {on_line[0]} for AND, {on_line[1]} for OR; with > the tables "
+          f"become {strict[0]} and {strict[1]}")
 
 
 def picture(figure):
@@ -128,17 +127,16 @@ def xor(say, step, answer, check, claim):
            "on 00 and 11 to w₁ + w₂ + 2b < 0.")
     check(f"none of {size:,} triples (w₁, w₂, b) of a grid computes XOR", hits == 0)
     net = table_of(XOR(dtype="float64"))
-    claim(
-        "", "XOR can't be computed by one neuron of this form", "to be proved",
-        f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on {names[2]} "
-        f"and {names[3]} gives w_1 + w_2 + 2b < 0",
-        judge(np.array_equal(total, zeros) and hits == 0),
-        f"{names[0]} + {names[1]} = {names[2]} + {names[3]}; no triple of a grid does it")
-    claim(
-        "hint", "the four points in the plane show it: no line separates them",
-        "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
-        "half-plane holds the midpoint of any two of its points",
-        judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, {total[1] / 2})")
+    claim("", "XOR can't be computed by one neuron of this form", "to be proved",
+          f"proof: f = 1 on {names[0]} and {names[1]} gives w_1 + w_2 + 2b >= 0; f = 0 on "
+          f"{names[2]} and {names[3]} gives w_1 + w_2 + 2b < 0",
+          judge(np.array_equal(total, zeros) and hits == 0),
+          f"{names[0]} + {names[1]} = {names[2]} + {names[3]}; no triple of a grid does it")
+    claim("hint", "the four points in the plane show it: no line separates them",
+          "plot and draw a line", "the two ones and the two zeros have one midpoint, and a "
+          "half-plane holds the midpoint of any two of its points",
+          judge(np.array_equal(total, zeros)), f"both midpoints are ({total[0] / 2}, "
+          f"{total[1] / 2})")
     claim("", "a net of such neurons can compute XOR", "not asked",
           "OR and NAND first, AND of the two after: three neurons",
           judge(net == TABLES["XOR"], "no answer given"), f"table on 00, 01, 10, 11: {net}")

@@ -70,52 +70,47 @@ def tokens(say, step, answer, check, claim):
     wrong = sum(printed_set(y, words.eq, words.pad) != meant_set(y, words.eq, words.pad)
                 for y in rows)
     kept, meant = (sorted(f(rows[0], words.eq, words.pad)) for f in (printed_set, meant_set))
-    claim(
-        "right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out (in "
-        "the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
-        f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
-        f"{kept}", judge(wrong == 0), f"only the id of EOS lies between: wrong for {wrong} of "
-        f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both sides")
+    claim("right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out "
+          "(in the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
+          f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
+          f"{kept}", judge(wrong == 0), f"only the id of EOS lies between: wrong for {wrong} of "
+          f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both "
+          "sides")
     pad = padded_words.pad
     check("as npdl numbers them, the set for next-token training is right for every sum",
           all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
               for y in padded)
           and all(next_token_set(y, words.pad) == set(range(1, len(y) + 1)) for y in rows))
     first_pad = any(next_token_set([pad - token for token in y], 0) for y in padded)
-    claim(
-        "next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
-        "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
-        "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
-        "numbered the other way round, with PAD first, the set is empty for every sum")
+    claim("next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
+          "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
+          "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
+          "numbered the other way round, with PAD first, the set is empty for every sum")
     two, three, both = pads((2,))[2], pads((3,))[3], pads((2, 3))
-    claim(
-        "padding", "There is no padding if all equations have two or all have three operands; "
-        "there is with both.", "operation_orders 2 or 3, not (2, 3)",
-        f"PADs: {two[0]} and {three[0]} alone; together {both[2][0]} for two operands, "
-        f"{both[3][0]} for three", judge(two == three == [0, 0] != both[2]),
-        "targets counted for every sum with p = 5")
-    claim(
-        "padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
-        "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the "
-        "inputs", judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5")
+    claim("padding", "There is no padding if all equations have two or all have three operands; "
+          "there is with both.", "operation_orders 2 or 3, not (2, 3)",
+          f"PADs: {two[0]} and {three[0]} alone; together {both[2][0]} for two operands, "
+          f"{both[3][0]} for three", judge(two == three == [0, 0] != both[2]),
+          "targets counted for every sum with p = 5")
+    claim("padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
+          "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs",
+          judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5")
     data = ModularArithmetic(11, orders=(2, 3))
     sets, eq = data.equations, data.vocabulary.eq
     found = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
              for name, array in (("targets", sets.targets), ("inputs", sets.inputs))}
     check("from 0, = is at 3 and 5 of the targets", found["targets"] == [3, 5])
-    claim(
-        "position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",
-        f"{found['targets'][0]} and {found['targets'][1]} in the targets counted from 0; from 1, "
-        f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
-        judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
-        "data with p = 11; holds for targets counted from 0")
+    claim("position of =", "= is at position 3 of binary and at 5 of ternary samples.", "3 and 5",
+          f"{found['targets'][0]} and {found['targets'][1]} in the targets counted from 0; from 1, "
+          f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
+          judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
+          "data with p = 11; holds for targets counted from 0")
     lengths = {int(n) for orders in ((2,), (3,), (2, 3))
                for n in ModularArithmetic(5, orders=orders).equations.answer_mask.sum(1)}
-    claim(
-        "size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
-        f"{vec(lengths)}: r and EOS, for two operands and for three",
-        judge(len(lengths) == 1, "no answer given"),
-        "counted for every sum with p = 5, orders 2, 3 and both")
+    claim("size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
+          f"{vec(lengths)}: r and EOS, for two operands and for three",
+          judge(len(lengths) == 1, "no answer given"),
+          "counted for every sum with p = 5, orders 2, 3 and both")
 
 
 def pads(orders):

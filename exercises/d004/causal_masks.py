@@ -62,23 +62,20 @@ def mask(say, step, answer, check, claim):
     free, masked = (influence(lambda x, mask=mask: layer.forward(*[x[None]] * 3, mask)[0][0], x)
                     for mask in (None, causal_mask(S)))
     hidden = np.triu(A, 1).max()
-    claim(
-        "mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
-        "lower triangular", "npdl's causal_mask is the same; S (S + 1) / 2 ones", judge(same),
-        "compared for S = 1 to 19")
-    claim(
-        "reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
-        "each token attends only to itself and previous tokens",
-        f"moved outputs: {(masked > 1e-9).sum()} of {S * S} pairs with the mask, "
-        f"{(free > 1e-9).sum()} without",
-        judge(masked[~seen].max() < 1e-9 < min(masked[seen].min(), free.min())),
-        f"every token of S = {S} changed in turn; later tokens move an output by less than 1e-9")
-    claim(
-        "zero weights", "Scores overwritten by -infinity where M = 0 get zero weight after the "
-        "softmax.", "zero probability",
-        f"largest weight above the diagonal {hidden:.0f}; rows sum to 1",
-        judge(hidden == 0 and np.allclose(A.sum(-1), 1)), "scores multiplied by M would leave row "
-        f"1 of equal scores {masked_softmax(np.zeros(5), True)[1:].sum():.2f} for the future")
+    claim("mask", "M_tk = 1 for k <= t is the lower triangular mask, diagonal included.",
+          "lower triangular", "npdl's causal_mask is the same; S (S + 1) / 2 ones", judge(same),
+          "compared for S = 1 to 19")
+    claim("reach", "With the mask a token depends on itself and earlier tokens, without it on all.",
+          "each token attends only to itself and previous tokens",
+          f"moved outputs: {(masked > 1e-9).sum()} of {S * S} pairs with the mask, "
+          f"{(free > 1e-9).sum()} without",
+          judge(masked[~seen].max() < 1e-9 < min(masked[seen].min(), free.min())),
+          f"every token of S = {S} changed in turn; later tokens move an output by less than 1e-9")
+    claim("zero weights", "Scores overwritten by -infinity where M = 0 get zero weight after the "
+          "softmax.", "zero probability",
+          f"largest weight above the diagonal {hidden:.0f}; rows sum to 1",
+          judge(hidden == 0 and np.allclose(A.sum(-1), 1)), "scores multiplied by M would leave "
+          f"row 1 of equal scores {masked_softmax(np.zeros(5), True)[1:].sum():.2f} for the future")
     x = np.zeros((2, 5, 6), "float32")
     shape = MultiHeadAttention(6, 3).forward(x, x, x, causal_mask(5))[1].attend.A.shape
     claim("shape", "The weights have shape (B, num_heads, S, S).", "(B, num_heads, S, S)",
@@ -86,10 +83,9 @@ def mask(say, step, answer, check, claim):
           "npdl's MultiHeadAttention")
     scores, seen = np.full((3, 3), -40.0), np.tri(3, dtype=bool)
     leaks = {value: masked_softmax(scores, seen, value)[~seen].max() for value in (-1e4, -1e9, -45)}
-    claim(
-        "large negative", "A very large negative number in place of -infinity does as well.",
-        "a very large negative value (-infinity is used)",
-        "real scores of -40: largest forbidden weight "
-        + ", ".join(f"{leak:.4f} with {value:g}" for value, leak in leaks.items()),
-        judge(leaks[-1e4] == leaks[-1e9] == 0),
-        "in float64 it must lie some 750 below the visible scores, in float32 some 104")
+    claim("large negative", "A very large negative number in place of -infinity does as well.",
+          "a very large negative value (-infinity is used)",
+          "real scores of -40: largest forbidden weight "
+          + ", ".join(f"{leak:.4f} with {value:g}" for value, leak in leaks.items()),
+          judge(leaks[-1e4] == leaks[-1e9] == 0),
+          "in float64 it must lie some 750 below the visible scores, in float32 some 104")

@@ -78,58 +78,53 @@ def tables(say, step, answer, check, claim):
     by_n, by_less = (sum(bool(pairs(mean, std, range(1, T + 1), divisor)) for *_, mean, std in rows)
                      for divisor in (2, 1))
     sample = [deviation(*seeds(model)[name], 1) for model, name, *_ in rows]
-    claim(
-        "deviation", "The tables' +- is the standard deviation of two seeds.",
-        f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the distance "
-        f"of the two runs; divided by n - 1: {vec(sample, 1)}",
-        judge(by_n == len(rows) > by_less, "convention"),
-        f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
+    claim("deviation", "The tables' +- is the standard deviation of two seeds.",
+          f"({', '.join(f'{std:g}' for *_, std in rows)})", "it divides by n = 2: half the "
+          f"distance of the two runs; divided by n - 1: {vec(sample, 1)}",
+          judge(by_n == len(rows) > by_less, "convention"),
+          f"whole steps that fit: in {by_n} of {len(rows)} rows with n, in {by_less} with n - 1")
     fits = [pairs(*row, range(1, T + 1)) for table in STEPS.values() for row in table.values()]
-    claim(
-        "values", "Which steps did the two seeds reach?", "only mean and deviation",
-        "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
-                                     for name, (a, b) in seeds(model).items())
-             for model in STEPS), judge(all(len(found) == 1 for found in fits), "no answer given"),
-        f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
+    claim("values", "Which steps did the two seeds reach?", "only mean and deviation",
+          "; ".join(f"{model} " + ", ".join(f"t_f({name}) {a} and {b}"
+                                       for name, (a, b) in seeds(model).items())
+               for model in STEPS),
+          judge(all(len(found) == 1 for found in fits), "no answer given"),
+          f"the only pairs of whole steps up to {T} with the printed mean and deviation (by n)")
     steps = sorted({step for ((a, b),) in fits for step in (a, b) if step != T})
     off = [step for step in steps if step % 100]
-    claim(
-        "grid", "Statistics are recorded at equal intervals of steps.", "every eval_period steps",
-        f"one interval for all of {vec(steps)} could only be {math.gcd(*steps)}",
-        judge(not off, if_false="under-specified"),
-        f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, {vec(off)} are not: it "
-        "holds after the first 100 steps; a delay is known to 100 steps at best")
+    claim("grid", "Statistics are recorded at equal intervals of steps.", "every eval_period steps",
+          f"one interval for all of {vec(steps)} could only be {math.gcd(*steps)}",
+          judge(not off, if_false="under-specified"),
+          f"{len(steps) - len(off)} of {len(steps)} are multiples of 100, {vec(off)} are not: it "
+          "holds after the first 100 steps; a delay is known to 100 steps at best")
     ways = {(size, divisor): [
         (round(size * (1 - b)), round(size * (1 - a))) for a, b in pairs(
             0.9979, 0.0021, [n / size for n in range(size + 1)], divisor)]
         for size in (480, 481) for divisor in (2, 1)}
     few, many = ways[480, 2][0]
-    claim(
-        "accuracy", "A_val = 0.9979 +- 0.0021 is possible on the default validation set.",
-        "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or "
-        "481)", judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
-        f"all pairs of counts: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for 481 with n, "
-        f"{len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
+    claim("accuracy", "A_val = 0.9979 +- 0.0021 is possible on the default validation set.",
+          "0.9979 +- 0.0021", f"one way: {few} and {many} wrong equations of 480 (or 481)",
+          judge(len(ways[480, 2]) == len(ways[481, 2]) == 1),
+          f"all pairs of counts: {len(ways[480, 2])} for 480 and {len(ways[481, 2])} for 481 with "
+          f"n, {len(ways[480, 1])} and {len(ways[481, 1])} with n - 1")
     shown = []
     for model, delays in DELAYS.items():
         steps = seeds(model)
         for name, printed in delays.items():
             val, train = (STEPS[model][f"{name}_{part}"][0] for part in ("val", "train"))
             rounded = printed != val - train
-            claim(
-                f"{model} delay {name}",
-                f"Delta t({name}) of the {model} is the difference of the mean steps.",
-                f"{printed}", f"{val - train:g}" + f", rounded {printed}" * rounded,
-                judge(not rounded,
-                      if_false="convention" if abs(printed - val + train) <= 0.5 else "wrong"),
-                f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
+            claim(f"{model} delay {name}",
+                  f"Delta t({name}) of the {model} is the difference of the mean steps.",
+                  f"{printed}", f"{val - train:g}" + f", rounded {printed}" * rounded,
+                  judge(not rounded,
+                        if_false="convention" if abs(printed - val + train) <= 0.5 else "wrong"),
+                  f"{val:g} - {train:g}" + "; the other rows have four decimals" * rounded)
             spreads = delay_deviations(steps[f"{name}_train"], steps[f"{name}_val"])
             shown.append(f"{model} Delta t({name}) {val - train:g} +- "
                          + " or ".join(f"{spread:g}" for spread in spreads))
-    claim(
-        "delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
-        "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
-        "from the seeds' steps above; two values for the two ways to pair the seeds")
+    claim("delay deviations", "Mean and deviation were asked for every quantity, the delays too.",
+          "delays without a deviation", "; ".join(shown), judge(len(shown) == 4, "no answer given"),
+          "from the seeds' steps above; two values for the two ways to pair the seeds")
     said = "for a model that generalises, the delay between memorising and generalising"
     for name, ours, more in (
             ("A", "it is, to the grid of evaluations: from the best training accuracy to the best "
@@ -143,19 +138,17 @@ def tables(say, step, answer, check, claim):
               f"the document's own table: {delays}{more}")
     at_end = [f"{name} of the {model}" for model, rows in STEPS.items()
               for name, row in rows.items() if row == (T, 0)]
-    claim(
-        "last step", "t_f(L) is the step at which a model reaches its lowest loss.",
-        f"t_f = {T} for {' and '.join(at_end)}",
-        "only its lowest within T: at the last step the loss was still falling, so Delta t(L) = 0 "
-        "is the end of the run, not a delay", judge(not at_end, if_false="under-specified"),
-        f"t_f = T for both seeds in {len(at_end)} of 8 rows; holds where t_f < T")
+    claim("last step", "t_f(L) is the step at which a model reaches its lowest loss.",
+          f"t_f = {T} for {' and '.join(at_end)}",
+          "only its lowest within T: at the last step the loss was still falling, so Delta t(L) = "
+          "0 is the end of the run, not a delay", judge(not at_end, if_false="under-specified"),
+          f"t_f = T for both seeds in {len(at_end)} of 8 rows; holds where t_f < T")
     (lstm, lstm_std), (gpt, gpt_std) = (0.0008, 0.0004), (0.0035, 0.0031)       # L_val
     best = lstm - lstm_std, gpt - gpt_std
-    claim(
-        "losses", "The tables compare the losses of LSTM and GPT.",
-        "L_train 0.0001 +- 0.0000 twice; L_val 0.0008 +- 0.0004 and 0.0035 +- 0.0031",
-        f"L_val: seeds at {vec((best[0], lstm + lstm_std), 4)} and "
-        f"{vec((best[1], gpt + gpt_std), 4)}: means {gpt / lstm:.1f} to 1, better seeds "
-        f"{best[1] / best[0]:.0f} to 1; one seed makes the difference",
-        judge(gpt - lstm > gpt_std + lstm_std, if_false="under-specified"),
-        "four decimals leave L_train between 0.00005 and 0.00015, a factor of 3")
+    claim("losses", "The tables compare the losses of LSTM and GPT.",
+          "L_train 0.0001 +- 0.0000 twice; L_val 0.0008 +- 0.0004 and 0.0035 +- 0.0031",
+          f"L_val: seeds at {vec((best[0], lstm + lstm_std), 4)} and "
+          f"{vec((best[1], gpt + gpt_std), 4)}: means {gpt / lstm:.1f} to 1, better seeds "
+          f"{best[1] / best[0]:.0f} to 1; one seed makes the difference",
+          judge(gpt - lstm > gpt_std + lstm_std, if_false="under-specified"),
+          "four decimals leave L_train between 0.00005 and 0.00015, a factor of 3")

@@ -82,20 +82,18 @@ def split(say, step, answer, check, claim, m=2, d=3):
     beyond = (columns("num_heads * j + l", 4, 2) >= 8).sum()
     check("with num_heads * j + l only num_heads = head_size or one head can be undone",
           all(m == d or m == 1 for m, d in other))
-    claim(
-        "index", "Head j, place l of the split reads column num_heads * j + 1 of x (or num_heads * "
-        "j + l, if the 1 is a misread l).", "num_heads * j + 1", "head_size * j + l",
-        judge(len(one) == len(SIZES) or len(other) == len(SIZES)),
-        f"with 4 heads of 32 it reads {used} of 128 columns; with l for 1 it reads {used_other}, "
-        f"and with 4 heads of 2 {beyond} places outside the width: of {len(SIZES)} sizes up to 6 x "
-        f"6 {len(one)} can be undone with 1, {len(other)} with l")
-    claim(
-        "inverse", "split_heads and merge_heads are exactly inverse to each other, (B, S, m d) to "
-        "(B, m, S, d) and back.", "exactly inverse",
-        f"with column head_size * j + l, npdl's: {(1, 1, m * d)} to {y.shape} and back, equal",
-        judge(right == SIZES),
-        f"{len(right)} of {len(SIZES)} sizes are bijections (so is num_heads * l + j, interleaved: "
-        f"{len(census('num_heads * l + j'))})")
+    claim("index", "Head j, place l of the split reads column num_heads * j + 1 of x (or num_heads "
+          "* j + l, if the 1 is a misread l).", "num_heads * j + 1", "head_size * j + l",
+          judge(len(one) == len(SIZES) or len(other) == len(SIZES)),
+          f"with 4 heads of 32 it reads {used} of 128 columns; with l for 1 it reads {used_other}, "
+          f"and with 4 heads of 2 {beyond} places outside the width: of {len(SIZES)} sizes up to 6 "
+          f"x 6 {len(one)} can be undone with 1, {len(other)} with l")
+    claim("inverse", "split_heads and merge_heads are exactly inverse to each other, (B, S, m d) "
+          "to (B, m, S, d) and back.", "exactly inverse",
+          f"with column head_size * j + l, npdl's: {(1, 1, m * d)} to {y.shape} and back, equal",
+          judge(right == SIZES),
+          f"{len(right)} of {len(SIZES)} sizes are bijections (so is num_heads * l + j, "
+          f"interleaved: {len(census('num_heads * l + j'))})")
 
 
 @question("004.2.4", "Applying the attention weights")
@@ -118,10 +116,9 @@ def apply_heads(say, step, answer, check, claim):
     layer = MultiHeadAttention(12, 3)
     x = np.zeros((2, 5, 12), "float32")
     heads = layer.forward(x, x, x)[1].attend.A @ layer.split(x)
-    claim(
-        "shapes", "The h_i, concatenated, have the shape of the input and go into W_O.",
-        "concat(h_1 .. h_m)", f"heads {heads.shape}, concatenated {layer.join(heads).shape}",
-        judge(layer.join(heads).shape == x.shape), "an input (2, 5, 12), 3 heads of 4")
+    claim("shapes", "The h_i, concatenated, have the shape of the input and go into W_O.",
+          "concat(h_1 .. h_m)", f"heads {heads.shape}, concatenated {layer.join(heads).shape}",
+          judge(layer.join(heads).shape == x.shape), "an input (2, 5, 12), 3 heads of 4")
 
 
 @question("004.2.5", "Multi-head attention from end to end")
@@ -155,13 +152,12 @@ def whole(say, step, answer, check, claim):
     check("npdl's MultiHeadAttention with these weights gives Y and both A", right)
     wide = np.stack([head(X[:, j], 2**0.5) @ X[:, j] for j in (0, 1)], 1) @ W_O + b_O
     off = abs(wide - y).max()
-    claim(
-        "formula", "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
-        "sqrt(d)) v_i.", "the formula", "npdl's layer and the heads one by one agree", judge(right),
-        "the example, 2 heads of width 1, causal")
-    claim(
-        "scale", "Scores are divided by the square root of d.",
-        "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
-        "the width of one key: npdl's layer agrees", judge(off < 1e-9, if_false="under-specified"),
-        f"with the whole width, 2, the outputs would be off by up to {off:.3f}; one letter stands "
-        "for both")
+    claim("formula", "Attention is concat(h_1 .. h_m) W_O + b_O with h_i = softmax(q_i k_i^T / "
+          "sqrt(d)) v_i.", "the formula", "npdl's layer and the heads one by one agree",
+          judge(right), "the example, 2 heads of width 1, causal")
+    claim("scale", "Scores are divided by the square root of d.",
+          "d is the width of one key here, the whole width in Problems 2.7 and 2.10",
+          "the width of one key: npdl's layer agrees",
+          judge(off < 1e-9, if_false="under-specified"),
+          f"with the whole width, 2, the outputs would be off by up to {off:.3f}; one letter "
+          "stands for both")

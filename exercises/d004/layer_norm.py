@@ -69,27 +69,25 @@ def norm(say, step, answer, check, claim):
     y, _ = layer.forward(x)
     alone = abs(layer.forward(x[1:2, 2:3])[0] - y[1:2, 2:3]).max()
     off = abs((x - x.mean()) / np.sqrt(x.var() + 1e-5) * WEIGHT + BIAS - y).max()
-    claim(
-        "formula", "(x - E[x]) / sqrt(Var[x] + eps) * weight + bias, with the variance divided by "
-        "n.", "the formula, biased estimate", "npdl's LayerNorm gives the same: below 1e-9",
-        judge(np.allclose(normalise(x) * WEIGHT + BIAS, y, 0, 1e-9)),
-        f"input {x.shape}, weight and bias of the example, eps = 1e-5; "
-        f"{layer.count_params()} learned numbers for width 4")
-    claim(
-        "axis", "Mean and variance are those of the last axis alone, though the formula is said to "
-        "act on a minibatch.", "only over the last dimension",
-        "a row alone gives the same as in its batch (below 1e-9); statistics of the whole "
-        f"minibatch would be off by up to {off:.2f}", judge(alone < 1e-9 < off),
-        f"an example: input {x.shape} of seed 0")
+    claim("formula", "(x - E[x]) / sqrt(Var[x] + eps) * weight + bias, with the variance divided "
+          "by n.", "the formula, biased estimate", "npdl's LayerNorm gives the same: below 1e-9",
+          judge(np.allclose(normalise(x) * WEIGHT + BIAS, y, 0, 1e-9)),
+          f"input {x.shape}, weight and bias of the example, eps = 1e-5; {layer.count_params()} "
+          "learned numbers for width 4")
+    claim("axis", "Mean and variance are those of the last axis alone, though the formula is said "
+          "to act on a minibatch.", "only over the last dimension",
+          "a row alone gives the same as in its batch (below 1e-9); statistics of the whole "
+          f"minibatch would be off by up to {off:.2f}", judge(alone < 1e-9 < off),
+          f"an example: input {x.shape} of seed 0")
     population = (0, 1, 5)
     truth, biased, unbiased = variance(population), *(mean_variance(population, 3, k)
                                                       for k in (0, 1))
-    claim(
-        "bias", "Divided by n - 1 the estimate of a variance is unbiased, divided by n it is "
-        "biased.", "1 / (n - 1) unbiased, 1 / n biased",
-        f"over all 27 samples of 3 from {population}: mean {unbiased} with n - 1, {biased} with n; "
-        f"the variance is {truth}", judge(unbiased == truth and biased == truth * Fraction(2, 3)),
-        "exact enumeration; biased / true = (n - 1) / n, for independent draws")
+    claim("bias", "Divided by n - 1 the estimate of a variance is unbiased, divided by n it is "
+          "biased.", "1 / (n - 1) unbiased, 1 / n biased",
+          f"over all 27 samples of 3 from {population}: mean {unbiased} with n - 1, {biased} with "
+          f"n; the variance is {truth}",
+          judge(unbiased == truth and biased == truth * Fraction(2, 3)),
+          "exact enumeration; biased / true = (n - 1) / n, for independent draws")
     rows = {D: 50 * rng.standard_normal((16, D)) for D in (2, 8, 128)}
     ratios = {D: normalise(row, 0, 1).std(-1) for D, row in rows.items()}
     claim(

@@ -65,37 +65,33 @@ def cell(say, step, answer, check, claim):
     sums = {gate: (joined[gate] @ (X, H))[0] + WEIGHTS[gate][2] for gate in joined}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
     apart = abs(sigmoid(sums["c"]) - gates["c"])
-    claim(
-        "gates", "For the three gates, W x + U h + b and [W U] applied to the stacked (x, h) are "
-        "the same.", "equal", "equal: largest difference below 1e-12", judge(worst < 1e-12),
-        "the three gates of the example")
+    claim("gates", "For the three gates, W x + U h + b and [W U] applied to the stacked (x, h) are "
+          "the same.", "equal", "equal: largest difference below 1e-12", judge(worst < 1e-12),
+          "the three gates of the example")
     shape = np.concatenate([np.zeros((4, 3)), np.zeros((4, 4))], 1).shape
     claim("sizes", "[W U] is d_h by (d_x + d_h) and its input has d_x + d_h entries.",
           "d_h x (d_x + d_h)", f"{shape[0]} x {shape[1]} for d_x = 3, d_h = 4",
           judge(shape == (4, 7)), "concatenation along the second axis")
-    claim(
-        "candidate", "The candidate written with [W U] equals the candidate written with W and U "
-        "apart.", "tanh on the left, sigma on the right of one equals sign",
-        f"they differ by {apart:.3f} in the example; it is tanh in both forms",
-        judge(apart < 1e-9, if_false="slip"),
-        "with sigma no state that starts at 0 would ever be negative")
-    claim(
-        "updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are the "
-        "step of an LSTM.", "h_t, c_t", "npdl's LSTMCell gives the same: below 1e-12",
-        judge(np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
-        "with tanh for the candidate, same weights, float64")
+    claim("candidate", "The candidate written with [W U] equals the candidate written with W and U "
+          "apart.", "tanh on the left, sigma on the right of one equals sign",
+          f"they differ by {apart:.3f} in the example; it is tanh in both forms",
+          judge(apart < 1e-9, if_false="slip"),
+          "with sigma no state that starts at 0 would ever be negative")
+    claim("updates", "c_t = f c_(t-1) + i c~ and h_t = o tanh(c_t), products entry by entry, are "
+          "the step of an LSTM.", "h_t, c_t", "npdl's LSTMCell gives the same: below 1e-12",
+          judge(np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12)),
+          "with tanh for the candidate, same weights, float64")
     _, kept = driven(0.8, 100, i=-50, f=50)
     one, two = ((driven(0.8 + 1e-5, steps, 2.0)[1] - driven(0.8 - 1e-5, steps, 2.0)[1]) / 2e-5
                 for steps in (1, 2))                            # dc_steps/dc_0, all gates 1/2
     check("a forget gate of 1 keeps c, and one step with 1/2 halves its slope",
           abs(kept - 0.8) < 1e-9 and abs(one - 0.5) < 1e-6)
-    claim(
-        "forget gate", "What stays of the memory is set by the forget gate.", "said, not shown",
-        f"f = 1, i = 0: c = {kept:.4f} after 100 steps from 0.8; f = 1/2: dc_1/dc_0 = {one:.4f} = "
-        f"f, but dc_2/dc_0 = {two:.4f}, not f^2 = 0.25",
-        judge(abs(two - 0.25) < 1e-6, if_false="under-specified"),
-        "true for one step; then h_1 = o tanh(c_1) carries memory into the next gates too (central "
-        "differences, candidate tanh(2h))")
+    claim("forget gate", "What stays of the memory is set by the forget gate.", "said, not shown",
+          f"f = 1, i = 0: c = {kept:.4f} after 100 steps from 0.8; f = 1/2: dc_1/dc_0 = {one:.4f} "
+          f"= f, but dc_2/dc_0 = {two:.4f}, not f^2 = 0.25",
+          judge(abs(two - 0.25) < 1e-6, if_false="under-specified"),
+          "true for one step; then h_1 = o tanh(c_1) carries memory into the next gates too "
+          "(central differences, candidate tanh(2h))")
     _, written = driven(0.8, 1, i=0, f=-50, c=50)
     hidden, held = driven(0.8, 100, i=-50, f=50, o=-50)
     for part, text, computed, holds, why in (

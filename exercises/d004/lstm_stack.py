@@ -71,23 +71,20 @@ def stack(say, step, answer, check, claim):
     (same, _), _ = lstm.forward(x, (np.zeros((L, B, D_H)), np.zeros((L, B, D_H))))
     ((below, _), _) = lstm.layers[0].forward(x)
     printed = below.swapaxes(0, 1)                              # [h_1^(1), .., h_S^(1)] stacked
-    claim(
-        "recursion", "Each layer reads the h of the layer below at the same step, and its own h "
-        "and c of the step before.", "h_t, c_t of layer l from h_t of l - 1",
-        "npdl's LSTM and L x S steps of the cell agree", judge(right),
-        "output and final states of the example")
-    claim(
-        "full output", "The output is the last layer's h at steps 1 to S, of shape (B, S, d_h).",
-        "[h_1^(L) .. h_S^(L)], (B, S, d_h)", f"shape {y.shape}", judge(y.shape == (B, S, D_H)),
-        f"B = {B}, S = {S}, d_x = {D_X}, d_h = {D_H}, L = {L}")
-    claim(
-        "final states", "The final states of all layers are the lists of h and c of layer 1 at "
-        "steps 1 to S, each of shape (L, B, d_h).",
-        "([h_1^(1) .. h_S^(1)], [c_1^(1) .. c_S^(1)]), each (L, B, d_h)",
-        "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
-        judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip"),
-        f"stacked as printed it has shape {printed.shape}, not {h.shape}, and holds nothing of "
-        "layer 2")
+    claim("recursion", "Each layer reads the h of the layer below at the same step, and its own h "
+          "and c of the step before.", "h_t, c_t of layer l from h_t of l - 1",
+          "npdl's LSTM and L x S steps of the cell agree", judge(right),
+          "output and final states of the example")
+    claim("full output", "The output is the last layer's h at steps 1 to S, of shape (B, S, d_h).",
+          "[h_1^(L) .. h_S^(L)], (B, S, d_h)", f"shape {y.shape}", judge(y.shape == (B, S, D_H)),
+          f"B = {B}, S = {S}, d_x = {D_X}, d_h = {D_H}, L = {L}")
+    claim("final states", "The final states of all layers are the lists of h and c of layer 1 at "
+          "steps 1 to S, each of shape (L, B, d_h).",
+          "([h_1^(1) .. h_S^(1)], [c_1^(1) .. c_S^(1)]), each (L, B, d_h)",
+          "([h_S^(1) .. h_S^(L)], [c_S^(1) .. c_S^(L)]): the last step of every layer",
+          judge(printed.shape == h.shape and np.allclose(printed, h), if_false="slip"),
+          f"stacked as printed it has shape {printed.shape}, not {h.shape}, and holds nothing of "
+          "layer 2")
     claim("start", "Without a given state, h_0 and c_0 are zeros.", "0 by default",
           "the same output as with zeros given: below 1e-12",
           judge(np.allclose(same, y, 0, 1e-12)), "same weights and input")
@@ -98,22 +95,20 @@ def stack(say, step, answer, check, claim):
     changed, zeros = abs(y - quiet).max(), int((y == 0).sum())
     dropped = 2 * h_quiet[0] * (stream(0, 1).random(h_quiet[0].shape) >= 0.5)
     apart = abs(dropped - h_quiet[0]).max()
-    claim(
-        "dropout", "Dropout acts between layers: not with L = 1, not on the last layer's output.",
-        "if L >= 2 and l < L", f"L = 1: no change; L = 2: the output changes by up to "
-        f"{changed:.2f} and {zeros} of its {y.size} entries are 0",
-        judge(alone and changed > 0 and zeros == 0),
-        "npdl's LSTM, rate 0.5; masks and input of seed 0, weights of 1")
+    claim("dropout", "Dropout acts between layers: not with L = 1, not on the last layer's output.",
+          "if L >= 2 and l < L", "L = 1: no change; L = 2: the output changes by up to "
+          f"{changed:.2f} and {zeros} of its {y.size} entries are 0",
+          judge(alone and changed > 0 and zeros == 0),
+          "npdl's LSTM, rate 0.5; masks and input of seed 0, weights of 1")
     claim("dropout in time", "Dropout does not act from step to step inside a layer.",
           "not across time steps", "layer 1's final h is the same with dropout as without",
           judge(np.array_equal(h[0], h_quiet[0])), "npdl's LSTM, rate 0.5: bitwise identical")
-    claim(
-        "dropout and states",
-        "Writing h^(l) = Dropout(h^(l)) leaves the returned final states well defined.",
-        "the same name h^(l) before and after dropout",
-        "two readings: the state before dropout (npdl returns this) or its dropped copy",
-        judge(apart < 1e-9, if_false="under-specified"),
-        f"in that example the two differ by up to {apart:.2f}; to go on needs the undropped")
+    claim("dropout and states",
+          "Writing h^(l) = Dropout(h^(l)) leaves the returned final states well defined.",
+          "the same name h^(l) before and after dropout",
+          "two readings: the state before dropout (npdl returns this) or its dropped copy",
+          judge(apart < 1e-9, if_false="under-specified"),
+          f"in that example the two differ by up to {apart:.2f}; to go on needs the undropped")
 
 
 def random_lstm(num_layers=L, dropout=0.0):
@@ -153,23 +148,20 @@ def model(say, step, answer, check, claim):
     P = softmax(logits)
     reached = influence(lambda ids: lm.forward(ids[None])[0][0][0], ids[0])
     leak, moved = reached[np.triu_indices(S, 1)].max(), np.diag(reached).min()
-    claim(
-        "logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) with "
-        "the final states.", "logits, not probabilities",
-        f"shape {logits.shape}; those of the example are the same by hand",
-        judge(logits.shape == (B, S, vocab_size)), "npdl's LSTMLM")
-    claim(
-        "distribution", "softmax of row i of the logits is a distribution over V tokens given "
-        "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
-        "rows sum to 1; another token does not move earlier rows (below 1e-9), but its own",
-        judge(leak < 1e-9 < moved and P.min() >= 0 and abs(P.sum(-1) - 1).max() < 1e-9),
-        "each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
+    claim("logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) with "
+          "the final states.", "logits, not probabilities",
+          f"shape {logits.shape}; those of the example are the same by hand",
+          judge(logits.shape == (B, S, vocab_size)), "npdl's LSTMLM")
+    claim("distribution", "softmax of row i of the logits is a distribution over V tokens given "
+          "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
+          "rows sum to 1; another token does not move earlier rows (below 1e-9), but its own",
+          judge(leak < 1e-9 < moved and P.min() >= 0 and abs(P.sum(-1) - 1).max() < 1e-9),
+          "each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
     words = ModularArithmetic(vocab_size - 5).vocabulary        # five signs besides the numbers
     ids, components = {words.id_of(t) for t in words.tokens}, set(range(1, words.size + 1))
-    claim(
-        "indices", "The components j in [V] of P_i are the tokens, with [n] = {1 .. n} and tokens "
-        "in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
-        "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
-        judge(ids == components, if_false="slip"),
-        f"p = {vocab_size - 5}: tokens {sorted(ids - components)} have no component, components "
-        f"{sorted(components - ids)} no token")
+    claim("indices", "The components j in [V] of P_i are the tokens, with [n] = {1 .. n} and "
+          "tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
+          "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
+          judge(ids == components, if_false="slip"),
+          f"p = {vocab_size - 5}: tokens {sorted(ids - components)} have no component, components "
+          f"{sorted(components - ids)} no token")

@@ -121,21 +121,19 @@ def loss(say, step, answer, check, claim):
     claim("simplex", "Softmax rows lie in {p : p_i >= 0, sum 1}, of dimension V - 1.",
           "(V - 1)-dimensional", f"dimension {rank} for V = {V}", judge(rank == V - 1),
           f"rank of the corners' differences; {len(p)} random rows are inside")
-    claim(
-        "other components", "Raising the wanted component automatically minimises the other "
-        "components.", "automatically minimises them", "their sum, 1 - p_k, falls; not each of "
-        f"them: p = (0.01, 0.98, 0.01), the first wanted, becomes {vec(after, 4)} in one gradient "
-        "step", judge((after[1:] < before[1:]).all(), if_false="under-specified"),
-        f"the sum of the others {before[1:].sum():.4f} -> {after[1:].sum():.4f}; holds for the sum "
-        "(step 0.5 on the logits, npdl's SequenceLoss)")
+    claim("other components", "Raising the wanted component automatically minimises the other "
+          "components.", "automatically minimises them", "their sum, 1 - p_k, falls; not each of "
+          f"them: p = (0.01, 0.98, 0.01), the first wanted, becomes {vec(after, 4)} in one "
+          "gradient step", judge((after[1:] < before[1:]).all(), if_false="under-specified"),
+          f"the sum of the others {before[1:].sum():.4f} -> {after[1:].sum():.4f}; holds for the "
+          "sum (step 0.5 on the logits, npdl's SequenceLoss)")
     logits = np.array([1000.0, 0.0])
     with np.errstate(all="ignore"):
         naive, two = np.log(np.exp(logits) / np.exp(logits).sum()), np.log(softmax(logits))
     own = log_softmax(logits)
     check("npdl's log-softmax is exact here", own.tolist() == [0, -1000])
-    claim(
-        "log softmax", "log P is better taken by a log-softmax of the logits than by way of P.",
-        "encouraged, no reason given", f"logits (1000, 0): log-softmax {own[0]:.0f}, {own[1]:.0f}; "
-        f"log of a stable softmax {two[0]:.0f}, {two[1]}; with plain exp {naive[0]}",
-        judge(not np.isfinite(two).all()),
-        "the exact values are 0 and -1000; exp(-1000) is 0 in float64")
+    claim("log softmax", "log P is better taken by a log-softmax of the logits than by way of P.",
+          "encouraged, no reason given", f"logits (1000, 0): log-softmax {own[0]:.0f}, "
+          f"{own[1]:.0f}; log of a stable softmax {two[0]:.0f}, {two[1]}; with plain exp "
+          f"{naive[0]}", judge(not np.isfinite(two).all()),
+          "the exact values are 0 and -1000; exp(-1000) is 0 in float64")

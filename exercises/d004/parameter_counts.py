@@ -84,26 +84,23 @@ def lstm(say, step, answer, check, claim, d_x=3, d_h=2, V=5):
         claim(name, f"The row '{name}' of the tables with and without bias.", formula,
               f"{agree[name]} of {tried} counted models agree", judge(agree[name] == tried),
               "arrays of npdl's LSTMLM, V = 11, 12 sizes, bias on and off")
-    claim(
-        "whole model", "Each table's total is the sum of its rows and counts the language model.",
-        "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
-        f"sums of the four rows: {whole} of {tried} models agree", judge(whole == tried),
-        "embedding and classifier included")
+    claim("whole model", "Each table's total is the sum of its rows and counts the language model.",
+          "V d_e + 4(d_e + d_h) d_h + 4 d_h + (L - 1)(8 d_h^2 + 4 d_h) + V d_h + V",
+          f"sums of the four rows: {whole} of {tried} models agree", judge(whole == tried),
+          "embedding and classifier included")
     example, bare = lstm_formula(128, 128, 2), lstm_formula(128, 128, 2, 0)
     check(f"our formula agrees with all {tried} LSTM modules", ours == tried)
-    claim(
-        "answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which was "
-        "asked.", "totals that depend on V and contain embedding and classifier",
-        "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
-        f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
-        f"ours agrees with {ours} of {tried} modules, the printed total with {theirs}: V d_e + V "
-        "d_h + b V too large", weight="answer")
-    claim(
-        "two biases", "A gate has one bias vector.", "4 d_h for each layer",
-        "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
-        f"({example + 2 * 4 * 128:,} instead of {example:,})",
-        judge(LSTM(128, 128, 2).count_params() == example, "convention"),
-        "the equations of Problem 1 have one b for each gate")
+    claim("answer", "The total is P of the LSTM module as a function of d_x, d_h and L, which was "
+          "asked.", "totals that depend on V and contain embedding and classifier",
+          "P = 4 d_h (d_x + d_h + b) + (L - 1) 4 d_h (2 d_h + b), b = 1 with bias, 0 without; "
+          f"{example:,} and {bare:,} for d_x = d_h = 128, L = 2", judge(theirs == tried),
+          f"ours agrees with {ours} of {tried} modules, the printed total with {theirs}: V d_e + V "
+          "d_h + b V too large", weight="answer")
+    claim("two biases", "A gate has one bias vector.", "4 d_h for each layer",
+          "4 d_h here; 8 d_h for each layer where input and hidden products have a bias each "
+          f"({example + 2 * 4 * 128:,} instead of {example:,})",
+          judge(LSTM(128, 128, 2).count_params() == example, "convention"),
+          "the equations of Problem 1 have one b for each gate")
 
 
 @question("004.2.6", "Parameters of multi-head attention")
@@ -136,12 +133,11 @@ def attention(say, step, answer, check, claim, heads=2, width=3):
               f"agree; {attention_formula(4, 32, bias):,} for 4 heads of 32",
               judge(agree == len(HEADS)), "arrays of npdl's MultiHeadAttention")
     counted = {MultiHeadAttention(128, h).count_params() for h in (1, 2, 4, 8)}
-    claim(
-        "heads", "The count depends on num_heads and head_size only through their product.",
-        "d_model = num_heads x head_size",
-        f"{len(counted)} count for 1, 2, 4, 8 heads of width 128: {min(counted):,}",
-        judge(counted == {attention_formula(1, 128)}),
-        "counted modules; the number of heads alone costs nothing")
+    claim("heads", "The count depends on num_heads and head_size only through their product.",
+          "d_model = num_heads x head_size",
+          f"{len(counted)} count for 1, 2, 4, 8 heads of width 128: {min(counted):,}",
+          judge(counted == {attention_formula(1, 128)}),
+          "counted modules; the number of heads alone costs nothing")
 
 
 def stack(d, heads, m, L, bias=True):
@@ -179,20 +175,18 @@ def decoder(say, step, answer, check, claim, d=4, m=2, L=2):
     claim("feed-forward", "The bias-free two-layer MLP has 2 d^2 m parameters.", "2 d^2 m",
           f"{'all' if ffn else 'not all'} of {len(DECODERS)} counted agree", judge(ffn),
           "arrays of npdl's FeedForward")
-    claim(
-        "as described", "Attention and MLP of L blocks together have L(4d^2 + 4d + 2d^2 m) "
-        "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
-        f"{sum(described)} of {len(described)} counted decoders agree, LayerNorm left out",
-        judge(all(described)), "attention and feed-forward arrays only")
+    claim("as described", "Attention and MLP of L blocks together have L(4d^2 + 4d + 2d^2 m) "
+          "parameters, without biases L(4d^2 + 2d^2 m).", "the same",
+          f"{sum(described)} of {len(described)} counted decoders agree, LayerNorm left out",
+          judge(all(described)), "attention and feed-forward arrays only")
     printed, full = zip(*((decoder_formula(128, 4, 2, bias), stack(
         128, 4, 4, 2, bias).count_params()) for bias in (True, False)), strict=True)
-    claim(
-        "decoder", "This is the number of parameters of the decoder.",
-        f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
-        f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + 4d)",
-        judge(full == printed, if_false="under-specified"),
-        "holds for a block as 2.10 describes it; the drawn one has two LayerNorms of 2d numbers "
-        f"each: the gap is 4dL in all {len(gaps)} decoders")
+    claim("decoder", "This is the number of parameters of the decoder.",
+          f"{printed[0]:,} with bias, {printed[1]:,} without, for d = 128, m = 4, L = 2",
+          f"{full[0]:,} and {full[1]:,}: L(4d^2 + 4d + 2d^2 m + 4d) with bias, L(4d^2 + 2d^2 m + "
+          "4d)", judge(full == printed, if_false="under-specified"),
+          "holds for a block as 2.10 describes it; the drawn one has two LayerNorms of 2d numbers "
+          f"each: the gap is 4dL in all {len(gaps)} decoders")
 
 
 @question("004.4.P", "The parameters that the scaling plots count")
@@ -212,22 +206,19 @@ def sizes(say, step, answer, check, claim, V=36):
           grid == formula)
     printed = sum(lstm_table(V, 128, 128, 2).values()), decoder_formula(128, 4, 2)
     classifier = models["GPT"].classifier.count_params()
-    claim(
-        "P already computed", "P, without embeddings, was computed for LSTM and GPT in the earlier "
-        "problems.", f"{printed[0]:,} (table of 1.3), {printed[1]:,} (2.10) with V = 36",
-        f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}", judge(printed == tuple(P.values())),
-        f"the table counts the embedding ({V * 128:,}); 2.10 leaves out LayerNorm (1,024) and "
-        f"classifier ({classifier:,})")
-    claim(
-        "P of the code", "All parameters less those of model.embedding are P without token and "
-        "position embeddings.", "n_params - n_params_embeddings",
-        "equal for both models; fixed positions add 0 learned numbers",
-        judge(models["GPT"].positions.count_params() == 0 and all(
-            model.count_params() - model.embedding.count_params() == P[name]
-            for name, model in models.items())), "npdl's LSTMLM and GPT")
-    claim(
-        "P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.",
-        "asked for a plot, not printed",
-        "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),
-        judge(grid == formula, "no answer given"),
-        f"counted, L slowest; GPT / LSTM at the default {P['GPT'] / P['LSTM']:.3f}")
+    claim("P already computed", "P, without embeddings, was computed for LSTM and GPT in the "
+          "earlier problems.", f"{printed[0]:,} (table of 1.3), {printed[1]:,} (2.10) with V = 36",
+          f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,}", judge(printed == tuple(P.values())),
+          f"the table counts the embedding ({V * 128:,}); 2.10 leaves out LayerNorm (1,024) and "
+          f"classifier ({classifier:,})")
+    claim("P of the code", "All parameters less those of model.embedding are P without token and "
+          "position embeddings.", "n_params - n_params_embeddings",
+          "equal for both models; fixed positions add 0 learned numbers",
+          judge(models["GPT"].positions.count_params() == 0 and all(
+              model.count_params() - model.embedding.count_params() == P[name]
+              for name, model in models.items())), "npdl's LSTMLM and GPT")
+    claim("P of the grid", "P for (L, d) in {1, 2, 3} x {64, 128, 256}.",
+          "asked for a plot, not printed",
+          "; ".join(f"{name} " + " ".join(f"{n:,}" for n in row) for name, row in grid.items()),
+          judge(grid == formula, "no answer given"),
+          f"counted, L slowest; GPT / LSTM at the default {P['GPT'] / P['LSTM']:.3f}")

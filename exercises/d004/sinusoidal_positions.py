@@ -67,30 +67,27 @@ def positions(say, step, answer, check, claim, d=4):
     ours, usual = printed_table(512, D), printed_table(512, D, 2)
     apart = abs(ours - usual)[:64].max()
     longest = [2 * math.pi / frequencies(D, exponent)[-1] for exponent in (1, 2)]
-    claim(
-        "exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k and "
-        "2k + 1.", "k / d",
-        f"the usual exponent is 2k/d: the longest wave then has {longest[1]:,.0f} positions, as "
-        f"printed {longest[0]:,.0f}, for d = {D}; k/d is 2k/d with base 100",
-        judge(apart > 1e-9, "convention"), "as functions of i, the two differ by up to "
-        f"{apart:.2f} in 64 positions")
+    claim("exponent", "The frequencies of the sinusoidal encoding are 1 / 10000^(k/d) at i = 2k "
+          "and 2k + 1.", "k / d",
+          f"the usual exponent is 2k/d: the longest wave then has {longest[1]:,.0f} positions, as "
+          f"printed {longest[0]:,.0f}, for d = {D}; k/d is 2k/d with base 100",
+          judge(apart > 1e-9, "convention"), "as functions of i, the two differ by up to "
+          f"{apart:.2f} in 64 positions")
     gaps = [min(np.linalg.norm(a - b) for a, b in combinations(found[:128], 2))
             for found in (ours, usual)]
-    claim(
-        "unique", "Every position gets a vector of its own.", "unique for each position",
-        f"closest two of 128 positions, d = {D}: {gaps[0]:.3f} apart with k/d, {gaps[1]:.3f} apart "
-        "with 2k/d", judge(min(gaps) > 1e-6),
-        "sin(pos) and cos(pos) of k = 0 alone repeat only after 2 pi, which is irrational")
+    claim("unique", "Every position gets a vector of its own.", "unique for each position",
+          f"closest two of 128 positions, d = {D}: {gaps[0]:.3f} apart with k/d, {gaps[1]:.3f} "
+          "apart with 2k/d", judge(min(gaps) > 1e-6),
+          "sin(pos) and cos(pos) of k = 0 alone repeat only after 2 pi, which is irrational")
     worst = 0.0
     for found, exponent in ((ours, 1), (usual, 2)):
         for n in (1, 7, 100):
             turned, dots = found[:-n] @ rotation(D, n, exponent).T, (found[:-n] * found[n:]).sum(1)
             worst = max(worst, abs(turned - found[n:]).max(), np.ptp(dots))
-    claim(
-        "relative", "Relative positions are easy to learn from the table.", "easily learned",
-        "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of two "
-        "rows depends on their distance alone", judge(worst < 1e-9),
-        "512 positions, n = 1, 7, 100, both exponents: errors below 1e-9; for an even d")
+    claim("relative", "Relative positions are easy to learn from the table.", "easily learned",
+          "PE(pos + n) = R(n) PE(pos) with one rotation R(n) for all pos, and the dot product of "
+          "two rows depends on their distance alone", judge(worst < 1e-9),
+          "512 positions, n = 1, 7, 100, both exponents: errors below 1e-9; for an even d")
     learned = SinusoidalPositions(64, D).count_params()
     claim("fixed", "Sinusoidal positions are fixed and need no training.",
           "a buffer, not a parameter", f"{learned} learned numbers", judge(learned == 0),
@@ -99,14 +96,13 @@ def positions(say, step, answer, check, claim, d=4):
     basis = np.linalg.qr(ours[:seen].T)[0]
     inside, outside = (np.linalg.norm(v - basis @ (basis.T @ v)) for v in (
         rotation(D, 0.5) @ ours[seen // 2], ours[4 * seen]))
-    claim(
-        "longer", "The table is smooth in the position, so that it interpolates for sequence "
-        "lengths not seen.", "interpolation possible",
-        f"between seen positions, yes: position {seen / 2 + 0.5} lies {inside:.2f} from what the "
-        f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position {4 * seen} "
-        f"lies {outside:.2f} away",
-        judge(outside < 0.1 * np.linalg.norm(ours[0]), if_false="under-specified"),
-        f"d = {D}, every vector has length {np.linalg.norm(ours[0]):.0f}")
+    claim("longer", "The table is smooth in the position, so that it interpolates for sequence "
+          "lengths not seen.", "interpolation possible",
+          f"between seen positions, yes: position {seen / 2 + 0.5} lies {inside:.2f} from what the "
+          f"vectors of 0 to {seen - 1} span; a longer sequence is extrapolation: position "
+          f"{4 * seen} lies {outside:.2f} away",
+          judge(outside < 0.1 * np.linalg.norm(ours[0]), if_false="under-specified"),
+          f"d = {D}, every vector has length {np.linalg.norm(ours[0]):.0f}")
 
 
 @question("004.2.8", "Tokens plus positions")
@@ -130,11 +126,10 @@ def both(say, step, answer, check, claim, d=4):
     model.embedding.W.data[...] = EMBEDDING
     own, _ = model.positions.forward(model.embedding.forward(np.array([IDS]))[0])
     check("npdl's GPT makes the same of these tokens", np.allclose(own[0], x))
-    claim(
-        "sum", "A token's final embedding is its token vector plus its position's vector.",
-        "sum of both", "the same by hand: below 1e-9", judge(np.allclose(own[0], x, 0, 1e-9)),
-        "its first and last token differ by their positions only "
-        f"({np.linalg.norm(x[0] - x[2]):.2f} apart)")
+    claim("sum", "A token's final embedding is its token vector plus its position's vector.",
+          "sum of both", "the same by hand: below 1e-9", judge(np.allclose(own[0], x, 0, 1e-9)),
+          "its first and last token differ by their positions only "
+          f"({np.linalg.norm(x[0] - x[2]):.2f} apart)")
 
 
 @question("004.2.9", "The forward pass of a GPT")
@@ -184,11 +179,10 @@ def forward(say, step, answer, check, claim, B=2, S=3, V=5, d=4, L=2, heads=2):
     ids = np.array([[3, 1, 4, 1], [5, 9, 2, 6]])
     post, pre = (GPT(36, 8, 3, 2, norm=place, dtype="float64") for place in ("post", "pre"))
     gap = abs(post.forward(ids)[0] - pre.forward(ids)[0]).max()
-    claim(
-        "norm", "A block is attention and feed-forward net with skip-connections and LayerNorm.",
-        "the parts named, their order left to a figure",
-        "two blocks fit: LayerNorm after each sum (post, npdl's default) or before each branch "
-        "(pre, with one more at the end)", judge(gap < 1e-9, if_false="under-specified"),
-        f"an example, weights of seed 0 in both: logits differ by up to {gap:.2f}; pre-norm learns "
-        f"{pre.count_params() - post.count_params()} numbers more; holds with the figure that the "
-        "text points to")
+    claim("norm", "A block is attention and feed-forward net with skip-connections and LayerNorm.",
+          "the parts named, their order left to a figure",
+          "two blocks fit: LayerNorm after each sum (post, npdl's default) or before each branch "
+          "(pre, with one more at the end)", judge(gap < 1e-9, if_false="under-specified"),
+          f"an example, weights of seed 0 in both: logits differ by up to {gap:.2f}; pre-norm "
+          f"learns {pre.count_params() - post.count_params()} numbers more; holds with the figure "
+          "that the text points to")

@@ -63,35 +63,32 @@ def budget(say, step, answer, check, claim, p=31):
           all(counted(mixed, order) == halves(11**order) for order in (2, 3)))
     cases = ((31, (2,)), (31, (3,)), (11, (2,)), (11, (3,)), (11, (2, 3)))
     sizes = [len(ModularArithmetic(p, orders=orders).equations) for p, orders in cases]
-    claim(
-        "N", "How many samples N has the data set for a given p and given orders?",
-        "referred to the beginning of the assignment, which the document does not hold",
-        "p^2, p^3 or p^2 + p^3: " + ", ".join(
-            f"{size:,} for p = {p}, orders ({', '.join(map(str, orders))})"
-            for (p, orders), size in zip(cases, sizes, strict=True)),
-        judge(sizes == [sum(p**order for order in orders) for p, orders in cases],
-              "no answer given"), "counted by npdl's ModularArithmetic; the vocabulary has p + 5 = "
-              f"{data.vocabulary.size} tokens")
+    claim("N", "How many samples N has the data set for a given p and given orders?",
+          "referred to the beginning of the assignment, which the document does not hold",
+          "p^2, p^3 or p^2 + p^3: " + ", ".join(
+              f"{size:,} for p = {p}, orders ({', '.join(map(str, orders))})"
+              for (p, orders), size in zip(cases, sizes, strict=True)),
+          judge(sizes == [sum(p**order for order in orders) for p, orders in cases],
+                "no answer given"), "counted by npdl's ModularArithmetic; the vocabulary has p + 5 "
+          f"= {data.vocabulary.size} tokens")
     sets = [(len(data.train), len(data.validation)), *(counted(mixed, order) for order in (2, 3))]
     totals = [sum(pair) for pair in sets]
-    claim(
-        "halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
-        "N_train = r_train N; half and half",
-        f"N is odd for odd p: {vec([n / 2 for n in totals], 1)} are no numbers of samples; npdl "
-        "trains on " + ", ".join(f"{kept} of {n}" for n, (kept, _) in zip(totals, sets,
-                                                                    strict=True)),
-        judge(not any(n % 2 for n in totals), if_false="under-specified"),
-        "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document leaves "
-        "open")
+    claim("halves", "r_train = 0.5 puts half of the equations, and of each order, into each set.",
+          "N_train = r_train N; half and half",
+          f"N is odd for odd p: {vec([n / 2 for n in totals], 1)} are no numbers of samples; npdl "
+          "trains on " + ", ".join(f"{kept} of {n}" for n, (kept, _) in zip(totals, sets,
+                                                                      strict=True)),
+          judge(not any(n % 2 for n in totals), if_false="under-specified"),
+          "p = 31 and p = 11; holds to one sample, with a rule for rounding that the document "
+          "leaves open")
     trained = {r / 10: len(ModularArithmetic(31, r_train=r / 10).train) for r in range(1, 10)}
     short = [r for r, size in trained.items() if size < B]
-    claim(
-        "batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}",
-        f"only {trained[0.5]} equations are in the training set: every step sees all of them, and "
-        f"C = P B T is {B / trained[0.5]:.3f} times too large ({B / trained[0.1]:.2f} times for "
-        "r_train = 0.1)", judge(trained[0.5] >= B, if_false="under-specified"),
-        f"p = 31: N_train < {B} for r_train = {short[0]} to {short[-1]}; holds if a batch may "
-        "repeat samples")
+    claim("batch", "By default a step uses a batch of B = 2^9 samples.", f"B = {B}",
+          f"only {trained[0.5]} equations are in the training set: every step sees all of them, "
+          f"and C = P B T is {B / trained[0.5]:.3f} times too large ({B / trained[0.1]:.2f} times "
+          "for r_train = 0.1)", judge(trained[0.5] >= B, if_false="under-specified"),
+          f"p = 31: N_train < {B} for r_train = {short[0]} to {short[-1]}; holds if a batch may "
+          "repeat samples")
     S = 6
     times = [TAU[model, "GPU"] * T for model in ("LSTM", "GPT")]
     claim("seconds", "tau T is about 5 x 10^2 s for the LSTM and 6 x 10^2 s for the GPT.",
@@ -105,12 +102,11 @@ def budget(say, step, answer, check, claim, p=31):
                       if param.data.ndim == 2 and not name.startswith("embedding"))
         C.append(P * B * T)
         ratios.append(3 * S * weights / P)      # each is used forward, for dx and for dW
-    claim(
-        "compute", "C = P B T estimates the training compute.", "P B T",
-        f"{C[0]:.3g} and {C[1]:.3g} for the defaults: in units of one parameter, one sample, one "
-        "step", judge(max(ratios) < 2, if_false="under-specified"),
-        f"forward and backward take {ratios[0]:.1f} and {ratios[1]:.1f} times P multiplications "
-        f"for a sample of {S} tokens; holds up to a factor")
+    claim("compute", "C = P B T estimates the training compute.", "P B T",
+          f"{C[0]:.3g} and {C[1]:.3g} for the defaults: in units of one parameter, one sample, one "
+          "step", judge(max(ratios) < 2, if_false="under-specified"),
+          f"forward and backward take {ratios[0]:.1f} and {ratios[1]:.1f} times P multiplications "
+          f"for a sample of {S} tokens; holds up to a factor")
     points = {10: (3, 4, 3), 31: (5, 17, 9), 44: (3.5, 10, 10, 5, 6.5, 9)}
     claim("points", "The points of the parts add up to those of Problems 1, 2 and 4.",
           ", ".join(map(str, points)), ", ".join(f"{sum(parts):g}" for parts in
@@ -118,21 +114,20 @@ def budget(say, step, answer, check, claim, p=31):
           judge(all(total == sum(parts) for total, parts in points.items())),
           "; ".join(" + ".join(map(str, parts)) for parts in points.values()))
     losses, accuracies = loss_and_accuracy(LOGITS, TARGETS, EQUALS, MASK, "none")
-    claim(
-        "sign", "The loss is never negative and the accuracy lies in [0, 1].",
-        "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
-        f"from {accuracies.min():g} to {accuracies.max():g}",
-        judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
-        "-log p >= 0 since p <= 1; indicators are 0 or 1; the example of Problem 3")
+    claim("sign", "The loss is never negative and the accuracy lies in [0, 1].",
+          "L >= 0, A in [0, 1]", f"smallest of {len(losses)} losses {losses.min():.2g}; accuracies "
+          f"from {accuracies.min():g} to {accuracies.max():g}",
+          judge(losses.min() >= 0 and 0 <= accuracies.min() and accuracies.max() <= 1),
+          "-log p >= 0 since p <= 1; indicators are 0 or 1; the example of Problem 3")
     best = np.random.default_rng(0).binomial(481, 0.99, (10_000, 100)).max(1).mean() / 481
-    claim(
-        "best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
-        "model does on data it has not seen.", "the smallest and the largest value over the steps",
-        "they are optimistic: the step is chosen by the set that is then reported; a third set, or "
-        "the last step, would not be", judge(best - 0.99 < 1e-3, if_false="under-specified"),
-        "100 independent evaluations of 481 equations, each right with probability 0.99: the best "
-        f"is {best:.4f}, the mean of 10,000 draws of seed 0; holds as the definition of what is "
-        "printed")
+    claim("best over steps", "The lowest L_val and the highest A_val over all steps say how well a "
+          "model does on data it has not seen.", "the smallest and the largest value over the "
+          "steps",
+          "they are optimistic: the step is chosen by the set that is then reported; a third set, "
+          "or the last step, would not be", judge(best - 0.99 < 1e-3, if_false="under-specified"),
+          "100 independent evaluations of 481 equations, each right with probability 0.99: the "
+          f"best is {best:.4f}, the mean of 10,000 draws of seed 0; holds as the definition of "
+          "what is printed")
 
 
 DECAYS, WIDTHS = (0.25, 0.5, 0.75, 1.0), (64, 128, 256)                 # as Problem 4 asks
