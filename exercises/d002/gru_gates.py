@@ -100,17 +100,14 @@ def reset_gate(say, step, answer, check, claim):
     """Decide: for z_t near 1 together with r_t near 0, the past is remembered very well."""
     x, start = 0.5, 0.9
 
-    def candidate(h, r):
-        return math.tanh(x + r * 2 * h)
-
     def new(z, r, h):
-        return (1 - z) * h + z * candidate(h, r)
+        return (1 - z) * h + z * math.tanh(x + r * 2 * h)
 
     rows = [(f"{z:.3f}", f"{r:.3f}", f"{new(z, r, start):.4f}", f"{new(z, r, -start):.4f}",
              f"{new(z, r, start) - new(z, r, -start):.4f}")
             for z, r in ((1, 0), (0.99, 0.01), (0.9, 0.1), (0.5, 0.5), (0, 0))]
     z, r = 0.99, 0.01
-    bend = 1 - candidate(start, r) ** 2
+    bend = 1 - math.tanh(x + r * 2 * start) ** 2
     slope = 1 - z + z * bend * r * 2
     say(f"One unit, xₜ = {x}, W = 1, U = 2, once from hₜ₋₁ = {start} and once from −{start}.")
     step("rₜ = 0 takes the past out of the candidate.", "ĥₜ = tanh(W xₜ + rₜ U hₜ₋₁) = tanh(W xₜ)",

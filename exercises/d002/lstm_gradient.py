@@ -24,9 +24,8 @@ READINGS = {
 }
 
 
-def run(xs, W_g=1.0):
+def run(xs, W_g=1.0, h=0.0, C=0.0):
     """Return values and direct derivatives of each step of one unit, all W and U 1 but W_g."""
-    h = C = 0.0
     steps = []
     for x in xs:
         gate, g, before = float(sigmoid(x + h)), math.tanh(W_g * x + h), C
@@ -40,14 +39,10 @@ def run(xs, W_g=1.0):
     return steps
 
 
-def cost_gradients(steps):
-    """Return dJ/dh_t for J = Σ h_t with the effect of h_t on all later steps, C_t held fixed."""
-    found, dC, later = [], 0.0, None
-    for s in reversed(steps):
-        found.append(1.0 + (dC * later["dC_dh"] + found[-1] * later["dh_do_dh"] if later else 0))
-        dC = found[-1] * s["dh_dC"] + (dC * later["gate"] if later else 0)
-        later = s
-    return found[::-1]
+def cost_after(steps, t, move):
+    """Return the sum of all h after step t, if h_t were larger by `move` and C_t the same."""
+    xs, s = [later["x"] for later in steps[t + 1:]], steps[t]
+    return sum(later["h"] for later in run(xs, h=s["h"] + move, C=s["C"]))
 
 
 def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="direct"):
@@ -55,7 +50,8 @@ def formula(steps, dC_dW="direct", dh_dh="gates", dC_before="total", dJ_dh="dire
 
     J is Σ h_t; each argument is a meaning of its symbol. What it calls total is computed exactly.
     """
-    costs = cost_gradients(steps) if dJ_dh == "total" else [1.0] * len(steps)
+    costs = [1.0 + (dJ_dh == "total") * (
+        cost_after(steps, t, 1e-6) - cost_after(steps, t, -1e-6)) / 2e-6 for t in range(len(steps))]
     dh = dC = bracket = direct = total = 0.0                        # of the step before
     slope = 1.0
     for s, cost in zip(steps, costs, strict=True):
@@ -167,9 +163,7 @@ def gradient(say, step, answer, check, claim):
           judge(error["dJ/dh_t total, later steps included"] < 1e-9, if_false="under-specified"),
           f"{example}error with both total: {percent['dJ/dh_t total, later steps included']}")
     by_gate_alone = error["dh/dh at fixed C_t"]
-    gate, g = float(sigmoid(1.0)), math.tanh(1.0)                   # one step, x = 1, W_o 0 or 1
-    C, direct = gate * g, gate * (1 - g * g)
-    zero, whole = (float(sigmoid(W_o)) * (1 - math.tanh(C) ** 2) * direct for W_o in (0.0, 1.0))
+    zero, whole = (float(sigmoid(W_o)) * (1 - math.tanh(one["C"]) ** 2) * dC1 for W_o in (0.0, 1.0))
     c, o = 0.5, 0.75
     slope = o * (math.tanh(c + 1e-5) - math.tanh(c - 1e-5)) / 2e-5
     claim("", "the eight listed derivatives are enough", "a combination of them",

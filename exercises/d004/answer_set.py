@@ -63,25 +63,21 @@ def tokens(say, step, answer, check, claim):
     mask = answer_mask(np.array([y]), np.array([place]), np.array([y]) != pad)
     check("npdl's answer_mask marks the same places",
           {j + 1 for j in np.flatnonzero(mask[0]).tolist()} == meant)
-    check("|RHS| = 2 for every sum with p = 5",
-          all(len(meant_set(row, eq, pad)) == 2 for row in targets))
-    padded, padded_words = targets, words
-    rows, words = sums()
-    wrong = sum(printed_set(y, words.eq, words.pad) != meant_set(y, words.eq, words.pad)
+    rows, large = sums()
+    wrong = sum(printed_set(y, large.eq, large.pad) != meant_set(y, large.eq, large.pad)
                 for y in rows)
-    kept, meant = (sorted(f(rows[0], words.eq, words.pad)) for f in (printed_set, meant_set))
+    kept, meant = (sorted(f(rows[0], large.eq, large.pad)) for f in (printed_set, meant_set))
     claim("right-hand side", "{j : [=] < y_j < [PAD]} is the set of tokens after =, PAD left out "
           "(in the footnote, without padding, {j : [=] < y_j}).", "{j : [=] < y_j < [PAD]}",
-          f"{{j : position of = < j, y_j not PAD}}; '{words.decode(rows[0])}': {meant}, as printed "
+          f"{{j : position of = < j, y_j not PAD}}; '{large.decode(rows[0])}': {meant}, as printed "
           f"{kept}", judge(wrong == 0), f"only the id of EOS lies between: wrong for {wrong} of "
           f"{len(rows)} sums. No order of the ids can help: in a + 0 = a one token is on both "
           "sides")
-    pad = padded_words.pad
     check("as npdl numbers them, the set for next-token training is right for every sum",
           all(next_token_set(y, pad) == {j for j, t in enumerate(y, 1) if t != pad}
-              for y in padded)
-          and all(next_token_set(y, words.pad) == set(range(1, len(y) + 1)) for y in rows))
-    first_pad = any(next_token_set([pad - token for token in y], 0) for y in padded)
+              for y in targets)
+          and all(next_token_set(y, large.pad) == set(range(1, len(y) + 1)) for y in rows))
+    first_pad = any(next_token_set([pad - token for token in y], 0) for y in targets)
     claim("next token", "{j : y_j < [PAD]} is every token but PAD, and without padding all of [S].",
           "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
           "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
@@ -105,12 +101,10 @@ def tokens(say, step, answer, check, claim):
           f"one more; in the inputs, from 0, {found['inputs'][0]} and {found['inputs'][1]}",
           judge([n + 1 for n in found["targets"]] == [3, 5], if_false="under-specified"),
           "data with p = 11; holds for targets counted from 0")
-    lengths = {int(n) for orders in ((2,), (3,), (2, 3))
-               for n in ModularArithmetic(5, orders=orders).equations.answer_mask.sum(1)}
+    lengths = {len(meant_set(row, words.eq, pad)) for row in targets}
     claim("size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
           f"{vec(lengths)}: r and EOS, for two operands and for three",
-          judge(len(lengths) == 1, "no answer given"),
-          "counted for every sum with p = 5, orders 2, 3 and both")
+          judge(len(lengths) == 1, "no answer given"), "counted for every sum with p = 5")
 
 
 def pads(orders):

@@ -61,8 +61,7 @@ def cell(say, step, answer, check, claim):
     say("In npdl: LSTMCell.forward in npdl/layers/recurrent.py.")
     check("npdl's LSTM cell with these weights gives the same cₜ and hₜ",
           np.allclose(library(WEIGHTS, (H, C), [X]), (h, c), 0, 1e-12))
-    joined = {gate: np.array([[W, U]]) for gate, (W, U, _) in WEIGHTS.items()}
-    sums = {gate: (joined[gate] @ (X, H))[0] + WEIGHTS[gate][2] for gate in joined}
+    sums = {gate: (np.array([[W, U]]) @ (X, H))[0] + b for gate, (W, U, b) in WEIGHTS.items()}
     worst = max(abs(sigmoid(sums[gate]) - gates[gate]) for gate in "ifo")
     apart = abs(sigmoid(sums["c"]) - gates["c"])
     claim("gates", "For the three gates, W x + U h + b and [W U] applied to the stacked (x, h) are "

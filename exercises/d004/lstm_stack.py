@@ -141,9 +141,9 @@ def model(say, step, answer, check, claim):
                classifier_W=READOUT[None])
     check("npdl's LSTMLM with these numbers gives the same logits",
           np.allclose(own.forward(np.array([IDS]))[0][0], logits))
-    vocab_size = 36
-    lm = LSTMLM(vocab_size, 8, 2, dtype="float64")
-    ids = np.random.default_rng(0).integers(vocab_size - 1, size=(B, S))
+    words = ModularArithmetic(31).vocabulary                    # 31 numbers and five signs
+    lm, ids = LSTMLM(words.size, 8, 2, dtype="float64"), np.random.default_rng(0).integers(
+        words.size - 1, size=(B, S))
     (logits, _), _ = lm.forward(ids)
     P = softmax(logits)
     reached = influence(lambda ids: lm.forward(ids[None])[0][0][0], ids[0])
@@ -151,17 +151,16 @@ def model(say, step, answer, check, claim):
     claim("logits", "The model is classifier(LSTM(embedding(x))) and returns logits (B, S, V) with "
           "the final states.", "logits, not probabilities",
           f"shape {logits.shape}; those of the example are the same by hand",
-          judge(logits.shape == (B, S, vocab_size)), "npdl's LSTMLM")
+          judge(logits.shape == (B, S, words.size)), "npdl's LSTMLM")
     claim("distribution", "softmax of row i of the logits is a distribution over V tokens given "
           "tokens 1 to i only.", "P_i in [0, 1]^V, context x_1 .. x_i",
           "rows sum to 1; another token does not move earlier rows (below 1e-9), but its own",
           judge(leak < 1e-9 < moved and P.min() >= 0 and abs(P.sum(-1) - 1).max() < 1e-9),
-          "each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
-    words = ModularArithmetic(vocab_size - 5).vocabulary        # five signs besides the numbers
+          f"each token changed in turn; its row moves by {moved:.2f} or more (seed 0)")
     ids, components = {words.id_of(t) for t in words.tokens}, set(range(1, words.size + 1))
     claim("indices", "The components j in [V] of P_i are the tokens, with [n] = {1 .. n} and "
           "tokens in {0 .. V - 1}.", "j in [V], tokens in {0 .. V - 1}",
           "j must run over {0 .. V - 1}, or the tokens be numbered from 1",
           judge(ids == components, if_false="slip"),
-          f"p = {vocab_size - 5}: tokens {sorted(ids - components)} have no component, components "
+          f"p = 31: tokens {sorted(ids - components)} have no component, components "
           f"{sorted(components - ids)} no token")

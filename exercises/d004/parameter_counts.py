@@ -194,13 +194,11 @@ def sizes(say, step, answer, check, claim, V=36):
     """Count P, the parameters without embeddings, of the models of Problem 4: 36 tokens."""
     models = {"LSTM": LSTMLM(V), "GPT": GPT(V)}
     P = {name: model.count_params(embeddings=False) for name, model in models.items()}
-    grid = {name: [make(V, d, L).count_params(embeddings=False)
-                   for L, d in product((1, 2, 3), (64, 128, 256))]
+    shapes = list(product((1, 2, 3), (64, 128, 256)))                   # (L, d)
+    grid = {name: [make(V, d, L).count_params(embeddings=False) for L, d in shapes]
             for name, make in (("LSTM", LSTMLM), ("GPT", GPT))}
-    core = {"LSTM": lambda d, L: lstm_formula(d, d, L),
-            "GPT": lambda d, L: decoder_formula(d, 4, L) + 4 * d * L}
-    formula = {name: [f(d, L) + d * V + V for L, d in product((1, 2, 3), (64, 128, 256))]
-               for name, f in core.items()}
+    formula = {"LSTM": [lstm_formula(d, d, L) + (d + 1) * V for L, d in shapes],
+               "GPT": [decoder_formula(d, 4, L) + 4 * d * L + (d + 1) * V for L, d in shapes]}
     answer(f"LSTM {P['LSTM']:,}, GPT {P['GPT']:,} for L = 2, d = 128.")
     check("the formulas of 1.3 and 2.10, with LayerNorms and classifier, give all 18 counts",
           grid == formula)
