@@ -39,7 +39,7 @@ def run(options):
 
 def main(argv=None):
     """Run the command and return the exit status, 2 for bad input."""
-    parser = OneLineParser(prog="python -m exercises", description=__doc__.strip(),
+    parser = OneLineParser(prog="python -m exercises", description=__doc__,
                            formatter_class=Help)
     parser.add_argument("question", nargs="*", metavar="QUESTION",
                         help="numbers, such as 000.2.4, with all their parts; 000 is a document")

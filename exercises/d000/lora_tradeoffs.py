@@ -91,8 +91,7 @@ def methods(say, step, answer, check, claim):
           f"7e9 frozen numbers: {gigabytes[0]:.0f} GB in 32 bits, {gigabytes[1]:.0f} GB in "
           f"16, {gigabytes[2]:.1f} GB in 4 with double quantization", "essay",
           "arithmetic; adapters, activations and optimizer come on top in both")
-    zero = np.zeros_like(UPDATE)
-    half, full = missed(zero, UPDATE, 2), missed(zero, UPDATE, 4)
+    half, full = missed(0 * UPDATE, UPDATE, 2), missed(0 * UPDATE, UPDATE, 4)
     coarse, fine = (missed(W, A @ B.T / 10, 1, bits) for bits in (4, 12))
     claim("", "LoRA performs as well as full fine-tuning.", "matches",
           f"an update of rank 4: nothing is missed at r = 4, {100 * half:.0f} % at r = 2",
@@ -128,9 +127,8 @@ def rank(say, step, answer, check, claim):
          f"from 0 to 1 by {share[0] - share[1]:.3f}")
     answer("Memory grows as 2 d r in both; a higher rank can represent more, and helps as far "
            "as the update needs it. QLoRA's saving on W leaves room for a larger r.")
-    zero = np.zeros((d, d))
     check("npdl's LoRALinear, set to the best adapter of each rank, misses the same share.",
-          np.allclose([missed(zero, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
+          np.allclose([missed(0 * UPDATE, UPDATE, r) for r in ranks[1:]], share[1:], atol=1e-6))
     ranks = (0, 1, 2, 4, 8, 16)
     train, test = fit_errors(ranks)
     best = ranks[test.argmin()]
@@ -210,10 +208,9 @@ def inference(say, step, answer, check, claim, d=64, r=4):
                  spaced(again[name][0])) for name, update in updates.items()]))
     answer("LoRA costs no multiplication once merged, 2 d r a row when not; QLoRA: d² more a "
            "pass, which matters for few rows, against reading 8 times less memory.")
-    layers = [lora_linear(W, A, B), lora_linear(W, A, B, 4)]
     check("npdl's merged layers give the outputs of the layers with their adapters.",
           all(np.allclose(layer.forward(X)[0], merged_linear(layer).forward(X)[0], atol=1e-6)
-              for layer in layers))
+              for layer in (lora_linear(W, A, B), lora_linear(W, A, B, 4))))
     plain, packed = (lora_linear(np.eye(d), np.eye(d, r), np.eye(d, r), bits) for bits in (None, 4))
     check("npdl counts the same multiplications.",
           all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]

@@ -130,13 +130,12 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     check("npdl's attention gives 1/n everywhere for these matrices", uniform)
     check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
           f"(least {lowest:.3f})", lowest >= bound - 1e-12)
-    basis, values = orthogonal(4, np.random.default_rng(0)), np.arange(1.0, 5)
-    W, rolled, signed = symmetric(basis, values), np.roll(basis, 1, 1), np.array([-2.0, 3, 3, -4])
+    W, signed = symmetric(P, LAMBDA), np.array([-2.0, 3, 3, -4])        # W: of 4.1
     large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v)))
                     for v in (signed, signed / 10))
-    shifted = entropy(attention_weights(inputs, W, symmetric(rolled, values)))
-    least, off = abs(HADAMARD).max(), off_line(W, basis[0])             # against the axes
-    check("column 1 of P is an eigenvector", off_line(W, basis[:, 0]) < 1e-12)
+    shifted = entropy(attention_weights(X, W, symmetric(np.roll(P, 1, 1), LAMBDA)))
+    least, off = abs(HADAMARD).max(), off_line(W, P[0])             # against the axes
+    check("column 1 of P is an eigenvector", off_line(W, P[:, 0]) < 1e-12)
     claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
           "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
           f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(min(least, lowest) < 1e-12),
@@ -151,8 +150,8 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
           f"not that alone: entropy {large:.3f} of log n with the least overlap there is, "
           f"{shifted:.3f} with p_Q,i orthogonal to p_K,i for each i",
           judge(min(large, shifted) > 0.95, if_false="under-specified"),
-          f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q (seed 0), "
+          f"eigenvalues of size 2 to 4, all cosines {least:g} (Hadamard); and P_K = P_Q of 4.1, "
           f"its columns moved by one; holds for small eigenvalues: a tenth as large, {small:.3f}")
     claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
-          judge(np.array_equal(basis[:1].ravel(), basis[:, 0]), if_false="slip"),
+          judge(np.array_equal(P[:1].ravel(), P[:, 0]), if_false="slip"),
           f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")

@@ -3,45 +3,23 @@
 import numpy as np
 
 from exercises.course import judge, question, table, vec
+from npdl.adapt import multiplies
 from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.models.seq2seq import Seq2Seq
-
-
-class Counted(np.ndarray):
-    """An array whose matrix products add their multiplications to `Counted.total`."""
-
-    total = 0
-
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
-        plain = [x.view(np.ndarray) if isinstance(x, Counted) else x for x in inputs]
-        if out is not None:
-            kwargs["out"] = tuple(o.view(np.ndarray) if isinstance(o, Counted) else o for o in out)
-        result = getattr(ufunc, method)(*plain, **kwargs)
-        if ufunc is np.matmul and not (plain[1].shape[-1] == 1 and (plain[1] == 1).all()):
-            Counted.total += np.size(result) * plain[0].shape[-1]   # but not a sum by ones
-        return result.view(Counted) if isinstance(result, np.ndarray) else result
-
-
-def count(work, *arrays):
-    """Return the multiplications of matrix products in a call."""
-    Counted.total = 0
-    work(*arrays)
-    return int(Counted.total)
 
 
 def counted(queries, keys, k, causal=False):
     """Return the multiplications of npdl's attention layer: `queries` tokens attend to `keys`.
 
     They are those of the projections of the input, of the output projection, and the rest: scores
-    and weighted sum.
+    and weighted sum, k for each of npdl's attention weights.
     """
     layer = MultiHeadAttention(k, 1, bias=False)
-    x, memory = (np.ones((1, n, k), "float32").view(Counted) for n in (queries, keys))
-    total = count(layer.forward, x, memory, memory, causal_mask(keys) if causal else None)
-    inputs = (count(layer.W_Q.forward, x) + count(layer.W_K.forward, memory)
-              + count(layer.W_V.forward, memory))
-    output = count(layer.W_O.forward, x)
-    return inputs, output, total - inputs - output
+    x, memory = (np.zeros((1, n, k), "float32") for n in (queries, keys))
+    _, cache = layer.forward(x, memory, memory, causal_mask(keys) if causal else None)
+    inputs = (multiplies(layer.W_Q, queries) + multiplies(layer.W_K, keys)
+              + multiplies(layer.W_V, keys))
+    return inputs, multiplies(layer.W_O, queries), 2 * k * cache.attend.A.size
 
 
 def formula(queries, keys, k):
@@ -84,7 +62,7 @@ def costs(say, step, answer, check, claim):
          f"{long:.0f} % of {formula(4096, 4096, 512):,}")
     answer("(a) O(M² k + M k²), (b) O(M N k + (M + N) k²), (c) O(N² k + N k²); the first "
            "terms alone where the lengths are well above k.")
-    check("npdl's attention layer, run on arrays that count multiplications, takes as many",
+    check("npdl counts as many in its attention layer",
           all(sum(counted(*sizes, K)) == formula(*sizes, K) for sizes in kinds.values())
           and sum(a * b * c for _, a, b, c in products) == formula(N, M, K))
     inputs, output, products = counted(M, M, K)
