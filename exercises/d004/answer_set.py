@@ -82,15 +82,17 @@ def tokens(say, step, answer, check, claim):
           "{j : y_j < [PAD]}; [S]", "right if PAD has the largest id, as npdl numbers them: equal "
           "for every sum with p = 5 (padded) and 31", judge(first_pad, if_false="under-specified"),
           "numbered the other way round, with PAD first, the set is empty for every sum")
-    two, three, both = pads((2,))[2], pads((3,))[3], pads((2, 3))
+    alone = [max(row.count(vocabulary.pad) for row in found)
+             for found, vocabulary in (sums(5), sums(5, (3,)))]
+    both = {row.index(eq): row.count(pad) for row in targets}           # by the place of =
     claim("padding", "There is no padding if all equations have two or all have three operands; "
           "there is with both.", "operation_orders 2 or 3, not (2, 3)",
-          f"PADs: {two[0]} and {three[0]} alone; together {both[2][0]} for two operands, "
-          f"{both[3][0]} for three", judge(two == three == [0, 0] != both[2]),
+          f"PADs: {alone[0]} and {alone[1]} alone; together {both[3]} for two operands, "
+          f"{both[5]} for three", judge(alone == [0, 0] and both[3] > 0),
           "targets counted for every sum with p = 5")
     claim("padded sequence", "Next to a + b + c = r EOS, a binary sample is a + b = r EOS PAD PAD.",
-          "two PADs", f"{both[2][0]} PADs in the targets, {both[2][1]} in the inputs",
-          judge(both[2][0] == 2), "targets and inputs counted for every sum with p = 5")
+          "two PADs", f"{both[3]} PADs in the targets", judge(both[3] == 2),
+          "targets counted for every sum with p = 5")
     data = ModularArithmetic(11, orders=(2, 3))
     sets, eq = data.equations, data.vocabulary.eq
     found = {name: [array[sets.orders == order][0].tolist().index(eq) for order in (2, 3)]
@@ -105,12 +107,3 @@ def tokens(say, step, answer, check, claim):
     claim("size", "How many tokens are on the right-hand side?", "|RHS(Y_i)|, no number",
           f"{vec(lengths)}: r and EOS, for two operands and for three",
           judge(len(lengths) == 1, "no answer given"), "counted for every sum with p = 5")
-
-
-def pads(orders):
-    """Return the numbers of PAD in targets and in inputs of all sums with p = 5, by order."""
-    data = ModularArithmetic(5, orders=orders)
-    sets, pad = data.equations, data.vocabulary.pad
-    return {order: [int(n) for array in (sets.targets, sets.inputs)
-                    for n in np.unique((array[sets.orders == order] == pad).sum(1))]
-            for order in orders}

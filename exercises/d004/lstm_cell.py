@@ -29,9 +29,9 @@ def library(weights, start, inputs):
     for param, values in zip((cell.W_x, cell.W_h, cell.b),
                              np.transpose([weights[gate] for gate in "ifoc"]), strict=True):
         param.data[...] = values
-    state = [np.full((1, 1), value) for value in start]
+    state = [np.full((1, 1), float(value)) for value in start]
     for x in inputs:
-        state, _ = cell.forward(np.full((1, 1), x), tuple(state))
+        state, _ = cell.forward(np.full((1, 1), float(x)), tuple(state))
     return [float(part[0, 0]) for part in state]
 
 
