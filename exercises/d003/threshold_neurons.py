@@ -13,29 +13,25 @@ from exercises.course import judge, question, table
 from npdl.layers.neuron import XOR, ThresholdNeuron
 
 TABLES = {"AND": (0, 0, 0, 1), "OR": (0, 1, 1, 1), "XOR": (0, 1, 1, 0)}     # of 00, 01, 10, 11
+INPUTS = np.array(list(product((0.0, 1.0), repeat=2)))      # 00, 01, 10, 11
 GRID = np.arange(-3, 3.1, 0.25)
-
-
-def inputs():
-    """Return the inputs 00, 01, 10, 11, (4, 2)."""
-    return np.array(list(product((0, 1), repeat=2)), float)
 
 
 def table_of(layer):
     """Return the output of a layer on 00, 01, 10, 11."""
-    return tuple(layer.forward(inputs())[0][:, 0].astype(int).tolist())
+    return tuple(layer.forward(INPUTS)[0][:, 0].astype(int).tolist())
 
 
-def neuron(b, w=(1, 1)):
-    """Return npdl's neuron with these weights and bias."""
-    return ThresholdNeuron.from_weights(w, b, dtype="float64")
+def neuron(b):
+    """Return npdl's neuron with w = (1, 1) and this bias."""
+    return ThresholdNeuron.from_weights((1, 1), b, dtype="float64")
 
 
 def grid_hits(name):
     """Return how many neurons of a grid of (w₁, w₂, b) compute a table, and how many there are."""
     w_1, w_2, b = np.meshgrid(GRID, GRID, GRID)
     right = [(x_1 * w_1 + x_2 * w_2 + b >= 0) == value
-             for (x_1, x_2), value in zip(inputs(), TABLES[name], strict=True)]
+             for (x_1, x_2), value in zip(INPUTS, TABLES[name], strict=True)]
     return int(np.all(right, axis=0).sum()), w_1.size
 
 
@@ -55,7 +51,7 @@ def and_or(say, step, answer, check, claim):
          "00: b   01: w₂ + b   10: w₁ + b   11: w₁ + w₂ + b;   ≥ 0 where f = 1, < 0 where f = 0")
     step("Both inputs play the same part, so try w = (1, 1): only the number of ones counts.",
          "w·x + b = (x₁ + x₂) + b")
-    ones = inputs().sum(1).astype(int)
+    ones = INPUTS.sum(1).astype(int)
     for name in ("AND", "OR"):
         wanted = np.array(TABLES[name])
         low, high = -ones[wanted == 1].min(), -ones[wanted == 0].max()
@@ -65,7 +61,7 @@ def and_or(say, step, answer, check, claim):
              f"{low} ≤ b < {high}:  b = {b:.1f}",
              table(("x₁", "x₂", "wanted", "w·x + b", "f"),
                    [(*map(int, x), value, float(sum(x) + b), int(sum(x) + b >= 0))
-                    for x, value in zip(inputs(), TABLES[name], strict=True)], 1))
+                    for x, value in zip(INPUTS, TABLES[name], strict=True)], 1))
     answer(f"AND: w = (1, 1), b = {middle['AND']:.1f};  OR: w = (1, 1), b = {middle['OR']:.1f}.")
     check("npdl's threshold neuron gives both tables",
           all(table_of(neuron(b)) == TABLES[name] for name, b in middle.items()))
@@ -95,7 +91,7 @@ def picture(figure):
     for axis, (title, layer, values) in zip(figure.subplots(1, 3), panels, strict=True):
         axis.contourf(side, side, layer.forward(grid)[0][..., 0], [-0.5, 0.5, 1.5],
                       colors=["#eef1f5", "#bcd4ee"])
-        for x, value in zip(inputs(), values, strict=True):
+        for x, value in zip(INPUTS, values, strict=True):
             axis.plot(*x, "o", ms=11, mec="black", mfc="#1f4e9c" if value else "white")
         axis.set(title=title, xlabel="x1", ylabel="x2", aspect="equal", xticks=(0, 1),
                  yticks=(0, 1))
