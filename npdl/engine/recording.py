@@ -133,7 +133,8 @@ class Recorder:
             x = self.wrap(x, "state")
         root = x.buffer.array
         if root is not None and id(root) not in self._saved:
-            self._saved[id(root)] = (lambda saved: np.copyto(root, saved), root.copy())
+            before = root.copy() if root.any() else 0           # new gradients and moments are 0
+            self._saved[id(root)] = (lambda saved: np.copyto(root, saved), before)
         return x
 
     def ufunc(self, ufunc, method, inputs, options):
@@ -317,19 +318,24 @@ def map_nest(function, nest):
 
 
 def split(nest):
-    """Return the recorded arrays in nested structures, and a function that replaces them."""
-    found = []
+    """Return the recorded arrays in nested structures, and a function that replaces them.
 
-    def collect(value):
-        if type(value) is RecordedArray:
-            found.append(value)
-        elif isinstance(value, Number):
+    The function does not keep the arrays, so that their memory is free after the recording.
+    """
+    found, removed = [], object()
+
+    def remove(value):
+        if isinstance(value, Number):
             raise Unsupported("a number that changes was given to a function of arrays")
+        if type(value) is not RecordedArray:
+            return value
+        found.append(value)
+        return removed
+    rest = map_nest(remove, nest)
 
     def rebuild(arrays):
         arrays = iter(arrays)
-        return map_nest(lambda x: next(arrays) if type(x) is RecordedArray else x, nest)
-    map_nest(collect, nest)
+        return map_nest(lambda x: next(arrays) if x is removed else x, rest)
     return found, rebuild
 
 
