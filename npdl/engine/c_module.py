@@ -18,25 +18,38 @@ HEAD = """#include <stddef.h>
 
 
 class SumByIndexSource:
-    """The C function of one `sum_by_index`: rows are added in double, in the order of the batch."""
+    """The C function of one `sum_by_index`: rows are added in double, in the order of the batch.
+
+    total has a row for each index that occurs; place[v] is the number of v's row, counted from 1.
+    """
 
     def __init__(self, name, group):
         (op,) = group.operations
         rows, index = op.inputs
         size, width = op.output.shape
         kind, self.pointers = TYPES[rows.dtype.name], [rows, index, op.output]
-        self.scratch = 8 * size * width
+        most = min(size, index.size) * width
+        self.scratch = 8 * (most + size)
         step = 1 if index.is_contiguous else index.strides[0] // 8
         self.text = f"""void {name}(char **P) {{
 double *total = (double *)P[0]; {kind} *rows = ({kind} *)P[1]; {kind} *out = ({kind} *)P[3];
-int64_t *index = (int64_t *)P[2];
-for (size_t j = 0; j < {size * width}; j++) total[j] = 0;
+int64_t *index = (int64_t *)P[2], *place = (int64_t *)(total + {most}), count = 0;
+for (size_t v = 0; v < {size}; v++) place[v] = 0;
 for (size_t i = 0; i < {index.size}; i++) {{
-{kind} *row = rows + i * {width}; double *sum = total + index[i * {step}] * {width};
+int64_t v = index[i * {step}];
+if (!place[v]) {{
+double *sum = total + count * {width}; place[v] = ++count;
+for (size_t j = 0; j < {width}; j++) sum[j] = 0;
+}}
+{kind} *row = rows + i * {width}; double *sum = total + (place[v] - 1) * {width};
 #pragma omp simd
 for (size_t j = 0; j < {width}; j++) sum[j] += row[j];
 }}
-for (size_t j = 0; j < {size * width}; j++) out[j] = ({kind})total[j];
+for (size_t v = 0; v < {size}; v++, out += {width}) {{
+double *sum = total + (place[v] - 1) * {width};
+if (place[v]) for (size_t j = 0; j < {width}; j++) out[j] = ({kind})sum[j];
+else for (size_t j = 0; j < {width}; j++) out[j] = 0;
+}}
 }}
 """
 

@@ -118,6 +118,7 @@ class GroupSource:
         """Add a sum over the rows: into a row of scratch memory, which is written at the end."""
         (x,) = self._read_all(rows)
         width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
+        self._used.add(("column", k))
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
         self._open(width)
         self._lines.append((f"{total}[{self._j(width)}] += {x};", None))
@@ -232,12 +233,8 @@ class GroupSource:
         return f"{row}[{' + '.join(filter(None, [str(start) if start or not j else '', j]))}]"
 
     def _scratch_row(self, key, kind, width):
-        if key not in self._scratch_rows:
-            name = f"b{len(self._scratch_rows)}"
-            self._before.insert(0, f"{kind} *{name} = ({kind} *)(P[0] + {self.scratch});")
-            self.scratch += -(-width * 8 // 64) * 64
-            self._scratch_rows[key] = name
-        return self._scratch_rows[key]
+        name = f"b{len(self._scratch_rows)}"
+        return self._scratch_rows.setdefault(key, (name, kind, width))[0]
 
     def _pointer(self, x, moving=True):
         key = (*_key(x), moving)
@@ -254,6 +251,10 @@ class GroupSource:
 
     def _function(self, name):
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
+        for key in [key for key in self._scratch_rows if key in self._used]:
+            row, kind, width = self._scratch_rows[key]
+            self._before.insert(0, f"{kind} *{row} = ({kind} *)(P[0] + {self.scratch});")
+            self.scratch += -(-width * 8 // 64) * 64
         loops = [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
                  for axis, n in enumerate(self.sizes)]
         return "\n".join([f"void {name}(char **P) {{", *self._before, *loops, *self._moving, *lines,

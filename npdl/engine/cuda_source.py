@@ -130,10 +130,6 @@ class GroupKernel(GroupSource, Kernel):
             self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
                                 tag))
 
-    def _scratch_row(self, key, kind, width):
-        name = f"b{len(self._scratch_rows)}"
-        return self._scratch_rows.setdefault(key, (name, kind, width))[0]
-
     def _function(self, name):
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
         start, step = ("blockIdx.x", "gridDim.x") if self.form == "blocks" else (GLOBAL, ALL)
