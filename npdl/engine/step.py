@@ -9,6 +9,7 @@ shape or another setting is another recording. A step that cannot be recorded ru
 one line says why.
 """
 
+import ctypes
 import functools
 import sys
 
@@ -144,15 +145,18 @@ class Recording:
             self.answer = map_nest(unwrapped, answer)
             can_replay = self.mirror.settle()
         self._answer = answer
+        replays = can_replay and self.mirror.keeps_structure()
+        if replays:
+            recorder.roll_back()        # the first step has the same bits as a later one
+        release_freed_memory()
         if can_replay:
             results = [recorder.view(x) if isinstance(x, np.ndarray) else x
                        for x in leaves(is_recorded, answer)]
             self.program = Program(recorder, results, step.target)
-        if self.program is None or not self.mirror.keeps_structure():
+        if not replays:
             self.mirror.commit()
             recorder.keep_results()
             return
-        recorder.roll_back()            # the first step has the same bits as a later one
         try:
             self.answer = self.replay(arguments)
         except Diverged:                # a guard on a value that the target rounds differently
@@ -211,6 +215,12 @@ def leaves(condition, nest):
     found = []
     map_nest(lambda x: found.append(x) if condition(x) else None, nest)
     return found
+
+
+def release_freed_memory():
+    """Give back to the system what the recorded step has freed; only glibc keeps so much of it."""
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
 def is_input(value):
