@@ -72,7 +72,8 @@ def train(config, check=False, **process):
     with Run(config, model, optimizer, check=check, **process) as run, engine:
         for step in run.steps():
             lr = lr_at(step)
-            update(data.batch(step), lr, config.clip, dropout_rng(config, step))
+            rng = dropout_rng(config.dropout, config.seed, step)
+            update(data.batch(step), lr, config.clip, rng)
             if run.evaluation_due():
                 run.record(data.measure(engine), lr)
         return run.finish(data)                         # curves, summary, and what it prints

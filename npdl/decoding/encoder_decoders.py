@@ -8,7 +8,6 @@ from npdl.decoding.language_models import (
     attention_after,
     checked_prompt,
     keys_values,
-    log_probabilities,
     normed,
 )
 from npdl.errors import InputError, checked_tokens
@@ -60,7 +59,7 @@ class CachedSeq2Seq(StepByStep):
             kept.append((past, cross))
         x, _ = model.decoder.norm.forward(x[:, -1])
         logits, _ = model.classifier.forward(x)
-        return log_probabilities(logits), (source_mask, kept)
+        return self.scores(logits), (source_mask, kept)
 
 
 class CarriedSeq2Seq(CachedSeq2Seq):
@@ -83,7 +82,7 @@ class CarriedSeq2Seq(CachedSeq2Seq):
 
     def _feed(self, new, lengths, memory, state):
         (logits, state), _ = self.model.decode(new, memory, state, lengths)
-        return log_probabilities(logits[:, -1]), (lengths, memory, state)
+        return self.scores(logits[:, -1]), (lengths, memory, state)
 
 
 def cross_block_after(block, x, mask, past, cross, memory_mask):

@@ -31,7 +31,15 @@ AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many
                     # weights, a number for each pair of tokens, would be what takes most memory
 
 
-class Recomputed(Scorer):
+class ModelScorer(Scorer):
+    """A model's Scorer. `prompt` (B, S) are the tokens before the new ones, and `scores` computes
+    log-probabilities from logits (B, V)."""
+
+    def scores(self, logits):
+        return log_probabilities(logits)
+
+
+class Recomputed(ModelScorer):
     """Any language model, run on the whole sequence at each step; for comparison.
 
     prompt (S,) tokens, or (B, S) for B prompts of one length. With `window`, the model sees the
@@ -55,10 +63,10 @@ class Recomputed(Scorer):
         seen = ids if self.window is None else ids[:, -self.window :]
         out, _ = self.model.forward(seen)
         logits = out[0] if isinstance(out, tuple) else out
-        return log_probabilities(logits[:, -1]), ids
+        return self.scores(logits[:, -1]), ids
 
 
-class StepByStep(Scorer):
+class StepByStep(ModelScorer):
     """A model that computes the new tokens alone: of one sequence, a row for each map."""
 
     def settings(self, rows):
@@ -122,7 +130,7 @@ class CachedGPT(StepByStep):
             kv.filled += part.shape[1]
         x, _ = self.norm.forward(x[:, -1])
         logits, _ = self.model.classifier.forward(x)
-        return log_probabilities(logits), Tokens(ids, kv)
+        return self.scores(logits), Tokens(ids, kv)
 
     @property
     def norm(self):
@@ -209,7 +217,7 @@ class CarriedLSTM(StepByStep):
         x, _ = model.embedding.forward(new)
         (y, state), _ = model.lstm.forward(x, state)
         logits, _ = model.classifier.forward(y[:, -1])
-        return log_probabilities(logits), state
+        return self.scores(logits), state
 
 
 def normed(norm, x, here):

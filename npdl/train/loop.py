@@ -3,8 +3,10 @@
 import math
 
 from npdl.backend import stream, to_device, to_host, xp
+from npdl.core import named_layers
 from npdl.errors import InputError, NpdlError, described
 from npdl.files import LARGEST_NUMBER
+from npdl.layers.dropout import Dropout
 from npdl.schedule import schedule
 from npdl.train.engine import make_engine
 from npdl.train.task import make_model, make_optimizer, make_task, resolved
@@ -34,11 +36,14 @@ class Trainer:
         self.engine = make_engine(engine or config.engine, self.model, self.optimizer,
                                   config.target, **threads_of(config))
         self.step, self.metrics = 0, metrics or {}
+        self.has_dropout = any(isinstance(layer, Dropout) and layer.rate > 0
+                               for _, layer in named_layers(self.model))
 
     def update(self):
         """Make one step of training on the next batch; return the loss."""
         batch, lr = self.task.batch(self.step), self.learning_rate(self.step)
-        loss = self.engine.step(batch, lr, self.config.clip, dropout_rng(self.config, self.step))
+        rng = dropout_rng(self.has_dropout, self.config.seed, self.step)
+        loss = self.engine.step(batch, lr, self.config.clip, rng)
         self.step += 1
         return loss
 
@@ -67,9 +72,9 @@ def learning_rate(config):
                     lr_min=config.lr_min)
 
 
-def dropout_rng(config, step):
+def dropout_rng(has_dropout, seed, step):
     """Return the generator of a step's dropout masks, or None without dropout."""
-    return stream(config.seed, step, 0, 2) if config.dropout else None
+    return stream(seed, step, 0, 2) if has_dropout else None
 
 
 def threads_of(config):

@@ -94,8 +94,11 @@ def write_bfloat16(path, arrays):
     return {n: (a.astype("u4") << 16).view("f4") for n, a in halves.items()}
 
 
-def write_gguf(path, folder, kind="F32"):
-    """The llama of a folder as a GGUF file: neighbours of W_Q and W_K turned together."""
+def write_gguf(path, folder, kind="F32", divisors=None):
+    """The llama of a folder as a GGUF file: neighbours of W_Q and W_K turned together.
+
+    `divisors` are the array that scales the rotary frequencies of Llama 3.1 and later.
+    """
     import gguf
 
     values = json.loads((folder / "config.json").read_text())
@@ -109,6 +112,8 @@ def write_gguf(path, folder, kind="F32"):
     writer.add_head_count_kv(values["num_key_value_heads"])
     writer.add_layer_norm_rms_eps(values["rms_norm_eps"])
     writer.add_rope_freq_base(values["rope_theta"])
+    if divisors is not None:
+        writer.add_tensor("rope_freqs.weight", divisors.astype("float32"))
     made = json.loads((folder / "tokenizer.json").read_text())["model"]
     tokens = sorted(made["vocab"], key=made["vocab"].get)
     writer.add_tokenizer_model("gpt2")

@@ -15,7 +15,7 @@ from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
-from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, write_folder
+from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, settings, write_folder
 from tests.tools.refusals import check_refused, status_of
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
@@ -64,6 +64,18 @@ def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, bas
         if kind == "lora" and not name.endswith((".A", ".B")):
             np.testing.assert_array_equal(array, plain[name.replace(".base.", ".")])
     assert any(isinstance(layer, QuantLinear) for layer in walk(tuned.model)) == (kind == "qlora")
+
+
+def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
+    shutil.copytree(base / "gpt2", tmp_path / "model")
+    settings(tmp_path / "model", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
+    found = []
+    for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
+        assert tune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
+        found.append(arrays(tmp_path / str(i)))
+    name = next(name for name in found[0] if name.startswith("param/"))
+    np.testing.assert_array_equal(found[0][name], found[1][name])
+    assert (found[0][name] != found[2][name]).any()
 
 
 @pytest.mark.slow

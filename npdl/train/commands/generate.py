@@ -35,6 +35,7 @@ from npdl.cli.options import (
 )
 from npdl.decoding import beam_search, greedy, sample
 from npdl.decoding.continuation import continuation
+from npdl.decoding.repetition import PenalisedRepetition
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.models.lstm_lm import LSTMLM
@@ -59,6 +60,8 @@ class Settings:
     tokens: int | None = setting("text", None, "tokens at most", "N", count(100_000))
     keep: int | None = setting("text", None, "not an LSTM: tokens that stay when the window is "
                                "full", "N", NATURAL)
+    repetition_penalty: float = setting("text", 1.0, "above 1: a token is less probable once the "
+                                        "text has it", "P", POSITIVE)
     width: int = setting("beam search", 5, "hypotheses kept", "W", count(1000))
     length_power: float = setting("beam search", 0.0, "rank finished ones by log probability / "
                                   "length^A", "A")
@@ -167,6 +170,8 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     if source.kind == "dates":
         options = {"first": [source.words.bos]}
     scorer = continuation(model, ids, **options)
+    if chosen.repetition_penalty != 1:
+        scorer = PenalisedRepetition(scorer, chosen.repetition_penalty)
     if method == "beam":
         result = beam_search(scorer, chosen.width, tokens, eos, chosen.length_power,
                              n_best=chosen.n_best, keep_steps=False)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from npdl.errors import InputError
 from npdl.init import BLANK
+from npdl.layers.dropout import Dropout
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
@@ -55,7 +56,10 @@ class Architecture:
     def make(self, dtype="float32"):
         """Return the model without its parameters, which take no memory until they are set."""
         make = GPT2 if self.kind == "gpt2" else Llama
-        return make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
+        model = make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
+        if self.kind == "gpt2":
+            model.dropout = Dropout(self._rate("embd_pdrop"))
+        return model
 
     def _gpt2(self):
         D = self.number("n_embd")
@@ -71,6 +75,7 @@ class Architecture:
         return {"d_model": D, "num_layers": self.number("n_layer"), "num_heads": heads,
                 "multiplier": inner // D, "max_len": self.number("n_positions", 1024),
                 "eps": self._real("layer_norm_epsilon", 1e-5),
+                "dropout": self._rate("resid_pdrop"), "attention_dropout": self._rate("attn_pdrop"),
                 "activation": GPT2_ACTIVATIONS[activation]}
 
     def _llama(self):
@@ -150,6 +155,13 @@ class Architecture:
         if type(value) not in (int, float) or not 0 < value < math.inf:
             self._refuse(name, value, "a finite number above 0")
         return float(value)
+
+    def _rate(self, name):
+        """Return a dropout rate of GPT-2, which fine-tuning uses."""
+        value = self.values.get(name, 0.1)
+        if type(value) not in (int, float) or not 0 <= value < 1:
+            self._refuse(name, value, "a number from 0 to below 1")
+        return value
 
     def _flag(self, name, default):
         value = self.values.get(name, default)

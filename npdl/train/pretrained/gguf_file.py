@@ -15,6 +15,7 @@ import numpy as np
 
 from npdl.errors import CheckpointError, InputError
 from npdl.files import is_file, reason
+from npdl.layers.rotary import Llama3Scaling
 from npdl.train.pretrained.tokenizer import require_package
 
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
@@ -36,6 +37,9 @@ SIZES = {"hidden_size": "embedding_length", "num_hidden_layers": "block_count",
 UNUSUAL = {"rope.scale_linear": 1.0, "attention.sliding_window": 0, "attention.clamp_kqv": 0.0,
            "attention.max_alibi_bias": 0.0, "attention.causal": True, "expert_count": 0,
            "logit_scale": 1.0, "residual_scale": 1.0, "embedding_scale": 1.0}
+
+FREQUENCIES = "rope_freqs.weight"
+LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 
 
 class GGUFWeights:
@@ -59,7 +63,8 @@ class GGUFWeights:
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
             raise CheckpointError(f"{path}: cannot be read as GGUF ({reason(error)}); fetch it "
                                   "again, or check its name") from error
-        self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()}
+        self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()
+                       if name != FREQUENCIES}
         self.config = self._config()
 
     def _header(self, texts):
@@ -136,20 +141,43 @@ class GGUFWeights:
         if eps is None:
             raise InputError(f"{self.path}: {kind}.attention.layer_norm_rms_epsilon is missing; "
                              "convert the model again")
-        factor = about.get(f"{kind}.rope.scaling.factor")
-        scaling = about.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
         return config | {
             "architectures": ["LlamaForCausalLM" if kind == "llama" else "Qwen2ForCausalLM"],
             "model_type": kind, "hidden_act": "silu",
             "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
             "rope_theta": _short(about.get(f"{kind}.rope.freq_base", 10000.0)),
-            "rope_scaling": None if scaling == "none" else {"rope_type": scaling,
-                                                            "factor": factor},
+            "rope_scaling": self._rope_scaling(kind),
             "rms_norm_eps": _short(eps),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
+
+    def _rope_scaling(self, kind):
+        """Return what a config.json has as rope_scaling.
+
+        A file of Llama 3.1 to 3.3 only holds the numbers that divide the rotary frequencies. They
+        must be those of a Llama3Scaling with the settings of these models.
+        """
+        factor = self.metadata.get(f"{kind}.rope.scaling.factor")
+        scaling = self.metadata.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
+        if FREQUENCIES not in self._arrays:
+            return None if scaling == "none" else {"rope_type": scaling, "factor": factor}
+        divisors = self.take(FREQUENCIES, "float64").reshape(-1)
+        base = self.metadata.get(f"{kind}.rope.freq_base", 10000.0)
+        if not (scaling == "none" and type(base) is float and base > 0 and divisors.min() >= 1):
+            raise self._other_scaling()
+        f = base ** -(np.arange(len(divisors)) / len(divisors))
+        expected = Llama3Scaling(float(divisors.max()), **LLAMA3)
+        if not np.allclose(f / divisors, expected.frequencies(f), 1e-5, 0):
+            raise self._other_scaling()
+        return {"rope_type": "llama3", "factor": expected.factor,
+                "low_freq_factor": expected.low, "high_freq_factor": expected.high,
+                "original_max_position_embeddings": expected.original_length}
+
+    def _other_scaling(self):
+        return InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
+                          "way than Llama 3.1 to 3.3; use a folder with config.json")
 
     def _refuse_unusual(self, kind, config):
         """Raise InputError for a setting that changes what is computed, and that npdl has not."""

@@ -11,8 +11,11 @@ import pytest
 from npdl import safetensors
 from npdl.adapt import add_lora, merge_lora, quantize_linears
 from npdl.adapt.linears import QuantLinear
+from npdl.core import named_layers
 from npdl.decoding import greedy
 from npdl.decoding.continuation import continuation
+from npdl.errors import InputError
+from npdl.layers.dropout import Dropout
 from npdl.train.pretrained import digest, load, to_huggingface
 from tests.tools import slow
 from tests.tools.model_folders import (
@@ -182,6 +185,39 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
     back = load(tmp_path / "b")
     assert_same(found.model, back.model)
     np.testing.assert_array_equal(back.tokenizer.chat("hi"), hi)
+
+
+def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):
+    pytest.importorskip("gguf", reason="reads GGUF files")
+    pytest.importorskip("tokenizers", reason="GGUF files hold a tokenizer")
+    scaling = {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+               "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    values = KINDS["llama"] | {"rope_theta": 500000.0, "hidden_size": 64, "rope_scaling": scaling}
+    made = write_folder(tmp_path / "a", values)
+    f = 500000.0 ** -(np.arange(8) / 8)
+    s = np.clip((8192 * f / (2 * np.pi) - 1) / 3, 0, 1)
+    divisors = 1 / ((1 - s) / 32 + s)
+    assert 1 == divisors[0] < divisors[4] < divisors[-1] == 32
+    write_gguf(tmp_path / "a.gguf", tmp_path / "a", divisors=divisors)
+    found = load(tmp_path / "a.gguf")
+    ids = np.arange(40)[None]
+    np.testing.assert_allclose(found.model.forward(ids)[0], made.model.forward(ids)[0], atol=1e-5)
+    to_huggingface(found, tmp_path / "b")
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["rope_scaling"] == scaling
+    write_gguf(tmp_path / "odd.gguf", tmp_path / "a", divisors=divisors + (f < 1e-4))
+    with pytest.raises(InputError, match="in another way than Llama 3"):
+        load(tmp_path / "odd.gguf")
+
+
+def test_gpt2_trains_with_the_dropout_rates_of_its_config(tmp_path):
+    write_folder(tmp_path / "a", KINDS["gpt2"] | {"embd_pdrop": 0.3, "resid_pdrop": 0.2},
+                 tokenizer=False)
+    model = load(tmp_path / "a").model
+    rates = {name: layer.rate for name, layer in named_layers(model) if isinstance(layer, Dropout)}
+    assert rates.pop("dropout") == 0.3
+    assert {name: rate for name, rate in rates.items() if "attention" in name} == {
+        f"decoder.blocks.{i}.attention.dropout": 0.1 for i in range(2)}
+    assert set(rates.values()) == {0.1, 0.2}
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch", reason="parity with transformers needs torc
 
 from npdl.decoding import full_beam_search, greedy
 from npdl.decoding.continuation import continuation
+from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.study.deviation import deviation
 from npdl.train.pretrained import load
@@ -136,6 +137,19 @@ def test_generation_token_for_token(name, tmp_path):
                 torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
                 max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)
         found = greedy(continuation(ours.model, prompt, capacity=len(prompt[0]) + 24), 24)
+        assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
+
+
+@pytest.mark.parametrize("penalty", [1.3, 0.8])
+def test_the_repetition_penalty_is_transformers(penalty, tmp_path):
+    theirs, ours = pair("llama, grouped, untied", tmp_path, "float32")
+    for prompt in ([[1, 2, 3]], [[4, 4, 8, 1], [9, 60, 96, 2]]):
+        with torch.no_grad():
+            wanted = theirs.generate(
+                torch.tensor(prompt), attention_mask=torch.ones(len(prompt), len(prompt[0])),
+                max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0,
+                repetition_penalty=penalty)
+        found = greedy(PenalisedRepetition(continuation(ours.model, prompt), penalty), 24)
         assert [[*p, *h.tokens] for p, h in zip(prompt, found, strict=True)] == wanted.tolist()
 
 

@@ -1,0 +1,45 @@
+"""The repetition penalty: a token becomes less probable once a sequence has it."""
+
+import copy
+
+import numpy as np
+
+from npdl.backend import to_device, to_host
+from npdl.decoding.language_models import ModelScorer, log_probabilities
+from npdl.decoding.scorer import Scorer
+from npdl.errors import InputError, require_above_0
+
+
+class PenalisedRepetition(Scorer):
+    """log_softmax(z'),   z'_v = z_v / penalty if z_v > 0, else z_v penalty, for each token v that
+    is in the prompt or was generated;   z'_v = z_v for all others.
+
+    Keskar et al. 2019, arXiv:1909.05858, divide every logit. Most programs multiply negative ones,
+    so that these become less probable too. `scorer` is a model's (npdl.decoding.continuation).
+    Raises InputError for another Scorer, and for a penalty that is not above 0.
+    """
+
+    def __init__(self, scorer, penalty):
+        require_above_0(penalty=penalty)
+        if not isinstance(scorer, ModelScorer):
+            raise InputError(f"the repetition penalty changes a model's logits; a "
+                             f"{type(scorer).__name__} has none")
+        self.scorer, self.penalty = copy.copy(scorer), penalty
+        self.scorer.scores = lambda logits: to_host(logits).astype(float)
+
+    def settings(self, rows):
+        return self.scorer.settings(rows)
+
+    def start(self):
+        return self._penalised(*self.scorer.start(), self.scorer.prompt)
+
+    def advance(self, state, parents, tokens):
+        before, seen = state
+        seen = np.concatenate([seen[parents], tokens[:, None]], 1)
+        return self._penalised(*self.scorer.advance(before, parents, tokens), seen)
+
+    def _penalised(self, logits, state, seen):
+        """Return log-probabilities (B, V) after the tokens `seen` (B, S), and the state."""
+        z = np.take_along_axis(logits, seen, 1)
+        np.put_along_axis(logits, seen, np.where(z > 0, z / self.penalty, z * self.penalty), 1)
+        return log_probabilities(to_device(logits)), (state, seen)
