@@ -133,7 +133,7 @@ class Layer:
                              "attribute another name, and each array in it a Param")
         super().__setattr__(name, value)
 
-    is_embedding = False  # True for tables of tokens or positions, which document 004's P omits
+    is_embedding = False  # True for embedding matrices, which count_params can leave out
 
     def forward(self, *inputs):
         raise NotImplementedError
@@ -247,8 +247,7 @@ class Layer:
     def count_params(self, embeddings=True):
         """Return the number of trainable parameters.
 
-        Without `embeddings`, the embedding matrices of tokens and positions are not counted
-        (document 004 calls this count P).
+        Without `embeddings`, the embedding matrices of tokens and positions are not counted.
         """
         skip = () if embeddings else embedding_names(self)
         return sum(p.data.size for name, p in self.params() if name not in skip)

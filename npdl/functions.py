@@ -36,7 +36,7 @@ def softmax_backward(dy, y):
 
 
 def log_softmax(x):
-    """log softmax(x) over the last axis; -inf stays -inf, an impossible choice."""
+    """y = log softmax(x) over the last axis; -inf stays -inf, an impossible choice."""
     top = x.max(-1, keepdims=True)
     shifted = x - xp.where(top == -math.inf, 0.0, top).astype(x.dtype)
     return shifted - xp.log(xp.exp(shifted).sum(-1, keepdims=True))
@@ -51,7 +51,7 @@ ERF_FIT_END = 5.6**2
 
 
 def normal_cdf(x):
-    """Phi(x), the distribution function of the standard normal, elementwise.
+    """Compute Phi(x), the distribution function of the standard normal, elementwise.
 
     float32 uses a fit whose error is below float32's own rounding; float64 is exact to its last
     digits, by the standard library's erf (CuPy's own on a GPU), and slower.
@@ -68,7 +68,7 @@ def normal_cdf(x):
 
 
 def normal_density(x):
-    """phi(x), the density of the standard normal, elementwise: the derivative of normal_cdf."""
+    """Compute phi(x), the density of the standard normal: the derivative of normal_cdf."""
     return xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
 
 

@@ -1,6 +1,6 @@
-"""Starting values, drawn on the host in float64 from a seeded stream, then cast.
+"""Initialisation: values drawn on the host in float64 from a seeded stream, then cast.
 
-A model's float32 and float64 versions therefore start from the same numbers.
+So a model in float32 and in float64 starts from the same values.
 """
 
 import math
@@ -16,7 +16,7 @@ BLANK = object()
 
 
 def generator(rng):
-    """`rng` itself if it is a generator or BLANK; a fresh stream if it is a seed, 0 or more."""
+    """Return `rng` if it is a generator or BLANK; a new stream if it is a seed, 0 or more."""
     if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
     if not is_integer(rng) or rng < 0:
@@ -25,7 +25,7 @@ def generator(rng):
 
 
 def uniform_fan_in(rng, fan_in, shape, dtype):
-    """U(-b, b) with b = 1/sqrt(fan_in): how a linear map starts, weights and bias alike."""
+    """Draw from U(-b, b), b = 1/sqrt(fan_in): weights and bias of a linear layer."""
     require_dtype(dtype)
     if rng is BLANK:
         return xp.zeros(shape, dtype)
@@ -34,7 +34,7 @@ def uniform_fan_in(rng, fan_in, shape, dtype):
 
 
 def standard_normal(rng, shape, dtype):
-    """N(0, 1): how an embedding table starts."""
+    """Draw from N(0, 1): an embedding matrix."""
     require_dtype(dtype)
     if rng is BLANK:
         return xp.zeros(shape, dtype)

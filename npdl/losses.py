@@ -1,4 +1,4 @@
-"""The loss and the accuracy of document 004, Problem 3, and the usual losses.
+"""Losses: over sequences, of classes, of numbers, between distributions; and exact match.
 
 Targets that are on a device already are not looked at, which would wait for it: CuPy takes one
 that is out of range from the other end (npdl.errors.checked_ids).
@@ -31,8 +31,8 @@ class SequenceLoss(Layer):
     """Negative log-likelihood: averaged over each sample's counted tokens, then over the batch.
 
     forward(logits, targets, counted): logits (B, S, V), targets (B, S) integers, counted (B, S)
-    True for the tokens that count. With `answer_mask` this is the loss of document 004, Problem
-    3; with everything but padding counted it is next-token training.
+    True for the tokens that count: all but padding for a language model, or `answer_mask`, the
+    right-hand sides of equations.
     average    "sample" as above, or "token": over all counted tokens of the batch at once
     reduction  "mean"; "sum" over the samples; "none" for one number per sample, (B,)
     A sample in which nothing counts has loss 0, and what does not count may hold anything, NaN
@@ -98,7 +98,7 @@ def most_probable(logits):
 
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
-    """Document 004, Problem 3: the loss and the exact-match accuracy of the right-hand sides."""
+    """Return the loss and the exact-match accuracy of the right-hand sides of equations."""
     counted = answer_mask(targets, eq_positions, mask)
     loss, _ = SequenceLoss(reduction).forward(logits, targets, counted)
     return loss, exact_match(logits, targets, counted, reduction)
@@ -224,7 +224,7 @@ class SquaredError(Layer):
 class KLDivergence(Layer):
     """D(P || Q) = sum_v P_v log(P_v / Q_v), P and Q the softmax of two sets of logits (..., V).
 
-    Document 001, Question 1. Both get a gradient. reduction as SquaredError's.
+    Both sets of logits get a gradient. `reduction` is SquaredError's.
     """
 
     def __init__(self, reduction="mean"):
@@ -253,7 +253,7 @@ class KLDivergence(Layer):
 
 
 def kl_divergence(p, q):
-    """D(P || Q) over the last axis, from probabilities: (..., V) -> (...).
+    """Compute D(P || Q) over the last axis from probabilities: (..., V) -> (...).
 
     Where p is 0 a term is 0; where q is 0 and p is not, the divergence is infinite.
     """

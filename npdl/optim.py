@@ -40,7 +40,7 @@ class Optimizer:
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """One update; `lr` overrides the constructor's for this step.
+        """Make one update; `lr` overrides the constructor's for this step.
 
         Raises InputError, and changes nothing, where a parameter was frozen since, and for an
         `lr` that is no finite number, 0 or more.
@@ -53,7 +53,7 @@ class Optimizer:
             self.update(name, p, lr, self.weight_decay * p.decay)
 
     def rate(self, lr):
-        """`lr`, or the constructor's where it is None, once it is checked."""
+        """Return `lr`, or the constructor's if it is None, after a check."""
         lr = self.lr if lr is None else lr
         require_finite(lr=lr)
         return lr
@@ -67,7 +67,7 @@ class Optimizer:
             p.grad[...] = 0
 
     def state_dict(self):
-        """{"steps": int, moment: {parameter name: NumPy array}}."""
+        """Return {"steps": int, moment: {parameter name: NumPy array}}."""
         state = {"steps": self.steps}
         for moment in self.moments:
             arrays = getattr(self, moment)
@@ -75,7 +75,10 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state):
-        """Take back what `state_dict` returned; InputError, and no change, for anything else."""
+        """Restore what `state_dict` returned.
+
+        Raises InputError, and changes nothing, for another optimizer's state.
+        """
         own = {moment: getattr(self, moment) for moment in self.moments}
         check_optimizer_state({"steps": self.steps, **own}, state)
         self.steps = int(state["steps"])
@@ -152,7 +155,7 @@ class Adam(Optimizer):
         self.move(name, p, p.grad + decay * p.data, lr)
 
     def move(self, name, p, g, lr):
-        """Adam's update by the gradient g."""
+        """Make Adam's update with the gradient g."""
         m, v, t, (b1, b2) = self.m[name], self.v[name], self.steps, self.betas
         m[...] = b1 * m + (1 - b1) * g
         v[...] = b2 * v + (1 - b2) * g**2
@@ -235,7 +238,7 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(G, steps=5):
-    """About U V^T of G = U S V^T, without a decomposition: most singular values to about 1.
+    """Approximate U V^T of G = U S V^T by setting most singular values to about 1.
 
     X = a X + b (X X^T) X + c (X X^T)^2 X from X = G / ||G||: a polynomial of the singular values
     that after five rounds has brought those above ||G|| / 660 to between 0.68 and 1.21; a smaller
@@ -253,10 +256,10 @@ def orthogonalised(G, steps=5):
 
 class Muon(AdamW):
     """For the matrices in `names`: v = momentum v + g,   theta = theta - faster lr
-    max(1, E / D)^(1/2) orthogonalised(g + momentum v), for a map theta (D, E). AdamW for all else.
+    max(1, E / D)^(1/2) orthogonalised(g + momentum v), for theta (D, E). AdamW for the rest.
 
-    Jordan et al. 2024, kellerjordan.github.io/posts/muon. Meant for the matrices between table
-    and classifier. Both have AdamW's decay: theta = theta - lr decay theta first.
+    Jordan et al. 2024, kellerjordan.github.io/posts/muon. Meant for the matrices between the
+    embedding and the classifier. Both first decay as AdamW does: theta = theta - lr decay theta.
     """
 
     moments = ("m", "v", "velocity")

@@ -58,7 +58,7 @@ def require_layers(owner, layers, example):
 
 
 def checked_params(owner, params):
-    """`params` as a list, after a check that they are Params that learn."""
+    """Return `params` as a list, after a check that they are Params that learn."""
     found = list(params) if hasattr(params, "__iter__") else [params]
     for param in found:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):

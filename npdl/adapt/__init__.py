@@ -1,4 +1,4 @@
-"""LoRA, QLoRA and quantization: the numbers, the linear maps made of them, whole models."""
+"""LoRA, QLoRA and quantization: of arrays, of linear layers, and of whole models."""
 
 from npdl.adapt.models import (
     add_lora,

@@ -1,9 +1,8 @@
-"""Low-rank adapters over frozen linear maps, in full precision (LoRA) or quantized (QLoRA).
+"""Low-rank adapters on frozen linear layers, in full precision (LoRA) or quantized (QLoRA).
 
-Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314); document 000,
-Question 4. QLoRA is ``LoRALinear(QuantLinear(linear))`` and nothing more.
+Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314). QLoRA is
+``LoRALinear(QuantLinear(linear))`` and nothing more.
 """
-
 
 from npdl.adapt.quantize import (
     dequantize,
@@ -88,8 +87,8 @@ class LoRALinear(Layer):
     """y = base(x) + scale (x A) B^T: (..., D) -> (..., E), A (D, r), B (E, r), scale = alpha / r.
 
     `base` is a Linear, taken as a FrozenLinear, or a QuantLinear. Only A and B learn. A starts
-    uniform in +-1/sqrt(D), B at zero, so that at first y = base(x). `alpha` None stands for r: a
-    scale of 1, as document 000 has it. Raises InputError when r is larger than D or E.
+    uniform in +-1/sqrt(D), B at zero, so that at first y = base(x). `alpha` None means
+    alpha = r, a scale of 1. Raises InputError when r is larger than D or E.
     """
 
     def __init__(self, base, rank=4, alpha=None, *, rng=0):
@@ -100,7 +99,7 @@ class LoRALinear(Layer):
         D, E = base.sizes
         require_positive(rank=rank)
         if rank > min(D, E):
-            raise InputError(f"rank = {rank} for a map from {D} to {E}; it must be at most "
+            raise InputError(f"rank = {rank} for a layer from {D} to {E}; it must be at most "
                              f"{min(D, E)}")
         if alpha is not None:
             require_above_0(alpha=alpha)

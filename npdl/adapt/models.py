@@ -17,9 +17,9 @@ from npdl.layers.linear import Linear
 
 
 def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
-    """Replace chosen linear maps of `model` by adapters over them; freeze all the rest.
+    """Replace chosen linear layers of `model` by adapters on them; freeze all the rest.
 
-    where   which maps: None for every Linear (or QuantLinear); a name or several, such as
+    where   which layers: None for every Linear (or QuantLinear); a name or several, such as
             ("W_Q", "W_V"), for those whose dotted name is or ends with one of them; or a function
             of the dotted name
     rank, alpha, rng   LoRALinear's
@@ -33,7 +33,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     chosen = _choose(model, (Linear, QuantLinear), where, "add_lora")
     adapters = {}                                           # all are made before one is placed
     for layer in chosen.values():
-        if id(layer) not in adapters:                       # a shared map has one adapter
+        if id(layer) not in adapters:                       # a shared layer has one adapter
             adapters[id(layer)] = LoRALinear(layer, rank, alpha=alpha, rng=rng)
     model.set_trainable(False)
     for name, layer in chosen.items():
@@ -74,7 +74,7 @@ def merge_lora(model):
 
 
 def merged_linear(adapter):
-    """One frozen Linear that computes what a LoRALinear does: W + scale A B^T, and b.
+    """Return one frozen Linear that computes what a LoRALinear does: W + scale A B^T, and b.
 
     Nothing of the adapter changes or is shared.
     """
@@ -89,7 +89,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Row:
-    """One linear map of a report."""
+    """One linear layer of a report."""
 
     name: str
     kind: str
@@ -100,59 +100,59 @@ class Row:
 
 @dataclass
 class Report:
-    """The linear maps of a model, and the totals over all its parameters.
+    """The linear layers of a model, and the totals over all its parameters.
 
-    `trainable` and `frozen` count numbers, `stored_bytes` is what they take in memory, and
-    `multiplies` is what a forward over `rows` rows multiplies in the linear maps.
+    `trainable` and `frozen` count parameters, `stored_bytes` is their memory, and `multiplies` are
+    the multiplications of a forward pass over `rows` rows in the linear layers.
     """
 
     rows: int
-    maps: list
+    layers: list
     trainable: int
     frozen: int
     stored_bytes: int
 
     @property
     def multiplies(self):
-        return sum(row.multiplies for row in self.maps)
+        return sum(row.multiplies for row in self.layers)
 
     def __str__(self):
-        width = max([len(row.name) for row in self.maps] + [20])
-        head = ("map", "kind", "trainable", "bytes", f"multiplies ({self.rows} rows)")
-        table = [(r.name, r.kind, r.trainable, r.stored_bytes, r.multiplies) for r in self.maps]
+        width = max([len(row.name) for row in self.layers] + [20])
+        head = ("layer", "kind", "trainable", "bytes", f"multiplies ({self.rows} rows)")
+        table = [(r.name, r.kind, r.trainable, r.stored_bytes, r.multiplies) for r in self.layers]
         table.append(("all parameters", "", self.trainable, self.stored_bytes, self.multiplies))
         lines = [f"{head[0]:<{width}}  {head[1]:<22}{head[2]:>12}{head[3]:>12}  {head[4]:>22}"]
         for name, kind, trainable, stored, multiplies in table:
             lines.append(f"{name:<{width}}  {kind:<22}{trainable:>12,}{stored:>12,}"
                          f"  {multiplies:>22,}")
-        lines.append(f"frozen numbers: {self.frozen:,}")
+        lines.append(f"frozen parameters: {self.frozen:,}")
         return "\n".join(lines)
 
 
 def report(model, rows=1):
-    """Count the trainable parameters, the stored bytes and the multiplications; a Report.
+    """Return a Report of the trainable parameters, the stored bytes and the multiplications.
 
-    A number that is stored in m bits counts as m bits, with its step sizes beside it.
+    A parameter that is stored in m bits counts as m bits; its step sizes count, too.
     """
-    maps, inside, stands_for = [], set(), {}
+    layers, inside, stands_for = [], set(), {}
     for name, layer in named_layers(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
             kind = type(layer).__name__
             if isinstance(layer, LoRALinear):
                 kind += "+" + type(layer.base).__name__
-            maps.append(Row(name, kind, layer.count_params(), _bytes(layer),
-                            multiplies(layer, rows)))
+            layers.append(Row(name, kind, layer.count_params(), _bytes(layer),
+                              multiplies(layer, rows)))
         if isinstance(layer, QuantLinear):
             stands_for |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
     frozen = sum(stands_for.get(id(param), param.data.size)
                  for _, param in model.params(frozen=True) if not param.trainable)
-    return Report(rows, maps, model.count_params(), frozen, _bytes(model))
+    return Report(rows, layers, model.count_params(), frozen, _bytes(model))
 
 
 def _choose(model, kinds, where, caller):
-    """{dotted name: layer} of the layers of these kinds that `where` names."""
+    """Return {dotted name: layer} of the layers of these kinds that `where` names."""
     ends = (where,) if isinstance(where, str) else where
     if where is None or callable(where):
         wanted = where or (lambda name: True)
@@ -168,15 +168,17 @@ def _choose(model, kinds, where, caller):
     chosen = {name: layer for name, layer in found.items() if wanted(name)}
     if not chosen:
         raise InputError(
-            f"{caller}: no linear map fits where = {where!r}; "
+            f"{caller}: no linear layer fits where = {where!r}; "
             f"there are: {', '.join(found) or 'none'}"
         )
     return chosen
 
 
 def _put(owner, name, layer):
-    """`owner` with `layer` at a dotted name, such as decoder.blocks.0.attention.W_Q. Layers, lists
-    and dicts are changed in place; a tuple on the way becomes another one."""
+    """Return `owner` with `layer` at a dotted name, such as decoder.blocks.0.attention.W_Q.
+
+    Layers, lists and dicts are changed in place; a tuple on the way is replaced.
+    """
     if not name:
         return layer
     first, _, rest = name.partition(".")
@@ -197,8 +199,10 @@ def _bytes(layer):
 
 
 def multiplies(layer, rows):
-    """Multiplications of a forward of a linear map over `rows` rows; a quantized W is
-    dequantized once, an adapter's scale of 1 costs nothing."""
+    """Return the number of multiplications of a linear layer's forward over `rows` rows.
+
+    A quantized W is dequantized once; an adapter's scale of 1 costs nothing.
+    """
     D, E = layer.sizes
     if isinstance(layer, LoRALinear):
         rank = layer.A.shape[1]

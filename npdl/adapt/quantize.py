@@ -1,15 +1,14 @@
 """Quantized matrices: m-bit integers and a step size, stored in m bits each.
 
-Document 000, Question 4:  quant(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),
-dequant = step * codes. Not in the document's formula, but in QLoRA (Dettmers et al. 2023,
-arXiv:2305.14314) as its part 1 names it: one step size for each block of numbers; NF4, whose 16
-levels are not even but quantiles of a normal distribution; and double quantization, which keeps
-the step sizes themselves in 8 bits. Beside the document's floor stands the nearest integer.
+    quantize(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),  dequantize = step * codes
 
-Floor always errs downwards, by half a step on average; the nearest integer has no such bias, and
-half the largest error. A number that is a whole multiple of the step but for its rounding is taken
-as that multiple, so that quantizing what was quantized changes nothing; the document's floor of the
-rounded quotient would move a part of such numbers by a whole step.
+From QLoRA (Dettmers et al. 2023, arXiv:2305.14314): one step size for each block of values; NF4,
+whose 16 levels are the quantiles of a normal distribution; and double quantization, which stores
+the step sizes themselves in 8 bits.
+
+`floor` rounds down, by half a step on average. "nearest" has no such bias and half the largest
+error. A value that is a multiple of the step up to rounding is taken as that multiple, so that
+quantizing a second time changes nothing.
 """
 
 import math
@@ -43,7 +42,7 @@ def quantize(W, bits=4, rounding="floor", block=None):
     """Quantize W into integers of its shape, in -(2^(m-1) - 1) .. 2^(m-1) - 1, and step sizes (n,).
 
     bits      m, from 2 to 16
-    rounding  "floor" (the document's), "nearest" (halves to even), or "nf4", for 4 bits: the code
+    rounding  "floor", "nearest" (halves to even), or "nf4", for 4 bits: the code
               is the number of the nearest of NF4's levels, less 8, and the step size the block's
               largest magnitude
     block     None: one step size for all of W. An integer k: one for every k numbers, counted
@@ -89,8 +88,11 @@ def dequantize(codes, step, block=None, rounding="floor"):
 
 
 def quantize_steps(step):
-    """Double quantization: step sizes (n,) -> their codes of 8 bits (n,), and the numbers that
-    bring them back: the step size of every 256 codes, then the mean of all, which is taken off."""
+    """Quantize step sizes (n,) in their turn (double quantization).
+
+    Returns codes of 8 bits (n,), and what dequantize_steps needs: the step size of every 256 codes,
+    and the mean of all step sizes, which is subtracted first.
+    """
     mean = step.mean()
     codes, scale = quantize(step - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
     return codes, xp.concatenate([scale, mean[None]])

@@ -90,7 +90,7 @@ class Examples:
 
     @property
     def answer_mask(self):
-        """Return (N, S), True for targets after `=` except PAD: RHS of document 004, Problem 3."""
+        """Return (N, S), True for targets after `=` except PAD: the right-hand sides."""
         after_eq = np.arange(self.targets.shape[1]) > self.eq_positions[:, None]  # (N, S)
         return after_eq & self.mask
 
@@ -103,7 +103,7 @@ class ModularArithmetic:
     `seed`; the first round(N * r_train) are `train` and the rest are `validation`. With
     `stratified`, each order is split in that way by itself, and order 2 comes first. The
     vocabulary has `numbers` numbers, or as many as are needed.
-    Raises InputError. Source: document 004, Problem 4.
+    Raises InputError for settings out of range.
     """
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,

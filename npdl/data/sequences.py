@@ -6,8 +6,8 @@ from npdl.errors import InputError
 
 
 def pad(sequences, value=0):
-    """Sequences (S_b, ...) -> an array (B, S, ...), each filled up with `value` to the longest, and
-    the lengths (B,).
+    """Return sequences (S_b, ...) as one array (B, S, ...), filled up with `value`, and the lengths
+    (B,).
 
         ids, lengths = pad([[3, 1, 4], [1, 5]])             # [[3, 1, 4], [1, 5, 0]], [3, 2]
         tags, _ = pad([[0, 2, 2], [1, 0]], value=-1)        # for CrossEntropy(ignored=-1)

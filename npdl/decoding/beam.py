@@ -1,4 +1,4 @@
-"""Beam search, with finished hypotheses and the stopping rule of document 003, Problem 4."""
+"""Beam search, which stops when no active hypothesis can win any more."""
 
 import math
 from dataclasses import dataclass, field
@@ -74,10 +74,10 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     hypothesis whose first differing token is lower comes first.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
-    n_best, stop  stop when the n_best-th finished hypothesis scores at least what any live one
-                  can still reach (Ranking.bound): the first n_best are then the same as at the
-                  end. With length_power 0 and n_best 1 this is the document's rule: the best
-                  live log-probability is no higher than the best finished one. The live
+    n_best, stop  stop when the n_best-th finished hypothesis scores at least what any
+                  active one can still reach (Ranking.bound): the first n_best are then the same
+                  as at the end. With length_power 0 and n_best 1, the search stops when the best
+                  active log-probability is no higher than the best finished one. The active
                   hypotheses' own normalised scores would be no bound: they can still rise.
     keep_steps    False: the result has no Steps, whose log-probabilities are width x V numbers
                   each: of a real model's search, more memory than all the rest

@@ -86,9 +86,11 @@ class CarriedSeq2Seq(CachedSeq2Seq):
 
 
 def cross_block_after(block, x, mask, past, cross, memory_mask):
-    """DecoderBlock.forward, or PreNormDecoderBlock.forward, of x (B, R, D) that follows `past`, a
-    block's keys and values (B, H, P, d) or None -> y (B, R, D), and the keys and values with x's
-    own. `cross` holds those of the encoder's output."""
+    """Compute DecoderBlock.forward, or PreNormDecoderBlock.forward, of new positions x (B, R, D).
+
+    `past` holds the block's earlier keys and values (B, H, P, d), or None; `cross` those of the
+    encoder's output. Returns y (B, R, D), and the keys and values with x's own.
+    """
     pre = isinstance(block, PreNormDecoderBlock)
     n = normed(block.norm1, x, pre)
     kept = keys_values(block.attention, n, past)

@@ -18,8 +18,10 @@ class KVCache:
         self.filled = 0
 
     def put(self, block, k, v):
-        """Write a block's k and v (B, G, R, d) after what is there; that block's keys and values,
-        (B, G, filled + R, d). Set `filled` when all blocks have."""
+        """Append a block's k and v (B, G, R, d); return its keys and values, (B, G, filled + R, d).
+
+        Increase `filled` when all blocks have appended.
+        """
         end = self.filled + k.shape[2]
         keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
         keys[:, :, self.filled :] = k
@@ -27,9 +29,11 @@ class KVCache:
         return keys, values
 
     def after(self, seen, parents, most):
-        """A cache in which the `parents`' rows of the first `seen` places can be continued: this
-        one, or a copy of them where other rows are wanted, another state has gone on already or
-        all places are taken (then of twice the capacity, `most` at most)."""
+        """Return a cache that continues the `parents`' rows of the first `seen` positions.
+
+        It is this one; or a copy if other rows are wanted, if another state has continued it
+        already, or if it is full (then of twice the capacity, `most` at most).
+        """
         capacity = self.keys.shape[3]
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()
         if same and seen == self.filled and seen < capacity:

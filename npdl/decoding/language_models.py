@@ -25,7 +25,7 @@ from npdl.layers.rotary import turned
 from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
-LARGE = 2**19       # numbers in a map, from which two threads read it faster than one
+LARGE = 2**19       # entries of a matrix from which two threads read it faster than one
 ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
 AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
                     # weights, a number for each pair of tokens, would be what takes most memory
@@ -67,7 +67,7 @@ class Recomputed(ModelScorer):
 
 
 class StepByStep(ModelScorer):
-    """A model that computes the new tokens alone: of one sequence, a row for each map."""
+    """A model that computes only the new tokens; for one sequence, each layer gets one row."""
 
     def settings(self, rows):
         """Return a context of one BLAS thread for one row, else the default context.

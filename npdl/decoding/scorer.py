@@ -22,7 +22,7 @@ class Scorer:
         raise NotImplementedError
 
     def advance(self, state, parents, tokens):
-        """Append tokens[i] to the hypothesis in row parents[i]; what `start` returns, for these.
+        """Append tokens[i] to the hypothesis in row parents[i]; return the same as `start`.
 
         parents and tokens (n,) integers; a parent may occur several times or not at all.
         """

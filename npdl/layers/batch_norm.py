@@ -25,13 +25,12 @@ KINDS = ("batch", "layer", "instance", "group", "rms")
 def statistics(x, kind, groups=1):
     """Return mean and biased variance of x (N, C, L) or (N, C), with the averaged axes kept as 1.
 
-    kind "batch"     one for each channel: over samples and places      (1, C, 1) or (1, C)
-         "layer"     one for each sample: over channels and places      (N, 1, 1) or (N, 1)
-         "instance"  one for each sample and channel: over places       (N, C, 1)
+    kind "batch"     one for each channel: over samples and positions   (1, C, 1) or (1, C)
+         "layer"     one for each sample: over channels and positions   (N, 1, 1) or (N, 1)
+         "instance"  one for each sample and channel: over positions    (N, C, 1)
          "group"     one for each sample and group of channels          (N, G, 1)
          "rms"       mean 0 and mean square, over the last axis         (N, C, 1) or (N, 1)
-         a tuple of axes: over those. (Document 000, Question 1, as it is solved there, has
-         (0,) for batch, (-1,) for layer and (1, 2) for instance.)
+         a tuple of axes: over those
     Raises InputError for another kind or shape, and for groups that do not divide C.
     """
     if isinstance(kind, str):

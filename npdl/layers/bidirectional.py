@@ -1,7 +1,4 @@
-"""Two recurrent networks over one sequence, one from each end (Schuster & Paliwal 1997).
-
-Document 000, Question 3.
-"""
+"""Two recurrent networks over one sequence, one from each end (Schuster & Paliwal 1997)."""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of

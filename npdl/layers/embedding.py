@@ -1,4 +1,4 @@
-"""Tables of vectors, looked up by token or position, and the tied map back to tokens."""
+"""Embedding matrices of tokens and positions, and the tied classifier."""
 
 import numpy as np
 
@@ -89,8 +89,8 @@ class Unembedding(Layer):
 def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
     """Return the fixed positions (S, D): sin(pos / 10000^e) at i = 2k, cos of the same at 2k + 1.
 
-    `exponent` e is "k/d" (document 004, Problem 2.7, as printed) or "2k/d" (the usual form, whose
-    longest wavelength is 10000 times its shortest; with k/d it is 100 times).
+    `exponent` e is "2k/d" as in Vaswani et al. 2017, whose longest wavelength is 10000 times its
+    shortest, or "k/d", with which it is 100 times.
     """
     require_positive(length=length, d_model=d_model)
     require_dtype(dtype)

@@ -1,4 +1,4 @@
-"""Message passing on a graph, and attention as the special case of it (document 003, 3.6).
+"""Message passing on a graph, and attention as a special case of it (Gilmer et al. 2017).
 
 Every node i takes up what its neighbours send,  h_i' = q(h_i, sum_j e_ij f(h_j)).  The matrix of
 edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degree for their mean,
@@ -100,9 +100,9 @@ class GraphAttention(Layer):
     """Attention with one head as message passing: e_ij = softmax_j(q_i k_j), f(h_j) = h_j W_V.
 
     forward(h, neighbours): h (..., N, D) -> (..., N, E). `neighbours` (..., N, N) is True where
-    node i hears node j; None is the complete graph, as in a transformer; the lower triangle, a
-    causal one. `scale` multiplies q k: 1 as document 003 writes it, 1/sqrt(E) in transformers.
-    A node that hears no one gets zeros.
+    node i attends to node j; None is the complete graph, as in a transformer; the lower triangle, a
+    causal one. `scale` multiplies q k: 1, or 1/sqrt(E) as in transformers. A node without
+    neighbours gets zeros.
     """
 
     def __init__(self, d_in, d_out, *, scale=1.0, bias=False, rng=0, dtype="float32"):

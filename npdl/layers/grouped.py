@@ -87,11 +87,11 @@ class GroupedQueryAttention(Layer):
         return dx
 
     def split(self, x):
-        """(B, S, G*n*d) -> (B, G, n, S, d). `join` is its inverse and its backward."""
+        """Reshape (B, S, G*n*d) to (B, G, n, S, d). `join` is its inverse and its backward."""
         B, S, _ = x.shape
         return x.reshape(B, S, self.num_kv_heads, -1, self.rotary.d).transpose(0, 2, 3, 1, 4)
 
     def join(self, x):
-        """(B, G, n, S, d) -> (B, S, G*n*d)."""
+        """Reshape (B, G, n, S, d) to (B, S, G*n*d)."""
         B, G, n, S, d = x.shape
         return x.transpose(0, 3, 1, 2, 4).reshape(B, S, G * n * d)

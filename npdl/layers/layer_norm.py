@@ -16,8 +16,8 @@ from npdl.functions import not_infinite, sum_rows
 class LayerNorm(Layer):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   over the last axis.
 
-    (..., D) -> (..., D); var is divided by D; gain starts at 1, bias at 0. Document 004,
-    Problem 2.1. Made with bias=False it has none. Raises InputError for another width.
+    (..., D) -> (..., D); var is divided by D; gain starts at 1, bias at 0. With bias=False
+    there is no bias. Ba et al. 2016, arXiv:1607.06450. Raises InputError for another width.
     """
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):

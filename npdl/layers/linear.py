@@ -1,4 +1,4 @@
-"""Linear maps over the last axis."""
+"""Linear layers over the last axis."""
 
 from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import check_gradient, check_width, require_bool, require_positive
@@ -22,7 +22,7 @@ class Linear(Layer):
 
     @property
     def sizes(self):
-        """(D, E): what a map takes and gives, whichever kind of map it is."""
+        """Return (D, E), the widths of the input and the output."""
         return self.W.shape
 
     def forward(self, x):

@@ -1,4 +1,4 @@
-"""Threshold neurons, and XOR out of three of them (document 003, Section 2)."""
+"""Threshold neurons (McCulloch & Pitts 1943), and XOR computed by three of them."""
 
 import numpy as np
 

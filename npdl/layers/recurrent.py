@@ -1,7 +1,7 @@
 """Recurrent networks: one step (RNN, GRU, LSTM), all steps, several layers.
 
 A state is h (B, H), for the LSTM the pair (h, c); `each` goes through its parts. W_x, W_h, b hold
-a block for each gate, side by side. Document 004, Problem 1; the GRU: 002, Problem 2.
+a block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), Cho et al. 2014 (GRU).
 """
 
 from npdl.backend import xp

@@ -1,4 +1,4 @@
-"""An RNN that attends over its own past states (document 002, Problem 5)."""
+"""An RNN that attends to its own past states."""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
@@ -16,12 +16,11 @@ class AttentiveRNN(Layer):
     alpha_t = softmax over l < t of score(q_t, h_l),   a_t = sum_{l<t} alpha_{t,l} h_l
     h_t = s_t + a_t
 
-    The document scores h_t against the past states, and makes h_t out of the result: h_t is
-    defined by itself. Here the query q_t is known before h_t is, by `query`:
+    The query q_t must be known before h_t, since h_t depends on the scores. `query` is one of
         "preliminary"   q_t = s_t, what the RNN alone makes of step t
         "previous"      q_t = h_{t-1}, the state before step t (itself one of those scored)
-    score "dot", "scaled-dot" or "additive", as the document lists them. With nothing in the past
-    a_t is zero. A state is no longer bounded by 1: h_t adds a mean of past states to s_t.
+    score "dot", "scaled-dot" or "additive". With nothing in the past a_t is zero. A state is not
+    bounded by 1: h_t adds a mean of past states to s_t.
 
     forward(x, state): x (B, S, D); `state` is (h (B, H), past (B, P, H)), the last state and the
     states that may be attended to; zeros and none if None

@@ -1,4 +1,4 @@
-"""Document 001, Question 3: two word vectors combined into one by an autoencoder."""
+"""An autoencoder that combines two word vectors into one (Socher et al. 2011)."""
 
 from typing import NamedTuple
 
@@ -23,9 +23,9 @@ class AutoencoderOutput(NamedTuple):
 class Autoencoder(Layer):
     """p = ReLU(x W_1 + b_1),  x' = p W_2 + b_2,  logits = p W_3 + b_3,  with x = [x_1, x_2].
 
-    forward(x1, x2), each (..., D_x) -> AutoencoderOutput. The first D_x rows of encoder.W are the
-    document's W_11 (transposed), the others its W_12. Raises InputError when the inputs' shapes
-    differ or are not D_x wide.
+    forward(x1, x2), each (..., D_x) -> AutoencoderOutput. The first D_x rows of encoder.W
+    multiply x_1, the others x_2. Raises InputError when the inputs' shapes differ or are not D_x
+    wide.
     """
 
     def __init__(self, d_x, d_parent, num_classes, *, bias=True, rng=0, dtype="float32"):
@@ -53,8 +53,8 @@ class Autoencoder(Layer):
     def backward(self, dout, cache):
         dp, dx_new, dlogits = gradients_of(dout, cache.out, "Autoencoder")
         dp = dp + self.classifier.backward(dlogits, cache.classifier)
-        dp = dp + self.decoder.backward(dx_new, cache.decoder)      # delta_1 of the document
-        dh = self.activation.backward(dp, cache.activation)         # delta_2
+        dp = dp + self.decoder.backward(dx_new, cache.decoder)      # p feeds both
+        dh = self.activation.backward(dp, cache.activation)
         dx = self.encoder.backward(dh, cache.encoder)
         dx1, dx2 = xp.split(dx, 2, -1)                              # x = [x1, x2]
         return dx1, dx2

@@ -1,4 +1,4 @@
-"""The bidirectional RNN of document 000, Question 3, and its loss."""
+"""A bidirectional RNN with one output for each step, and its loss."""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of

@@ -1,7 +1,4 @@
-"""A GPT: tokens and positions in, causal blocks, a score for every word of the vocabulary out.
-
-Document 004's, with its options, and GPT-2.
-"""
+"""GPT, a causal transformer with many options, and GPT-2: logits over the vocabulary."""
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
@@ -22,10 +19,10 @@ from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
 
 
 class GPT(Layer):
-    """Document 004's GPT by default: fixed positions (exponent k/d), post-norm, GELU.
+    """logits = blocks(embedding(ids) + positions) W + b; by default with post-norm and GELU.
 
     forward(ids, key_mask, rng): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for
-    real tokens, False for padding that no query may see. Every block's output and attention
+    real tokens, False for padding that no query attends to. Every block's output and attention
     weights are in the cache: hidden_states(cache), attentions(cache). Given `rng`, `dropout` acts
     on the embeddings and on both branches of a block, `attention_dropout` on the attention weights.
     `bias` is that of the attention's projections; `ffn_bias`, `norm_bias` and `classifier_bias`
@@ -94,10 +91,10 @@ class GPT2(GPT):
 
 
 def hidden_states(cache):
-    """Every block's output, (B, L, S, D), from the cache of GPT.forward."""
+    """Return every block's output, (B, L, S, D), from the cache of GPT.forward."""
     return xp.stack([c.y for c in cache.decoder.blocks], 1)
 
 
 def attentions(cache):
-    """Every block's attention weights, (B, L, H, S, S), from the cache of GPT.forward."""
+    """Return every block's attention weights, (B, L, H, S, S), from the cache of GPT.forward."""
     return attention_weights(cache.decoder.blocks)

@@ -1,4 +1,4 @@
-"""A language model: tokens in, an LSTM, a score for every word of the vocabulary out."""
+"""A language model: embeddings, an LSTM, and logits over the vocabulary."""
 
 from npdl.core import Cache, Layer, gradients_of
 from npdl.errors import checked_tokens
@@ -9,7 +9,7 @@ from npdl.layers.recurrent import LSTM
 
 
 class LSTMLM(Layer):
-    """Document 004's LSTM language model (Problem 1.4).
+    """logits = LSTM(embedding(ids)) W + b, a next-token distribution at each position.
 
     forward(ids, state, rng, lengths): tokens (B, S), state (h, c), each (L, B, H), zeros if None
     -> logits (B, S, V) and the last state. With `lengths` (B,), the state is that of each
@@ -35,7 +35,7 @@ class LSTMLM(Layer):
         return out, Cache(embedding=c_embedding, lstm=c_lstm, classifier=c_classifier, out=out)
 
     def backward(self, dout, cache):
-        """Returns (None, the gradient of the first state): ids have none."""
+        """Return (None, the gradient of the first state); ids have no gradient."""
         dlogits, dstate = gradients_of(dout, cache.out, "LSTMLM")
         dy = self.classifier.backward(dlogits, cache.classifier)
         dx, dstate = self.lstm.backward((dy, dstate), cache.lstm)

@@ -1,4 +1,4 @@
-"""Linear maps with a ReLU between two of them: the oldest network, and the smallest that groks."""
+"""A multilayer perceptron: linear layers with a ReLU between them."""
 
 from npdl.core import Cache, Layer
 from npdl.errors import InputError, check_real

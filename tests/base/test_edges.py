@@ -362,7 +362,7 @@ def test_adapters_stand_where_layers_are_in_a_tuple():
 
 def test_adapters_that_fit_nowhere_change_nothing():
     model = MLP([3, 3, 2])
-    with pytest.raises(InputError, match="no linear map fits"):
+    with pytest.raises(InputError, match="no linear layer fits"):
         add_lora(model, 1, where="nowhere")
     assert len(list(model.params())) == 4
 

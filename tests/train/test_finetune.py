@@ -189,7 +189,7 @@ BAD = [
     (("{base}", "--p", 8), "--p 8: the run's vocabulary has the numbers 0 to 6"),
     (("{base}", "--operator", "^"), "operator"),
     (("{base}", "--rank", 100), "rank = 100"),
-    (("{base}", "--where", "W_X"), "no linear map fits where = ('W_X',)"),
+    (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),
     (("{base}", "--bits", 1), "bits = 1"),
     (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
     (("{base}", "--block", 64), "give --bits too"),

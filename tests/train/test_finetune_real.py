@@ -166,7 +166,7 @@ BAD = [
     (("--pretrained", "a"), "--pretrained: goes with --resume"),
     (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
     (("--rank", 100), "rank = 100"), (("--bits", 1), "bits = 1"),
-    (("--where", "W_X"), "no linear map fits"), (("--block", 8), "give --bits too"),
+    (("--where", "W_X"), "no linear layer fits"), (("--block", 8), "give --bits too"),
     (("--window", 65), "--window 65: the model's context has 64 tokens"),
     (("--window", 0), "--window 0: must be"),
     (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),

@@ -10,8 +10,8 @@ With torch itself:  ``{n: t.numpy() for n, t in module.state_dict().items()}``.
 Names are the path to a layer and then torch's own: `weight`, `bias`. Where torch has two ways of
 writing the same layer, `style` chooses:
 
-    "course"  document 004's modules: attention as four Linears W_Q, W_K, W_V, W_O; an LSTM cell
-              as four Linears over [x, h]: forget_gate, input_gate, candidate, output_gate
+    "course"  modules as a course writes them: attention as four Linears W_Q, W_K, W_V, W_O; an
+              LSTM cell as four Linears over [x, h]: forget_gate, input_gate, candidate, output_gate
     "torch"   torch.nn's: MultiheadAttention (in_proj_weight, ...), RNN, GRU and LSTM
               (weight_ih_l0, ...)
 
@@ -59,14 +59,14 @@ class Place:
 
 
 def to_torch(layer, style="course", rename=None):
-    """{torch's name: NumPy array, contiguous} for every parameter of `layer`.
+    """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
-    A table that two layers share (weight tying) comes under both names, as torch writes it.
+    An embedding matrix that two layers share (weight tying) comes under both names, as in torch.
     Raises InputError for a layer that has no counterpart in torch here, and for a `rename` that
     maps two parts to one name.
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
-        raise InputError("torch has no counterpart of an adapter or a quantized map; merge_lora "
+        raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
                          "turns adapters into plain matrices")
     arrays = {}
     for place in _places(layer, "", style):
@@ -180,7 +180,7 @@ def _batch_norm(layer):
 
 
 def _fused_attention(layer):
-    """torch.nn.MultiheadAttention: the first three maps stacked."""
+    """Yield the rules of torch.nn.MultiheadAttention, which stacks the first three matrices."""
     inputs = [layer.W_Q, layer.W_K, layer.W_V]
     yield ([part.W for part in inputs], ["in_proj_weight"],
            lambda *W: [np.concatenate([w.T for w in W])],
@@ -212,25 +212,25 @@ def _fused_recurrent(out, back):
 
 
 def _swap_gates(stacked):
-    """i, f, o, g <-> i, f, g, o: exchange the last two quarters of the first axis."""
+    """Exchange the last two quarters of the first axis: i, f, o, g <-> i, f, g, o."""
     i, f, third, fourth = np.split(stacked, 4)
     return np.concatenate([i, f, fourth, third])
 
 
 def _gru_out(stacked):
-    """z, r, h -> r, -z, h."""
+    """Reorder the gates z, r, h to r, -z, h."""
     z, r, h = np.split(stacked, 3)
     return np.concatenate([r, -z, h])
 
 
 def _gru_back(stacked):
-    """r, -z, h -> z, r, h."""
+    """Reorder the gates r, -z, h to z, r, h."""
     r, minus_z, h = np.split(stacked, 3)
     return np.concatenate([-minus_z, r, h])
 
 
 def _lstm_cell(cell):
-    """Document 004's cell: a Linear over [x, h] for each gate."""
+    """Yield the rules of a cell that has a Linear over [x, h] for each gate."""
     d_in = cell.W_x.shape[0]
     gates = ("input_gate", "forget_gate", "output_gate", "candidate")    # as npdl packs them
     yield ([cell.W_x, cell.W_h], [f"{gate}.weight" for gate in gates],

@@ -269,8 +269,8 @@ def _digest(files, stamps):
 
 def to_huggingface(pretrained, folder):
     """Write `folder`, new or empty, as `transformers` reads it: config.json, model.safetensors
-    and the tokenizer's files. Adapters are merged and quantized maps become floats on the way,
-    one at a time; the model itself stays as it is. Raises InputError when something is there.
+    and the tokenizer's files. Adapters are merged and quantized layers become floats on the way,
+    one at a time; the model itself does not change. Raises InputError when something is there.
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
