@@ -76,8 +76,8 @@ class Question:
         """Return what is asked, the solution and its checks in Markdown."""
         checks = [f"- {'Check' if holds else FAILED.upper()}: {what}"
                   for what, holds in self.checks]
-        return wrapped("\n\n".join([f"# {self.number} {self.title}", self.work.__doc__,
-                                    *self.text, "\n".join(checks)])).rstrip()
+        return wrapped("\n\n".join(filter(None, [     # python -OO removes docstrings
+            f"# {self.number} {self.title}", self.work.__doc__, *self.text, "\n".join(checks)])))
 
     def judged(self, head):
         """Return the claims with their verdicts in Markdown below a head, or "" without claims."""

@@ -143,3 +143,10 @@ def test_bad_options_are_one_line_and_status_2(options, capsys):
     with pytest.raises(SystemExit) as stop:
         main(options)
     assert stop.value.code == 2 and capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_solution_needs_no_docstrings(monkeypatch):
+    question = course.find("002.6b")[0]                     # python -OO removes them
+    whole = question.run().solution()
+    monkeypatch.setattr(question.work, "__doc__", None)
+    assert question.solution() == whole.replace("\n\n" + whole.split("\n\n")[1], "", 1)
