@@ -14,7 +14,7 @@ import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
 from npdl.engine.c_module import HEAD
 from npdl.errors import InputError
-from npdl.losses import SequenceLoss
+from npdl.losses import SequenceLoss, SquaredError
 
 COMPILERS = [name for name in ("gcc", "clang") if c_build.shutil.which(name)]
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="no C compiler")
@@ -64,6 +64,15 @@ def small_step(target, threads=1):
     step = compile_step(model, SequenceLoss(), npdl.AdamW(model), target=target, threads=threads)
     ids = np.random.default_rng(0).integers(0, 5, (2, 3))
     return [float(step(ids, ids, np.ones(ids.shape, bool))) for _ in range(3)]
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
+    model, rng = npdl.Linear(200, 200, rng=0), np.random.default_rng(0)
+    step = compile_step(model, SquaredError(), npdl.AdamW(model), target="c")
+    step(*rng.standard_normal((2, 3, 200), np.float32))
+    lowered = step.recorded.recordings[0].program.lowered
+    assert lowered._scratch.nbytes < model.W.data.nbytes     # AdamW's temporaries are variables
 
 
 @pytest.fixture

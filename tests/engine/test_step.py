@@ -1,6 +1,7 @@
 """What a recorded step promises besides its numbers: guards, settings, randomness, interrupts,
 repeatability, and one line where it runs plainly."""
 
+import gc
 import re
 import signal
 import threading
@@ -15,6 +16,7 @@ from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.profile import profile, report
+from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
 from tests.engine.test_equality import TARGETS
@@ -292,6 +294,15 @@ def test_arena_is_smaller_than_the_temporaries_and_nothing_overlaps():
     buffers = {id(op.output.buffer): op.output.buffer for op in program.operations
                if op.output is not None and op.output.buffer.is_temporary}
     assert program.lowered.nbytes < sum(b.nbytes for b in buffers.values()) / 3
+
+
+def test_a_recording_keeps_no_temporary_array_but_its_answer():
+    _, _, step = two_sides(lambda: Squares(lambda y: np.sort(y, -1) + np.cumsum(y, 1)),
+                           loss=SquaredError())
+    step(*np.random.default_rng(0).standard_normal((2, 4, 3)))
+    gc.collect()
+    kept = [x for x in gc.get_objects() if type(x) is RecordedArray and x.buffer.is_temporary]
+    assert len(kept) == 1 and kept[0].shape == ()
 
 
 def test_two_threads_compute_the_step_of_one_and_repeat_bitwise():
