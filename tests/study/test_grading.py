@@ -16,7 +16,7 @@ from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.homework import commands, sandbox
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.grading import grade_class, summary
+from npdl.study.homework.grading import Grader, grade_class, summary
 from npdl.study.homework.handout import hand_out
 from npdl.study.homework.seal import can_seal
 from npdl.study.homework.submissions import MOST_FILES, list_submissions, read_file
@@ -46,8 +46,8 @@ def grade(tmp_path, homework, seconds=20.0, **files):
         (tmp_path / "class" / name).mkdir(parents=True)
         (tmp_path / "class" / name / "linear.py").write_bytes(
             text if isinstance(text, bytes) else text.encode())
-    grades = grade_class(tmp_path / "class", homework, tmp_path / "grades", seconds=seconds,
-                         is_sealed=SEALED)
+    grades = grade_class(tmp_path / "class", Grader(homework, 1, seconds, SEALED),
+                         tmp_path / "grades")
     return {name: theirs["Linear"] for name, theirs in grades.items()}
 
 
@@ -56,7 +56,7 @@ def test_grades_csv_and_feedback(tmp_path, homework, capsys):
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
     grade(tmp_path, homework, ada=RIGHT, ben=wrong, **{"=SUM(1)": renamed},
-          blank=homework.texts["linear.py"])
+          blank=LINEAR.text())
     assert {"ada: 5 of 5", "ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -175,7 +175,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
         archive.writestr("work\\linear.py", RIGHT)
         archive.writestr("__MACOSX/linear.py", "")
     (folder / "broken.zip").write_bytes(b"PK")
-    found = grade_class(folder, homework, tmp_path / "grades", is_sealed=SEALED)
+    found = grade_class(folder, Grader(homework, is_sealed=SEALED), tmp_path / "grades")
     points = {name: summary(grades) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are different" in points["twice"]
@@ -199,7 +199,7 @@ def test_hostile_names_sizes_and_links_are_limited(tmp_path):
     (folder / "link").mkdir()
     (folder / "link" / "linear.py").symlink_to("/etc/hostname")
     found, _ = list_submissions(folder)
-    assert read_file(found["names"], "linear.py")[0] == RIGHT.encode()
+    assert read_file(found["names"], "linear.py") == RIGHT.encode()
     for name, words in (("bomb", "more than 1 MiB"), ("many", f"more than {MOST_FILES} files"),
                         ("link", "linear.py is missing")):
         with pytest.raises(sandbox.Refused, match=words):
@@ -225,10 +225,10 @@ def test_teachers_layer_is_graded(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(MINE)
     monkeypatch.chdir(tmp_path)
     made = hand_out("homework", ["mine.py:Scale"])
-    for name, text in {"right": MINE, "blank": made.texts["mine.py"]}.items():
+    for name, text in {"right": MINE, "blank": Path("homework/mine.py").read_text()}.items():
         Path("class", name).mkdir(parents=True)
         Path("class", name, "mine.py").write_text(text)
-    found = grade_class("class", made, "grades", is_sealed=SEALED)
+    found = grade_class("class", Grader(made, is_sealed=SEALED), "grades")
     assert {name: summary(one) for name, one in found.items()} == {
         "right": FULL, "blank": "0 of 5"}
 
@@ -290,4 +290,4 @@ def test_gradescope_zip_grades_in_its_folders(tmp_path, monkeypatch, homework):
 def test_a_folder_without_submissions_is_refused(tmp_path, homework):
     (tmp_path / "class").mkdir()
     with pytest.raises(InputError, match="has no submissions"):
-        grade_class(tmp_path / "class", homework, tmp_path / "grades")
+        grade_class(tmp_path / "class", Grader(homework), tmp_path / "grades")

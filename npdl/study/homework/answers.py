@@ -65,8 +65,8 @@ def describe(error, file):
 def answer_all(questions, file=""):
     """Return {"case/kind/name": array} that the layers of {case: question} compute.
 
-    Kinds: output; gradient; again, the gradients after a second backward; after, the arrays that
-    forward and backward were given. "case/error" is a sentence, if the code raised.
+    Kinds: gradient; again, the gradients after a second backward; after, the arrays that forward
+    and backward were given. "case/error" is a sentence, if the code raised.
     """
     found = {}
     for case, question in questions.items():
@@ -80,9 +80,7 @@ def answer_all(questions, file=""):
 
 
 def _answers(layer, inputs, options, dy, names):
-    outputs, cache = layer.forward(*inputs, **options)
-    frozen = {name: p.data for name, p in layer.params(frozen=True) if not p.trainable}
-    yield from _arrays("output", {"y": outputs} | frozen)
+    _, cache = layer.forward(*inputs, **options)
     is_float = [any(True for _ in leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
         given = copied(dy)

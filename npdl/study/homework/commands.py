@@ -6,7 +6,7 @@ from pathlib import Path
 from npdl.cli.console import file_or_folder, set_description
 from npdl.cli.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl.errors import InputError
-from npdl.study.homework.grading import grade_class
+from npdl.study.homework.grading import Grader, grade_class
 from npdl.study.homework.handout import LAYERS, hand_out, read_homework
 from npdl.study.homework.seal import can_seal
 from npdl.study.homework.services import write_autograder, write_results
@@ -45,8 +45,6 @@ def add_arguments(parser):
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
                         f"classmethod samples() (default: {' '.join(LAYERS)})")
-    parser.add_argument("--forward", action="store_true",
-                        help="leave the forwards blank instead of the backwards")
     parser.add_argument("--exam", action="store_true",
                         help="README and tests show neither fixes nor npdl's solution")
 
@@ -75,32 +73,30 @@ def run(options):
         return
     if options.out is None:
         raise InputError("--out is missing; give a new or empty folder")
-    made = hand_out(options.out, options.layers, options.forward, options.exam)
+    exercises = hand_out(options.out, options.layers, options.exam)
     print(f"{options.out} has these exercises:")
-    for exercise in made.exercises.values():
-        blanks = ", ".join(f"{exercise.name}.{blank}" for _, blank in exercise.methods)
+    for exercise in exercises.values():
+        blanks = ", ".join(f"{exercise.name}.{blank}" for blank in exercise.methods)
         print(f"  {exercise.file:<24} {blanks}")
     print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")
 
 
 def _grade(options):
-    settings, homework = taken(Settings, vars(options)), read_homework(options.homework)
+    settings, (exercises, _) = taken(Settings, vars(options)), read_homework(options.homework)
     if options.gradescope:
-        write_autograder(options.gradescope, homework, settings.seed, settings.limit)
+        write_autograder(options.gradescope, options.homework, exercises, settings.seed,
+                         settings.limit)
         print(f"{options.gradescope}: written; choose the base image Ubuntu 24.04 at Gradescope")
         return
     if options.folder is None or not (options.results or options.grades):
         raise InputError("FOLDER and --out are needed: the submissions, and a folder for grades")
-    is_sealed = can_seal()
-    if not is_sealed:
+    if not (is_sealed := can_seal()):
         print(NO_SANDBOX, flush=True)
+    grader = Grader(exercises, settings.seed, settings.limit, is_sealed)
     if options.results:
-        points = write_results(options.results, options.folder, homework, settings.seed,
-                               settings.limit, is_sealed)
-        print(f"{options.results}: {points}")
+        print(f"{options.results}: {write_results(options.results, options.folder, grader)}")
         return
-    graded = grade_class(options.folder, homework, options.grades, settings.seed, settings.limit,
-                         settings.jobs, is_sealed)
+    graded = grade_class(options.folder, grader, options.grades, settings.jobs)
     if missing := [name for name, grades in graded.items()
                    if any(grade.not_graded for grade in grades.values())]:
         raise InputError(f"{options.grades}: not graded: {', '.join(missing[:9])}; grades.csv says "

@@ -1,4 +1,4 @@
-"""Cut an exercise out of a layer: its forward is complete and its backward blank, or the reverse.
+"""Cut an exercise out of a layer: its forward is complete, and its backward is blank.
 
 An exercise of one of npdl's layers is a subclass with one method to write; the other method is
 shown. An exercise of a teacher's layer is the teacher's file with the same methods blank.
@@ -22,16 +22,14 @@ from npdl.study.check.target import find_class
 from npdl.study.containment import message
 from npdl.study.trees import leaves
 
-WIDTH = 100
 FIRST, SECOND = "the first sizes", "other sizes"        # what the first two samples are called
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A layer, "Linear" or "mine.py:MyLayer", whose backward (or forward) is to be written."""
+    """A layer, "Linear" or "mine.py:MyLayer", whose backward is to be written."""
 
     layer: str
-    forward: bool = False
 
     @functools.cached_property
     def cls(self):
@@ -51,47 +49,31 @@ class Exercise:
     @property
     def file(self):
         """Return the name of the student's file: gru_cell.py for GRUCell."""
-        if self.is_own:
-            return Path(self.layer.rpartition(":")[0]).name
-        name = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name).lower()
-        return f"{name}_layer.py" if name in sys.stdlib_module_names else f"{name}.py"
-
-    @property
-    def way(self):
-        """Return the method that the student writes: "forward" or "backward"."""
-        return "forward" if self.forward else "backward"
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
+        return Path(self.layer.rpartition(":")[0]).name if self.is_own else f"{words.lower()}.py"
 
     @functools.cached_property
     def methods(self):
-        """Return [(name of given method, name of blank one)], such as (forward, backward)."""
-        names = sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
-        pairs = [(re.sub("^backward$", "forward", n).removesuffix("_backward"), n) for n in names]
-        return [pair[::-1] if self.forward else pair for pair in pairs
-                if hasattr(self.cls, pair[0])]
+        """Return the names of the methods to write: backward, then such as decode_backward."""
+        return sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
 
     @functools.cached_property
     def functions(self):
-        """Return [(given function or None, blank function)] that do the work of these methods.
+        """Return the functions that do the work of these methods, such as softmax_backward.
 
-        `softmax_backward` is the answer to Softmax.backward, so it is blank as well. A layer that
-        contains other layers may call such functions.
+        They are blank as well. A layer that contains other layers may call such functions.
         """
         if any(self.samples[FIRST][0].children()):
             return []
-        pairs = {}
-        for method in (getattr(self.cls, name) for pair in self.methods for name in pair):
-            for name in method.__code__.co_names:
-                function = method.__globals__.get(name)
-                if inspect.isfunction(function) and name.endswith("_backward"):
-                    twin = function.__globals__.get(name.removesuffix("_backward"))
-                    pairs[name] = (function, twin) if self.forward else (twin, function)
-        return [pair for pair in pairs.values() if pair[1] is not None]
+        methods = [getattr(self.cls, name) for name in self.methods]
+        called = {name: method.__globals__.get(name) for method in methods
+                  for name in method.__code__.co_names if name.endswith("_backward")}
+        return [function for function in called.values() if inspect.isfunction(function)]
 
     @property
-    def blank_functions(self):
+    def blanks(self):
         """Return the methods and functions of the reference that the student writes."""
-        return [*(getattr(self.cls, blank) for _, blank in self.methods),
-                *(blank for _, blank in self.functions)]
+        return [*(getattr(self.cls, name) for name in self.methods), *self.functions]
 
     @functools.cached_property
     def samples(self):
@@ -118,12 +100,6 @@ class Exercise:
             names = ", ".join(one.__name__ for one in self.cls.__subclasses__())
             raise InputError(f"--layers {self.layer}: is a base class; choose one of {names}")
 
-    @property
-    def equation(self):
-        """Return the first sentence of the class's docstring."""
-        text = " ".join((inspect.getdoc(self.cls) or "").split("\n\n")[0].split())
-        return re.split(r"(?<=\w)\. (?=[A-Z])", text)[0].rstrip(".:")
-
     def text(self):
         """Return the text of the student's file."""
         return _own_text(self) if self.is_own else _library_text(self)
@@ -132,115 +108,104 @@ class Exercise:
 def _check_own(exercise):
     """Raise InputError unless a teacher's class can be an exercise."""
     cls, option = exercise.cls, f"--layers {exercise.layer}"
-    path = exercise.layer.rpartition(":")[0]
     found = vars(sys.modules[cls.__module__]).get(exercise.name)
-    if found is not cls or not issubclass(cls, Layer):
+    if found is not cls or not issubclass(cls, Layer) or "." in cls.__module__:
         raise InputError(f"{option}: an exercise needs a class that is derived from "
-                         "npdl.core.Layer; write forward and backward as its methods")
-    if not path.endswith(".py") or "." in cls.__module__ or exercise.forward:
-        raise InputError(f"{option}: give FILE.py:Class, the file in no package, without --forward")
+                         "npdl.core.Layer, with methods forward and backward, in no package")
     try:
-        reports = [gradcheck(one, *inputs, **options) for one, inputs, options in own_samples(cls)]
-    except InputError:
-        raise
+        right = [gradcheck(layer, *inputs, **options).right
+                 for layer, inputs, options in own_samples(cls)]
     except Exception as error:
         raise InputError(f"{option}: its sample raises {message(error)}; correct it first"
                          ) from error
-    if not reports or not all(report.right for report in reports):
+    if not right or not all(right):
         raise InputError(f"{option}: needs a classmethod samples() that returns [(layer, inputs), "
                          "...], and correct gradients; see `python -m npdl blame "
                          f"{exercise.layer}`")
 
 
+def _own_text(exercise):
+    """Return a teacher's file with the methods and functions of the exercise blank."""
+    module = sys.modules[exercise.cls.__module__]
+    text = inspect.getsource(module)
+    for function in exercise.blanks:
+        if function.__module__ == module.__name__:
+            text = text.replace(inspect.getsource(function), _blank(function, exercise))
+    return text
+
+
 def _library_text(exercise):
     """Return the text of an exercise of one of npdl's layers."""
     cls, name = exercise.cls, exercise.name
-    given = [getattr(cls, given) for given, _ in exercise.methods]
-    methods = [_given_method(method, name) for method in given]
-    blanks = ["\n".join(_blank(_node(getattr(cls, blank)), "    ", exercise))
-              for _, blank in exercise.methods]
-    doc = inspect.getdoc(cls) or f"{name}, as npdl has it."
+    given = [getattr(cls, _twin(blank)) for blank in exercise.methods]
+    twins = [one.__globals__.get(_twin(one.__name__)) for one in exercise.functions]
+    shown = [function for function in twins if function]
+    doc = inspect.getdoc(cls)
     doc = textwrap.indent(f'"""{doc}{chr(10) * (chr(10) in doc)}"""', "    ")
-    body = [doc, *(blanks + methods if exercise.forward else methods + blanks)]
-    shown = [function for function, _ in exercise.functions if function]
+    body = [f"{doc}\n", *(_given_method(method, name) for method in given),
+            *(_blank(getattr(cls, blank), exercise) for blank in exercise.methods)]
     return "\n\n\n".join([
-        f'"""Homework: write the {exercise.way} of {name}."""\n\n{_imports(given + shown, shown)}',
-        f"class {name}(npdl.{name}):\n" + "\n\n".join(body),
+        f'"""Homework: write the backward of {name}."""\n\n{_imports(given + shown, shown)}',
+        f"class {name}(npdl.{name}):\n" + "\n".join(body).rstrip(),
         *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
+
+
+def _twin(name):
+    """Return the name of the forward of a backward: softmax for softmax_backward."""
+    return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
 def _given_method(method, name):
     owner = method.__qualname__.partition(".")[0]       # of which `super` is meant
-    return inspect.getsource(method).rstrip().replace("super()", f"super(npdl.{owner}, self)")
+    return inspect.getsource(method).replace("super()", f"super(npdl.{owner}, self)")
 
 
 def _node(function):
     return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
 
 
-def _blank(node, indent, exercise):
-    """Return the lines of a function, an ast node, with a body that says what to write."""
-    lines = [f"{indent}def {node.name}({ast.unparse(node.args)}):"]
-    doc = ast.get_docstring(node)
+def _blank(function, exercise):
+    """Return the source of a function with a body that says what to write."""
+    source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
+    lines = [f"def {name}({ast.unparse(_node(function).args)}):"]
     if doc and "=" not in doc:                          # an equation may be the answer
-        lines += textwrap.indent(f'"""{doc}"""', f"{indent}    ").splitlines()
-    if node.name == "backward":
-        lines += textwrap.wrap(_hint(exercise), WIDTH, initial_indent=f"{indent}    # ",
-                               subsequent_indent=f"{indent}    # ")
-    return [*lines, f'{indent}    raise NotImplementedError("write {exercise.name}.{node.name}")']
+        lines += textwrap.indent(f'"""{doc}"""', "    ").splitlines()
+    if name == "backward":
+        lines += [f"    # {line}" for hint in _hints(exercise) for line in textwrap.wrap(hint, 90)]
+    lines.append(f'    raise NotImplementedError("write {exercise.name}.{name}")')
+    return textwrap.indent("\n".join(lines), source[: -len(source.lstrip())]) + "\n"
 
 
-def _hint(exercise):
-    """Return, in sentences, what a backward returns, accumulates and may call."""
+def _hints(exercise):
+    """Return what a backward returns, accumulates and may call, as sentences."""
     layer, inputs, _ = exercise.samples[FIRST]
     names = list(inspect.signature(exercise.cls.forward).parameters)[1:]
     returned = [f"d{name}" for name, value in zip(names, inputs, strict=False)
                 if any(True for _ in leaves(value))]
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
-    functions = [blank for _, blank in exercise.functions] or exercise.blank_functions
-    usable = {f"{f.__globals__[name].__module__}.{name}" for f in functions
-              for name in f.__code__.co_names
-              if name.endswith("_backward") and name in f.__globals__}
-    return " ".join([f"Return {', '.join(returned) or None}.",
-                     *[f"Add the gradients of the parameters to {' and '.join(own)}."] * bool(own),
-                     *[f"Call the backward of {', '.join(parts)}."] * bool(parts),
-                     *[f"You may use {' and '.join(sorted(usable))}."] * bool(usable)])
+    usable = {f"{function.__globals__[name].__module__}.{name}"
+              for function in exercise.functions or exercise.blanks
+              for name in function.__code__.co_names
+              if name.endswith("_backward") and name in function.__globals__}
+    hints = {"Return": returned or ["None"], "Add the gradients of the parameters to": own,
+             "Call the backward of": parts, "You may use": sorted(usable)}
+    return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
 def _imports(functions, defined):
     """Return the import statements that functions need, without those `defined` in the file."""
-    names = {}                                          # {module, or None: what is imported of it}
+    names = {}                                          # {module: what the functions use of it}
     for function in functions:
-        module = sys.modules[function.__module__]
-        origins = {alias.asname or alias.name: (getattr(node, "module", None), ast.unparse(alias))
-                   for node in ast.parse(inspect.getsource(module)).body
-                   if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
-        for name in {n.id for n in ast.walk(_node(function)) if isinstance(n, ast.Name)}:
-            if name in vars(module) and vars(module)[name] not in defined:
-                source, alias = origins.get(name, (module.__name__, name))
-                names.setdefault(source, set()).add(alias)
-    plain = [f"import {alias}" for alias in sorted(names.pop(None, ()))]
-    return "\n".join([*plain, *[""] * bool(plain), "import npdl",
-                      *(_import_line(module, sorted(names[module])) for module in sorted(names))])
+        used = {n.id for n in ast.walk(_node(function)) if isinstance(n, ast.Name)}
+        names.setdefault(function.__module__, set()).update(
+            used & function.__globals__.keys() - {one.__name__ for one in defined})
+    lines = [f"from {module} import {', '.join(sorted(used))}"
+             for module, used in sorted(names.items()) if used]
+    return "\n".join(["import npdl", *map(_wrapped, lines)])
 
 
-def _import_line(module, names):
-    line = f"from {module} import {', '.join(names)}"
-    return line if len(line) <= WIDTH else (
-        f"from {module} import (\n" + "".join(f"    {name},\n" for name in names) + ")")
-
-
-def _own_text(exercise):
-    """Return a teacher's file with the methods and functions of the exercise blank."""
-    lines = inspect.getsource(sys.modules[exercise.cls.__module__]).splitlines()
-    blanks = {function.__qualname__ for function in exercise.blank_functions}
-    found = []
-    for node in ast.parse("\n".join(lines)).body:
-        inside = [(f"{node.name}.", one) for one in node.body] if isinstance(node, ast.ClassDef) \
-            else [("", node)]
-        found += [one for prefix, one in inside if isinstance(one, ast.FunctionDef)
-                  and prefix + one.name in blanks]
-    for node in reversed(found):
-        lines[node.lineno - 1 : node.end_lineno] = _blank(node, " " * node.col_offset, exercise)
-    return "\n".join(lines) + "\n"
+def _wrapped(line):
+    """Return an import statement in lines of at most 100 columns."""
+    long = line.replace("import ", "import (") + ")"
+    return line if len(line) <= 100 else textwrap.fill(long, 100, subsequent_indent="    ")

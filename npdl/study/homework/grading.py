@@ -5,7 +5,6 @@ All submissions are asked the same questions, and none can cost another one its 
 
 import csv
 import dataclasses
-import functools
 import hashlib
 import io
 import pickle
@@ -16,27 +15,26 @@ from npdl.exceptions import printable
 from npdl.study.containment import message, written
 from npdl.study.homework.answers import BLANK, Refused
 from npdl.study.homework.handout import new_folder
-from npdl.study.homework.judge import answer_right, ask, award, lose_all
+from npdl.study.homework.judge import answer_right, ask, award
 from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.similarity import find_copies, fingerprint, reference_fingerprint
+from npdl.study.homework.similarity import find_copies, normalised, normalised_reference
 from npdl.study.homework.submissions import list_submissions, read_file
 
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # spreadsheets calculate such a cell
+LONGEST = 900                                       # characters of a reason
 
 
 @dataclasses.dataclass
 class Grade:
     """The grade of an exercise: {point: "" or why it is lost}, or why it is `not_graded`.
 
-    `line` is the most likely mistake, `file` the one that was graded, `others` those of its name.
+    `line` is the most likely mistake, `code` the normalised code that is compared with others'.
     """
 
     points: dict = dataclasses.field(default_factory=dict)
     not_graded: str = ""
     line: str = ""
-    file: str = ""
-    others: list = dataclasses.field(default_factory=list)
-    fingerprint: str = ""           # of the code
+    code: str = ""
 
     @property
     def earned(self):
@@ -53,61 +51,52 @@ class Grade:
             return [reason for reason in set(self.points.values()) if reason]
         return [f"{point}: {reason}" for point, reason in self.points.items() if reason]
 
-    def is_full(self):
-        return not self.not_graded and self.earned == len(self.points)
-
 
 class Grader:
-    """Grades exercises with the questions of one seed, each within a time limit."""
+    """Grades {name: Exercise} with the questions of one seed, each within a time limit."""
 
-    def __init__(self, homework, seed, seconds, is_sealed):
-        self.homework, self.seed, self.seconds = homework, seed, seconds
-        self.is_sealed = is_sealed
-        self.prepared = functools.cache(self._prepare)
+    def __init__(self, exercises, seed=1, seconds=60.0, is_sealed=False):
+        self.seconds, self.is_sealed = seconds, is_sealed
+        self.exercises = [(exercise, *_task(exercise, seed)) for exercise in exercises.values()]
 
-    def _prepare(self, name):
-        """Return (right answers, what `run_student` needs of an exercise)."""
-        exercise = self.homework.exercises[name]
-        asked = ask(exercise, self.seed)
-        return answer_right(asked), {
-            "file": f"/{exercise.file}", "name": name, "way": exercise.way,
-            "handed_out": self.homework.texts[exercise.file], "questions": pickle.dumps(asked),
-            "module": exercise.cls.__module__ * exercise.is_own, "find_line": False,
-            "asked": {(f.__module__, f.__qualname__) for f in exercise.blank_functions}}
-
-    def grade_submission(self, places):
+    def grade(self, places):
         """Return {exercise: Grade} of what a student handed in, {name: path}."""
-        return {name: self._grade(exercise, places)
-                for name, exercise in self.homework.exercises.items()}
+        return {exercise.name: self._grade(exercise, wanted, task, places)
+                for exercise, wanted, task in self.exercises}
 
-    def _grade(self, exercise, places):
+    def _grade(self, exercise, wanted, task, places):
         grade = Grade()
         try:
-            wanted, task = self.prepared(exercise.name)
-            text, grade.file, grade.others = read_file(places, exercise.file)
-            task = task | {"submitted": text}
+            task = task | {"submitted": read_file(places, exercise.file)}
             found = run_student(task, self.seconds, self.is_sealed)
-            grade.fingerprint = fingerprint(text, {blank for _, blank in exercise.methods})
-            grade.points = award(found, wanted, exercise.forward)
-            if not (grade.is_full() or exercise.forward or BLANK in grade.points.values()):
-                grade.line = self._find_line(task)
+            grade.code = normalised(task["submitted"], exercise.methods)
+            grade.points = award(found, wanted)
+            if BLANK not in grade.points.values() and any(grade.points.values()):
+                grade.line = printable(self._find_line(task)[:LONGEST])
         except Refused as error:
-            grade.points = lose_all(wanted, exercise.forward, str(error))
+            grade.points = dict.fromkeys(award({}, wanted), str(error))
         except NotGraded as error:
-            grade.not_graded = str(error)
+            grade.not_graded = printable(str(error)[:LONGEST])
         except Exception as error:          # it must not cost other submissions their grades
-            grade.not_graded = message(error)
-        grade.not_graded = printable(grade.not_graded[:900])
-        grade.points = {point: printable(why[:900]) for point, why in grade.points.items()}
+            grade.not_graded = printable(message(error))
+        grade.points = {point: printable(why[:LONGEST]) for point, why in grade.points.items()}
         return grade
 
     def _find_line(self, task):
         """Return the most likely mistake, or "": from another process, with npdl complete."""
         try:
-            found = run_student(task | {"find_line": True}, self.seconds, self.is_sealed)
-            return printable(found.get("line", "")[:300])
-        except (Refused, NotGraded):
+            return run_student(task | {"find_line": True}, self.seconds, self.is_sealed)["line"]
+        except (Refused, NotGraded, KeyError):
             return ""
+
+
+def _task(exercise, seed):
+    """Return (right answers, what `run_student` needs of an exercise)."""
+    asked = ask(exercise, seed)
+    return answer_right(asked), {
+        "file": f"/{exercise.file}", "name": exercise.name, "handed_out": exercise.text(),
+        "questions": pickle.dumps(asked), "module": exercise.cls.__module__ * exercise.is_own,
+        "asked": {function.__qualname__ for function in exercise.blanks}, "find_line": False}
 
 
 def summary(grades):
@@ -124,32 +113,33 @@ def feedback(name, grades):
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}", *(f"  {reason}" for reason in grade.reasons())]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
-        lines += [f"  graded is {grade.file}, not {', '.join(grade.others)}"] * bool(grade.others)
     return "\n".join(lines) + "\n"
 
 
 def table(graded, references):
     """Return grades.csv: a row for each submission of {submission: {exercise: Grade}}.
 
-    `references` has the fingerprints of npdl's own solutions, {exercise: digest}.
+    `references` is npdl's own code, {exercise: normalised code}.
     """
-    copies = find_copies({name: {one: grade.fingerprint for one, grade in grades.items()}
+    copies = find_copies({name: {one: grade.code for one, grade in grades.items()}
                           for name, grades in graded.items()} | {"npdl": references})
     rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
-        is_graded = not any(grade.not_graded for grade in grades.values())
-        points, of = summary(grades).split(" of ") if is_graded else ("not graded", "")
+        points, _, of = summary(grades).partition(" of ")
+        if points.startswith("not graded"):
+            points, of = "not graded", ""
+        reasons = [f"{exercise}: {grade.reasons()[0]}" for exercise, grade in grades.items()
+                   if grade.reasons()]
         rows.append([name, *(grade.earned if not grade.not_graded else "not graded"
                              for grade in grades.values()), points, of, copies[name],
-                     "; ".join(f"{one}: {grade.reasons()[0]}" for one, grade in grades.items()
-                               if not grade.is_full())])
+                     "; ".join(reasons)])
     text = io.StringIO()
     csv.writer(text).writerows([f"'{cell}" if FORMULA.match(str(cell)) else cell for cell in row]
                                for row in rows)
     return text.getvalue()
 
 
-def grade_class(folder, homework, out, seed=1, seconds=60.0, jobs=1, is_sealed=False):
+def grade_class(folder, grader, out, jobs=1):
     """Grade a folder of submissions; return {submission: {exercise: Grade}}.
 
     The folder `out`, new or empty, gets grades.csv and a feedback page for each student. Raises
@@ -159,17 +149,13 @@ def grade_class(folder, homework, out, seed=1, seconds=60.0, jobs=1, is_sealed=F
     for name in others:
         print(f"{name}: skipped, it is not a submission")
     out, graded = new_folder(out), {}
-    references = {name: reference_fingerprint(one) for name, one in homework.exercises.items()}
-    grader = Grader(homework, seed, seconds, is_sealed)
-    for name in homework.exercises:
-        grader.prepared(name)               # raises if a teacher's file is missing
+    references = {one.name: normalised_reference(one) for one, *_ in grader.exercises}
     with ThreadPool(jobs) as pool:
-        waiting = {name: pool.apply_async(grader.grade_submission, (places,))
-                   for name, places in submissions.items()}
-        for name, result in waiting.items():
-            graded[name] = result.get()
+        for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
+                                strict=True):
+            graded[name] = grades
             file = name if len(name.encode()) < 120 else hashlib.sha256(name.encode()).hexdigest()
-            written(out / "feedback" / f"{file}.txt", feedback(name, graded[name]))
+            written(out / "feedback" / f"{file}.txt", feedback(name, grades))
             written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
-            print(f"{name}: {summary(graded[name])}", flush=True)
+            print(f"{name}: {summary(grades)}", flush=True)
     return graded

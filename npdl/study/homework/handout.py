@@ -4,11 +4,10 @@
     cd homework; python -m pytest
 """
 
-import dataclasses
 import json
 from pathlib import Path
 
-from npdl.errors import CheckpointError, InputError
+from npdl.errors import InputError
 from npdl.files import read_json
 from npdl.study.check.target import find_class
 from npdl.study.homework.exercise import Exercise
@@ -19,32 +18,17 @@ LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "
           "LSTMCell", "GRUCell", "ScaledDotAttention", "MultiHeadAttention")
 RECORD = "homework.json"
 TEMPLATES = Path(__file__).with_name("templates")
-
-
-@dataclasses.dataclass
-class Homework:
-    """The exercises of a folder, and the texts of their files as they were handed out.
-
-    In an exam, README and tests show neither fixes nor npdl's solution.
-    """
-
-    exercises: dict                         # {name: Exercise}
-    texts: dict                             # {file name: text}
-    is_exam: bool = False
-
-    def record(self):
-        """Return the content of RECORD."""
-        return {"exam": self.is_exam, "texts": self.texts, "exercises": [
-            [one.layer, one.forward] for one in self.exercises.values()]}
+BLAME = "- `python -m npdl blame {file}:{first}` finds the line that is most likely wrong.\n"
+STEP = "- `python -m npdl step {first}` shows npdl's own solution, for afterwards.\n"
 
 
 def read_homework(folder):
-    """Return the Homework of a folder. Raises InputError if it is not one."""
+    """Return ({name: Exercise}, whether it is an exam) of a folder; InputError for another one."""
     try:
         record = read_json(Path(folder) / RECORD)
-        exercises = [Exercise(layer, forward) for layer, forward in record["exercises"]]
-        return Homework({one.name: one for one in exercises}, record["texts"], record["exam"])
-    except (OSError, ValueError, TypeError, LookupError) as error:
+        exercises = [Exercise(layer) for layer in record["layers"]]
+        return {one.name: one for one in exercises}, record["exam"]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise InputError(f"{folder}: has no valid {RECORD}; give the folder that `python -m npdl "
                          "homework` wrote for the class") from error
 
@@ -57,54 +41,40 @@ def new_folder(out):
     return out
 
 
-def hand_out(out, layers=None, forward=False, is_exam=False):
-    """Write a homework folder and return its Homework.
+def hand_out(out, layers=None, is_exam=False):
+    """Write a homework folder and return its exercises, {name: Exercise}.
 
     out      a new or empty folder
     layers   names of npdl's layers (default: LAYERS), or "mine.py:Class" for one of your own
-    forward  True leaves the forwards blank instead of the backwards
-    Raises InputError for a folder that isn't empty and for a layer that can't be an exercise,
-    CheckpointError if the folder can't be written.
+    is_exam  README and tests show neither fixes nor npdl's solution
+    Raises InputError for a folder that isn't empty and for a layer that can't be an exercise.
     """
     out = new_folder(out)
     names = [layer if ":" in layer else find_class(layer).__name__ for layer in layers or LAYERS]
     names.sort(key=lambda name: LAYERS.index(name) if name in LAYERS else len(LAYERS))
-    exercises = [Exercise(name, forward) for name in dict.fromkeys(names)]
-    for exercise in exercises:
+    exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
+    for exercise in exercises.values():
         exercise.check()
-    made = Homework({one.name: one for one in exercises}, {}, is_exam)
-    for exercise in exercises:
-        if exercise.file in made.texts:
-            raise InputError(f"--layers: two exercises have the file {exercise.file}; put each "
-                             "layer into a file of its own, or hand out two folders")
-        made.texts[exercise.file] = exercise.text()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        test = (TEMPLATES / "test_homework.py").read_text()
-        for name, text in {**made.texts, "README.md": _readme(made), "test_homework.py": test,
-                           RECORD: json.dumps(made.record())}.items():
-            (out / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"--out {out}: can't be written ({error.strerror}); give a folder "
-                              "that you may write to") from error
-    return made
+    texts = {one.file: one.text() for one in exercises.values()}
+    if len(texts) < len(set(names)):
+        raise InputError("--layers: two exercises have the same file or class; put each layer into "
+                         "a file of its own, or hand out two folders")
+    record = {"exam": is_exam, "layers": [f"{one.file}:{one.name}" if one.is_own else one.layer
+                                          for one in exercises.values()]}
+    texts |= {"README.md": _readme(exercises, is_exam), RECORD: json.dumps(record),
+              "test_homework.py": (TEMPLATES / "test_homework.py").read_text()}
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return exercises
 
 
-def _readme(homework):
-    first, *_ = exercises = homework.exercises.values()
-    commands = {"python -m pytest -q": "test everything",
-                f"python -m pytest -q -k {first.name}": "test one layer"}
-    if not homework.is_exam and not first.forward:
-        commands[f"python -m npdl blame {first.file}:{first.name}"] = "find the wrong line"
-    if not homework.is_exam and not first.is_own:
-        commands[f"python -m npdl step {first.name}"] = "afterwards: npdl's own solution"
-    width = max(map(len, commands))
-    rows = [f"| `{one.file}` | {', '.join(f'`{one.name}.{blank}`' for _, blank in one.methods)} | "
-            "`{}` |".format(one.equation.replace("`", "").replace("|", "\\|")) for one in exercises]
+def _readme(exercises, is_exam):
+    first = next(iter(exercises.values()))
+    rows = [f"| `{one.file}` | {', '.join(f'`{one.name}.{name}`' for name in one.methods)} |"
+            for one in exercises.values()]
+    helps = "" if is_exam else BLAME if first.is_own else BLAME + STEP
     return (TEMPLATES / "README.md").read_text().format(
-        way=first.way, given="backward" if first.forward else "forward",
-        names=", ".join(homework.exercises), rows="\n".join(rows),
-        commands="\n".join(f"{command:<{width}}   # {does}" for command, does in commands.items()),
-        blame=", and the line that is most likely wrong" * (not first.forward),
-        outputs=" and each correct output" * first.forward, tolerance=TOLERANCE, add=ADD, keep=KEEP,
-        dtype=DTYPE)
+        names=", ".join(exercises), rows="\n".join(rows), first=first.name,
+        helps=helps.format(file=first.file, first=first.name), tolerance=TOLERANCE, add=ADD,
+        keep=KEEP, dtype=DTYPE)

@@ -6,6 +6,7 @@ import inspect
 import numpy as np
 
 from npdl.backend import stream
+from npdl.errors import InputError
 from npdl.study.check.samples import as_float64
 from npdl.study.deviation import deviation
 from npdl.study.homework.answers import answer_all
@@ -48,40 +49,33 @@ def answer_right(asked):
               for name, param in question["layer"].params()}
     answers = answer_all(copy.deepcopy(asked))
     if errors := [str(answers[f"{case}/error"]) for case in asked if f"{case}/error" in answers]:
-        raise ValueError(f"the reference raised {errors[0]}")
+        raise InputError(f"the layer to compare with can't be run: {errors[0]}")
     return starts | answers
 
 
-def lose_all(wanted, forward, reason):
-    """Return {point: reason} with all points of an exercise lost."""
-    return dict.fromkeys(award({}, wanted, forward), reason)
-
-
-def award(found, wanted, forward=False):
+def award(found, wanted):
     """Return {point: ""}, or the reason why the point is lost, for a student's answers.
 
-    One point for each gradient (with `forward`, each output too) of the first case, one for the
-    other cases, and one for the conventions, if all gradients of the first case are right.
+    One point for each gradient of the first case, one for the other cases, and one for the
+    conventions, if all gradients of the first case are right.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
         case, kind, name = path.split("/", 2)
         given, start = found.get(path), wanted.get(f"{case}/start/{name}")
         wrong = difference(given, array)
-        overwrites = kind == "gradient" and wrong and start is not None and not difference(
-            given, array - start)
-        if overwrites:
-            violations.append(f"{name}.grad is overwritten. {ADD}")
-            wrong = ""
-        if kind == "gradient" or kind == "output" and forward:
-            if given is None and f"{case}/error" in found:
-                wrong = str(found[f"{case}/error"])
+        if kind == "gradient":
+            if wrong and start is not None and not difference(given, array - start):
+                violations.append(f"{name}.grad is overwritten. {ADD}")
+                wrong = ""
+            if given is None:
+                wrong = str(found.get(f"{case}/error", wrong))
             if case == FIRST:
-                points[f"{kind} of {name}" if kind == "gradient" else f"output {name}"] = wrong
+                points[f"gradient of {name}"] = wrong
             elif case != FLOAT32:
-                other += [f"{kind} of {name} with {case}: {wrong}"] * bool(wrong)
+                other += [f"gradient of {name} with {case}: {wrong}"] * bool(wrong)
             elif wrong or given.dtype != array.dtype:
-                violations.append(f"{kind} of {name} in a float32 layer: "
+                violations.append(f"gradient of {name} in a float32 layer: "
                                   f"{wrong or f'it is {given.dtype}. {DTYPE}'}")
         elif kind == "after" and given is not None and not np.array_equal(given, array):
             violations.append(f"{name} is modified. {KEEP}")

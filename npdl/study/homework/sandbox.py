@@ -4,11 +4,9 @@ The process starts in an empty temporary folder. npdl's answers to the exercise 
 before it reads the file (`child`), and it returns nothing but arrays and short texts.
 """
 
-import contextlib
 import io
 import os
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +16,7 @@ import numpy as np
 from npdl.study.homework.answers import Refused
 from npdl.study.homework.child import MOST_ANSWERED
 
+CHILD = "npdl.study.homework.child"
 VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # what the process gets of the grader's
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -34,16 +33,18 @@ def run_student(task, seconds, is_sealed):
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
         "PYTHONPATH": paths, "PYTHONHASHSEED": "0"} | ONE_THREAD
+    task = task | {"seconds": seconds, "is_sealed": is_sealed, "parent": os.getpid()}
     with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
-            tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as answers, \
-            tempfile.TemporaryFile() as errors:
-        pickle.dump(task | {"seconds": seconds, "is_sealed": is_sealed, "parent": os.getpid()},
-                    given)
-        given.seek(0)
-        ended = _run([sys.executable, "-B", "-P", "-m", "npdl.study.homework.child"], seconds,
-                     stdin=given, stdout=answers, stderr=errors, cwd=folder, env=environment)
-        for file in (answers, errors):
-            file.seek(0)
+            tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
+        try:
+            status = subprocess.run([sys.executable, "-B", "-P", "-m", CHILD], timeout=seconds,
+                                    input=pickle.dumps(task), stdout=answers, stderr=errors,
+                                    cwd=folder, env=environment).returncode
+            ended = f"the code ended the process, with status {status}, before the tests were done"
+        except subprocess.TimeoutExpired:
+            ended = f"the code did not finish within {seconds:g} seconds"
+        answers.seek(0)
+        errors.seek(0)
         found = read_answers(answers.read(MOST_ANSWERED))
         failure = errors.read(MOST_ANSWERED).decode("utf-8", "replace").splitlines()
     if failure:                     # not the student's: that output goes nowhere
@@ -51,22 +52,6 @@ def run_student(task, seconds, is_sealed):
     if not found or "refused" in found:
         raise Refused(found.get("refused", ended))
     return found
-
-
-def _run(command, seconds, **streams):
-    """Run a command, at most for some seconds, and return how it ended, in words."""
-    process = subprocess.Popen(command, start_new_session=True, **streams)
-    try:
-        status = process.wait(seconds)
-        return f"the code was ended by signal {-status}" if status < 0 else \
-            "the code ended the process before the tests were done"
-    except subprocess.TimeoutExpired:
-        return f"the code did not finish within {seconds:g} seconds"
-    finally:
-        with contextlib.suppress(AttributeError, OSError):
-            os.killpg(process.pid, signal.SIGKILL)          # and what it may have started
-        process.kill()
-        process.wait()
 
 
 def read_answers(content):

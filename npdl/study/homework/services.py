@@ -5,53 +5,44 @@ submission in /autograder/submission, and reads /autograder/results/results.json
 (gradescope-autograders.readthedocs.io/en/latest/specs).
 """
 
-import json
-import sys
+import inspect
 import zipfile
 from pathlib import Path
 
 import npdl
 from npdl.errors import InputError
-from npdl.files import write_atomically, write_json
-from npdl.study.homework.grading import Grader, summary
+from npdl.files import write_json
+from npdl.study.homework.grading import summary
 from npdl.study.homework.handout import RECORD, TEMPLATES
 
 SCRIPTS = "setup.sh", "run_autograder"
 
 
-def write_autograder(path, homework, seed, seconds):
-    """Write Gradescope's zip: the homework, the grader, and one seed for the class."""
-    files, record = {}, homework.record()
-    for entry, exercise in zip(record["exercises"], homework.exercises.values(), strict=True):
-        if exercise.is_own:                 # the teacher's file goes along
-            source = Path(sys.modules[exercise.cls.__module__].__file__)
-            files[source.name], entry[0] = source.read_bytes(), f"{source.name}:{exercise.name}"
+def write_autograder(path, homework, exercises, seed, seconds):
+    """Write Gradescope's zip: npdl, the record of a homework folder, and one seed for the class."""
     root = Path(npdl.__file__).parent
-    files |= {file.relative_to(root.parent).as_posix(): file.read_bytes()
-              for file in root.rglob("*") if file.is_file() and file.suffix != ".pyc"}
+    files = {file.relative_to(root.parent).as_posix(): file.read_bytes()
+             for file in root.rglob("*") if file.is_file() and file.suffix != ".pyc"}
+    files |= {one.file: Path(inspect.getfile(one.cls)).read_bytes()
+              for one in exercises.values() if one.is_own}
+    files[f"homework/{RECORD}"] = Path(homework, RECORD).read_bytes()
     options = f"--seed={seed} --limit={seconds:g}"
-    files |= {f"homework/{RECORD}": json.dumps(record).encode()} | {
-        name: (TEMPLATES / name).read_text().replace("OPTIONS", options).encode()
-        for name in SCRIPTS}
-
-    def write(file):
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in sorted(files.items()):
-                entry = zipfile.ZipInfo(name)
-                entry.external_attr = (0o755 if name in SCRIPTS else 0o644) << 16
-                archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
-
-    write_atomically(Path(path), write)
+    files |= {name: (TEMPLATES / name).read_text().replace("OPTIONS", options).encode()
+              for name in SCRIPTS}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = (0o755 if name in SCRIPTS else 0o644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
 
 
-def write_results(path, place, homework, seed, seconds, is_sealed):
+def write_results(path, place, grader):
     """Grade one submission, write the results as Gradescope reads them, and return the points.
 
     Raises InputError if it can't be graded. Then there are no results, and Gradescope says that
     the autograder failed.
     """
-    grader = Grader(homework, seed, seconds, is_sealed)
-    grades = grader.grade_submission({Path(place).name: Path(place)})
+    grades = grader.grade({Path(place).name: Path(place)})
     if (points := summary(grades)).startswith("not graded"):
         raise InputError(f"{place}: {points}")
     tests = [{"name": f"{name}: {point}", "score": int(not reason), "max_score": 1,

@@ -1,7 +1,6 @@
 """Notice equal code, whatever the names of its variables, its spacing and its comments are."""
 
 import ast
-import hashlib
 import inspect
 import textwrap
 
@@ -9,8 +8,8 @@ SHORTEST = 60           # nodes of the tree; shorter code is often equal in hone
 LONGEST = 100_000       # bytes of a file; a larger one takes the grader more time
 
 
-def fingerprint(text, names):
-    """Return a digest of the functions of a file that have these names; "" if they are short.
+def normalised(text, names):
+    """Return the functions of a file that have these names, normalised; "" if they are short.
 
     The file must have run in a process of its own: a hostile one can crash Python's parser.
     """
@@ -24,18 +23,15 @@ def fingerprint(text, names):
         dumps = sorted(map(ast.dump, functions))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    if sum(1 for function in functions for _ in ast.walk(function)) < SHORTEST:
-        return ""
-    return hashlib.sha256("".join(dumps).encode()).hexdigest()
+    nodes = sum(1 for function in functions for _ in ast.walk(function))
+    return "\n".join(dumps) if nodes >= SHORTEST else ""
 
 
 def _normalise(function):
-    """Number the names of variables, and remove docstring, annotations and checks of arguments."""
+    """Number the names of variables, and remove annotations, the docstring and bare calls."""
     numbers = {}
-    function.returns, function.decorator_list = None, []
-    function.body = [line for line in function.body if not isinstance(line, ast.Expr)
-                     or isinstance(line.value, ast.Call)
-                     and not ast.unparse(line.value).startswith("check_")]
+    function.returns = None
+    function.body = [line for line in function.body if not isinstance(line, ast.Expr)]
     for node in ast.walk(function):
         if isinstance(node, ast.arg):
             node.arg, node.annotation = numbers.setdefault(node.arg, str(len(numbers))), None
@@ -43,16 +39,18 @@ def _normalise(function):
             node.id = numbers.setdefault(node.id, str(len(numbers)))
 
 
-def reference_fingerprint(exercise):
-    """Return the digest of npdl's own solution."""
-    functions = [getattr(exercise.cls, blank) for _, blank in exercise.methods]
-    return fingerprint("\n".join(textwrap.dedent(inspect.getsource(f)) for f in functions),
-                       {f.__name__ for f in functions})
+def normalised_reference(exercise):
+    """Return npdl's own solution, normalised."""
+    sources = [inspect.getsource(getattr(exercise.cls, name)) for name in exercise.methods]
+    return normalised("\n".join(map(textwrap.dedent, sources)), exercise.methods)
 
 
-def find_copies(digests):
-    """Return {name: text for the column "same as"} of {name: {layer: digest}}."""
-    return {name: "; ".join(
-        f"{other} ({', '.join(same)})" for other, theirs in digests.items() if other != name
-        and (same := [layer for layer, digest in own.items() if digest
-                      and digest == theirs.get(layer)])) for name, own in digests.items()}
+def find_copies(graded):
+    """Return {name: the others with equal code, as text} of {name: {layer: normalised code}}."""
+    found = {}
+    for name, own in graded.items():
+        same = {other: [layer for layer, code in own.items() if code and code == theirs[layer]]
+                for other, theirs in graded.items() if other != name}
+        found[name] = "; ".join(f"{other} ({', '.join(layers)})"
+                                for other, layers in same.items() if layers)
+    return found

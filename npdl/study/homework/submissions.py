@@ -3,10 +3,11 @@
 Nothing is unpacked and no link is followed. File names are limited as well as contents.
 """
 
+import functools
 import io
+import itertools
 import os
 import re
-import stat
 import zipfile
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from npdl.exceptions import printable
 from npdl.study.homework.answers import Refused
 from npdl.study.homework.sandbox import NotGraded
 
-MOST_BYTES = 1 << 20                                    # of a student's file
-MOST_FILES, MOST_DEPTH, MOST_NAME = 20_000, 12, 300     # MOST_NAME: characters of a path in a zip
-MOST_ZIP, MOST_LIST = 256 << 20, 4 << 20                # bytes of a zip, and of its list of files
+MOST_BYTES = 1 << 20                        # of a student's file
+MOST_FILES, MOST_NAME = 20_000, 300         # MOST_NAME: characters of a path in a zip
+MOST_LIST = 4 << 20                         # bytes of a zip's list of files
+MOST_COMPARED = 10                          # files of the same name
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
 # Canvas puts all files into one folder: doejane_LATE_12345_678901_linear-1.py
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
-ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)$")       # of copies of a file
+ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
 
 
 def list_submissions(folder):
@@ -38,12 +40,12 @@ def list_submissions(folder):
                          "one folder or zip for each student") from error
     for place in places:
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
-        if flat:
-            found.setdefault(printable(flat["student"]), {})[flat["file"]] = place
-        elif place.is_dir() or place.suffix.lower() == ".zip":
-            found.setdefault(printable(place.name.removesuffix(".zip")), {})[place.name] = place
-        else:
+        if place.is_symlink() or not (flat or place.is_dir() or _is_zip(place.name)):
             others.append(printable(place.name))
+        elif flat:
+            found.setdefault(printable(flat["student"]), {})[flat["file"]] = place
+        else:
+            found.setdefault(printable(place.name.removesuffix(".zip")), {})[place.name] = place
     if not found:
         raise InputError(f"{folder}: has no submissions; give the folder that has one folder or "
                          "zip for each student")
@@ -51,71 +53,61 @@ def list_submissions(folder):
 
 
 def read_file(places, wanted):
-    """Return (bytes, path, paths of others of that name) of a file of a submission.
+    """Return the content of a file of a submission, {file name: path of a file, zip or folder}.
 
-    The shallowest file named `wanted` counts; if there is none, one with a similar name, such as
-    "Linear (1).py". Raises Refused if it is missing, NotGraded if the teacher has to decide.
+    If no file is named `wanted`, one with a similar name counts, such as "Linear (1).py". Raises
+    Refused if there is none, NotGraded if the teacher has to decide.
     """
-    files = sorted(_list_files(places), key=lambda file: (file[0].count("/"), file[0]))
+    files = list(itertools.islice(_list_files(places), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        raise Refused(f"there are more than {MOST_FILES} files; hand in yours alone")
+    files.sort(key=lambda file: file[0])
     found = [file for file in files if file[0].rpartition("/")[2] == wanted] or [
-        file for file in files if _similar(file[0]) == _similar(wanted)]
+        file for file in files if _simple(file[0]) == _simple(wanted)]
     if not found:
         if notebooks := [path for path, _ in files if path.endswith(".ipynb")]:
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
         there = ", ".join(path for path, _ in files[:6]) or "no file"
         raise Refused(f"{wanted} is missing; there is {there}")
-    (path, read), *rest = found
-    text = read()
-    for other, read_other in rest[:9]:
-        if other.count("/") == path.count("/") and read_other() != text:
+    (path, read), *others = found[:MOST_COMPARED]
+    text = _read(path, read)
+    for other, read_other in others:
+        if _read(other, read_other) != text:
             raise NotGraded(f"{path} and {other} are different; remove one of them")
-    return text, path, [other for other, _ in rest[:9]]
+    return text
 
 
-def _similar(path):
-    """Return layernorm for "layer_norm.py", "Layer Norm (1).py" and "layer-norm-2.py"."""
-    name, _, extension = path.rpartition("/")[2].casefold().rpartition(".")
-    return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) if extension == "py" else path
+def _simple(path):
+    """Return layernorm.py for "layer_norm.py", "Layer Norm (1).py" and "layer-norm-2.py"."""
+    name = path.rpartition("/")[2].casefold()
+    return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) + ".py" * name.endswith(".py")
+
+
+def _is_zip(name):
+    return name.lower().endswith(".zip")
 
 
 def _list_files(places):
-    """Return [(path, function that reads it)] of the files that a student may have written."""
-    files = []
+    """Yield (path, function that reads it) of the files that a student may have written."""
     for name, place in places.items():
-        if place.is_symlink():
-            raise Refused(f"{printable(place.name)} is a link; hand in the folder itself")
         for path, file in _walk(place) if place.is_dir() else [(name, place)]:
-            files += _list_zip(file, path) if path.lower().endswith(".zip") else [
-                (printable(path), lambda file=file: _read(open(file, "rb"), file.name))]
-            if len(files) > MOST_FILES:
-                raise Refused(f"there are more than {MOST_FILES} files; hand in yours alone")
-    return files
+            if _is_zip(path):
+                yield from _list_zip(file, path)
+            else:
+                yield printable(path), functools.partial(_read_start, file)
 
 
 def _walk(place):
-    """Yield (path, file) of the regular files of a folder, without those of tools."""
+    """Yield (path, file) of the regular files of a folder."""
     for folder, names, files in os.walk(place):
-        inside = Path(folder).relative_to(place).parts
-        names[:] = [] if "pyvenv.cfg" in files or len(inside) >= MOST_DEPTH else filter(
-            _is_student, names)
-        if len(files) + len(names) > MOST_FILES:
-            raise Refused(f"there are more than {MOST_FILES} files; hand in yours alone")
-        for name in filter(_is_student, files):
-            file = Path(folder, name)
-            if stat.S_ISREG(file.lstat().st_mode):
-                yield "/".join((*inside, name)), file
+        names[:] = filter(_is_students, names)
+        for file in map(Path(folder).joinpath, filter(_is_students, files)):
+            if file.is_file() and not file.is_symlink():
+                yield file.relative_to(place).as_posix(), file
 
 
-def _is_student(name):
+def _is_students(name):
     return name not in TOOLS and not name.startswith(".")
-
-
-def _read(file, name):
-    with file:
-        text = file.read(MOST_BYTES + 1)
-    if len(text) > MOST_BYTES:
-        raise Refused(f"{printable(name)} has more than 1 MiB")
-    return text
 
 
 class _LimitedFile(io.FileIO):
@@ -128,25 +120,34 @@ class _LimitedFile(io.FileIO):
 
 
 def _list_zip(file, prefix):
-    """Return [(path, function that reads it)] of the files in a zip."""
-    found = []
-    for entry in _use_zip(file, prefix, zipfile.ZipFile.infolist):
-        parts = entry.filename[: MOST_NAME + 1].replace("\\", "/").split("/")
-        if (len(entry.filename) <= MOST_NAME and len(parts) <= MOST_DEPTH and not entry.is_dir()
-                and all(map(_is_student, parts))):
-            found.append((printable("/".join((prefix, *parts))), lambda entry=entry: _use_zip(
-                file, prefix, lambda archive: _read(archive.open(entry), entry.filename))))
-    return found
-
-
-def _use_zip(file, name, use):
-    """Return use(archive). Raises Refused if the zip can't be read."""
+    """Yield (path, function that reads it) of the files in a zip."""
     try:
-        if file.stat().st_size > MOST_ZIP:
-            raise zipfile.BadZipFile(f"it has more than {MOST_ZIP >> 20} MiB")
-        with _LimitedFile(file) as raw, zipfile.ZipFile(raw) as archive:
-            return use(archive)
-    except Refused:
-        raise
+        with _LimitedFile(file) as raw:
+            entries = zipfile.ZipFile(raw).infolist()
     except Exception as error:              # zipfile raises many types at an invalid zip
-        raise Refused(f"{printable(name)} can't be read as a zip ({error})") from error
+        raise Refused(f"{printable(prefix)} can't be read as a zip ({error})") from error
+    for entry in entries:
+        path = entry.filename[: MOST_NAME + 1].replace("\\", "/")
+        if len(path) <= MOST_NAME and not entry.is_dir() and all(
+                map(_is_students, path.split("/"))):
+            yield printable(f"{prefix}/{path}"), functools.partial(_read_start, file, entry)
+
+
+def _read_start(file, entry=None):
+    """Return a file, or an entry of a zip, up to MOST_BYTES + 1."""
+    if entry is None:
+        with open(file, "rb") as opened:
+            return opened.read(MOST_BYTES + 1)
+    with zipfile.ZipFile(file) as archive, archive.open(entry) as opened:
+        return opened.read(MOST_BYTES + 1)
+
+
+def _read(path, read):
+    """Return the content of a file. Raises Refused if it can't be read, or is too large."""
+    try:
+        text = read()
+    except Exception as error:              # of a zip, too: encrypted, damaged, of another method
+        raise Refused(f"{path} can't be read ({error})") from error
+    if len(text) > MOST_BYTES:
+        raise Refused(f"{path} has more than 1 MiB")
+    return text
