@@ -5,7 +5,6 @@ the tests at home. Nothing here knows a right answer.
 """
 
 import codecs
-import contextlib
 import linecache
 import sys
 import traceback
@@ -29,14 +28,13 @@ def as_class(questions, cls):
     return questions
 
 
-def load_module(text, file, name):
-    """Return the module of a student's file, given as bytes; `name` is the class in it.
+def load_class(text, file, name):
+    """Return the class `name` of a student's file, whose content is given as bytes.
 
     Raises Refused if the file can't be run or has no such class.
     """
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # as some editors write
-        with contextlib.suppress(UnicodeDecodeError):
-            text = text.decode("utf-16").encode()
+        text = text.decode("utf-16", "replace").encode()
     lines = text.decode("utf-8", "replace").splitlines(True)
     linecache.cache[file] = (0, None, lines, file)      # so that nobody has to read the file again
     module = types.ModuleType(name)
@@ -45,9 +43,9 @@ def load_module(text, file, name):
         exec(compile(text, file, "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         raise Refused(f"the file can't be run: {describe(error, file)}") from error
-    if not isinstance(vars(module).get(name), type):
+    if not isinstance(cls := vars(module).get(name), type):
         raise Refused(f"the file has no class {name}")
-    return module
+    return cls
 
 
 def describe(error, file):
@@ -75,7 +73,7 @@ def answer_all(questions, file=""):
                 for path, array in _answers(**question):
                     found[f"{case}/{path}"] = array
         except (Exception, SystemExit) as error:
-            found[f"{case}/error"] = np.array(describe(error, file))
+            found[f"{case}/error"] = describe(error, file)
     return found
 
 
@@ -94,4 +92,4 @@ def _answers(layer, inputs, options, dy, names):
 def _arrays(kind, nests):
     for name, nest in nests.items():
         for path, array in leaves(nest, name):
-            yield f"{kind}/{path}", np.array(array)
+            yield f"{kind}/{path}", np.array(array, float)

@@ -16,7 +16,6 @@ HAND_OUT = """Write layers whose backward is blank, with tests and a README for 
 
   python -m npdl homework --out homework
   python -m npdl homework --out homework --layers LayerNorm LSTMCell
-  python -m npdl homework --out homework --layers mine.py:MyLayer
   cd homework && python -m pytest -q                    the tests
   python -m npdl homework grade FOLDER --homework homework --out grades"""
 GRADE = """Grade a folder of submissions: write grades.csv and a feedback page for each student.
@@ -43,8 +42,7 @@ def add_arguments(parser):
     _add_grade(actions.add_parser("grade", help="grade a class: see homework grade --help"))
     parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
-                        help="npdl's layers by name, or mine.py:Class, a layer of yours that has a "
-                        f"classmethod samples() (default: {' '.join(LAYERS)})")
+                        help=f"layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
                         help="README and tests show neither fixes nor npdl's solution")
 
@@ -84,8 +82,7 @@ def run(options):
 def _grade(options):
     settings, (exercises, _) = taken(Settings, vars(options)), read_homework(options.homework)
     if options.gradescope:
-        write_autograder(options.gradescope, options.homework, exercises, settings.seed,
-                         settings.limit)
+        write_autograder(options.gradescope, options.homework, settings.seed, settings.limit)
         print(f"{options.gradescope}: written; choose the base image Ubuntu 24.04 at Gradescope")
         return
     if options.folder is None or not (options.results or options.grades):

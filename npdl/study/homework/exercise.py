@@ -1,56 +1,42 @@
-"""Cut an exercise out of a layer: its forward is complete, and its backward is blank.
+"""Cut an exercise out of one of npdl's layers: a subclass with a blank backward.
 
-An exercise of one of npdl's layers is a subclass with one method to write; the other method is
-shown. An exercise of a teacher's layer is the teacher's file with the same methods blank.
+The forward is shown, and can be changed.
 """
 
 import ast
+import copy
 import functools
 import inspect
 import re
-import sys
 import textwrap
 from dataclasses import dataclass
-from pathlib import Path
+
+import numpy as np
 
 from npdl.backend import stream
-from npdl.core import Layer
-from npdl.errors import InputError
-from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.samples import every_sample, own_samples
+from npdl.study.check.samples import as_float64, every_sample
 from npdl.study.check.target import find_class
-from npdl.study.containment import message
-from npdl.study.trees import leaves
+from npdl.study.trees import copied, leaves, upstream
 
 FIRST, SECOND = "the first sizes", "other sizes"        # what the first two samples are called
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A layer, "Linear" or "mine.py:MyLayer", whose backward is to be written."""
+    """A layer whose backward is to be written; `name` is that of its class."""
 
-    layer: str
+    name: str
 
     @functools.cached_property
     def cls(self):
-        """Return the reference class."""
-        return find_class(self.layer)
-
-    @property
-    def is_own(self):
-        """Return True if the layer is a teacher's."""
-        return ":" in self.layer
-
-    @property
-    def name(self):
-        """Return the name of the class."""
-        return self.layer.rpartition(":")[2]
+        """Return the class."""
+        return find_class(self.name)
 
     @property
     def file(self):
         """Return the name of the student's file: gru_cell.py for GRUCell."""
         words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
-        return Path(self.layer.rpartition(":")[0]).name if self.is_own else f"{words.lower()}.py"
+        return f"{words.lower()}.py"
 
     @functools.cached_property
     def methods(self):
@@ -63,7 +49,7 @@ class Exercise:
 
         They are blank as well. A layer that contains other layers may call such functions.
         """
-        if any(self.samples[FIRST][0].children()):
+        if any(self.first["layer"].children()):
             return []
         methods = [getattr(self.cls, name) for name in self.methods]
         called = {name: method.__globals__.get(name) for method in methods
@@ -76,78 +62,46 @@ class Exercise:
         return [*(getattr(self.cls, name) for name in self.methods), *self.functions]
 
     @functools.cached_property
-    def samples(self):
-        """Return {case: (layer, inputs, options)}: see `draw`."""
-        return self.draw(0)
+    def first(self):
+        """Return the first question at home."""
+        return self.ask(0)[FIRST]
 
-    def draw(self, seed):
-        """Return {case: (layer, inputs, options)} from the table of examples: each option too.
+    def ask(self, seed):
+        """Return {case: question}: a layer with random parameters and gradients, inputs, options.
 
-        The table decides all sizes, so that only the numbers depend on the seed.
+        The table of examples decides cases and sizes; only the numbers depend on the seed.
         """
-        if self.is_own:
-            return {FIRST if i == 1 else f"sample {i}": one
-                    for i, one in enumerate(own_samples(self.cls), 1)}
         first, second, _, *options = every_sample(self.cls).items()
         cases = [(FIRST, first[1]), (SECOND, second[1]), *options]
-        return {case: build(stream(seed, 11, i)) for i, (case, build) in enumerate(cases)}
-
-    def check(self):
-        """Raise InputError unless the layer can be an exercise."""
-        if self.is_own:
-            _check_own(self)
-        elif type(self.samples[FIRST][0]) is not self.cls:
-            names = ", ".join(one.__name__ for one in self.cls.__subclasses__())
-            raise InputError(f"--layers {self.layer}: is a base class; choose one of {names}")
+        return {case: _question(*build(stream(seed, 11, i)), seed)
+                for i, (case, build) in enumerate(cases)}
 
     def text(self):
         """Return the text of the student's file."""
-        return _own_text(self) if self.is_own else _library_text(self)
+        given = [getattr(self.cls, _twin(blank)) for blank in self.methods]
+        twins = [one.__globals__.get(_twin(one.__name__)) for one in self.functions]
+        shown = [function for function in twins if function]
+        doc = inspect.getdoc(self.cls)
+        doc = textwrap.indent(f'"""{doc}{chr(10) * (chr(10) in doc)}"""', "    ")
+        body = [f"{doc}\n", *(_given_method(method, self.name) for method in given),
+                *(_blank(getattr(self.cls, blank), self) for blank in self.methods)]
+        head = f'"""Homework: write the backward of {self.name}."""'
+        return "\n\n\n".join([
+            f"{head}\n\n{_imports(given + shown, shown)}",
+            f"class {self.name}(npdl.{self.name}):\n" + "\n".join(body).rstrip(),
+            *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
 
 
-def _check_own(exercise):
-    """Raise InputError unless a teacher's class can be an exercise."""
-    cls, option = exercise.cls, f"--layers {exercise.layer}"
-    found = vars(sys.modules[cls.__module__]).get(exercise.name)
-    if found is not cls or not issubclass(cls, Layer) or "." in cls.__module__:
-        raise InputError(f"{option}: an exercise needs a class that is derived from "
-                         "npdl.core.Layer, with methods forward and backward, in no package")
-    try:
-        right = [gradcheck(layer, *inputs, **options).right
-                 for layer, inputs, options in own_samples(cls)]
-    except Exception as error:
-        raise InputError(f"{option}: its sample raises {message(error)}; correct it first"
-                         ) from error
-    if not right or not all(right):
-        raise InputError(f"{option}: needs a classmethod samples() that returns [(layer, inputs), "
-                         "...], and correct gradients; see `python -m npdl blame "
-                         f"{exercise.layer}`")
-
-
-def _own_text(exercise):
-    """Return a teacher's file with the methods and functions of the exercise blank."""
-    module = sys.modules[exercise.cls.__module__]
-    text = inspect.getsource(module)
-    for function in exercise.blanks:
-        if function.__module__ == module.__name__:
-            text = text.replace(inspect.getsource(function), _blank(function, exercise))
-    return text
-
-
-def _library_text(exercise):
-    """Return the text of an exercise of one of npdl's layers."""
-    cls, name = exercise.cls, exercise.name
-    given = [getattr(cls, _twin(blank)) for blank in exercise.methods]
-    twins = [one.__globals__.get(_twin(one.__name__)) for one in exercise.functions]
-    shown = [function for function in twins if function]
-    doc = inspect.getdoc(cls)
-    doc = textwrap.indent(f'"""{doc}{chr(10) * (chr(10) in doc)}"""', "    ")
-    body = [f"{doc}\n", *(_given_method(method, name) for method in given),
-            *(_blank(getattr(cls, blank), exercise) for blank in exercise.methods)]
-    return "\n\n\n".join([
-        f'"""Homework: write the backward of {name}."""\n\n{_imports(given + shown, shown)}',
-        f"class {name}(npdl.{name}):\n" + "\n".join(body).rstrip(),
-        *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
+def _question(layer, inputs, options, seed):
+    layer, inputs = as_float64(layer, inputs, seed)
+    with np.errstate(all="ignore"):
+        outputs, _ = copy.deepcopy(layer).forward(*copied(inputs), **options)
+    rng = stream(seed, 17)
+    for _, param in layer.params():     # gradients that a backward has to add to
+        param.grad = rng.standard_normal(param.shape)
+    return {"layer": layer, "inputs": inputs, "options": options,
+            "dy": upstream(outputs, stream(seed, 78)),
+            "names": list(inspect.signature(type(layer).forward).parameters)[1:]}
 
 
 def _twin(name):
@@ -178,10 +132,9 @@ def _blank(function, exercise):
 
 def _hints(exercise):
     """Return what a backward returns, accumulates and may call, as sentences."""
-    layer, inputs, _ = exercise.samples[FIRST]
-    names = list(inspect.signature(exercise.cls.forward).parameters)[1:]
-    returned = [f"d{name}" for name, value in zip(names, inputs, strict=False)
-                if any(True for _ in leaves(value))]
+    layer, named = exercise.first["layer"], zip(
+        exercise.first["names"], exercise.first["inputs"], strict=False)
+    returned = [f"d{name}" for name, value in named if any(True for _ in leaves(value))]
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
     usable = {f"{function.__globals__[name].__module__}.{name}"

@@ -3,25 +3,23 @@
 All submissions are asked the same questions, and none can cost another one its grade.
 """
 
+import contextlib
 import csv
 import dataclasses
-import hashlib
 import io
 import pickle
 import re
 from multiprocessing.pool import ThreadPool
 
-from npdl.exceptions import printable
 from npdl.study.containment import message, written
 from npdl.study.homework.answers import BLANK, Refused
 from npdl.study.homework.handout import new_folder
-from npdl.study.homework.judge import answer_right, ask, award
+from npdl.study.homework.judge import answer_right, award
 from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.similarity import find_copies, normalised, normalised_reference
 from npdl.study.homework.submissions import list_submissions, read_file
 
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # spreadsheets calculate such a cell
-LONGEST = 900                                       # characters of a reason
 
 
 @dataclasses.dataclass
@@ -72,30 +70,23 @@ class Grader:
             grade.code = normalised(task["submitted"], exercise.methods)
             grade.points = award(found, wanted)
             if BLANK not in grade.points.values() and any(grade.points.values()):
-                grade.line = printable(self._find_line(task)[:LONGEST])
+                with contextlib.suppress(Refused, NotGraded):
+                    found = run_student(task | {"find_line": True}, self.seconds, self.is_sealed)
+                    grade.line = str(found.get("line", ""))
         except Refused as error:
             grade.points = dict.fromkeys(award({}, wanted), str(error))
         except NotGraded as error:
-            grade.not_graded = printable(str(error)[:LONGEST])
+            grade.not_graded = str(error)
         except Exception as error:          # it must not cost other submissions their grades
-            grade.not_graded = printable(message(error))
-        grade.points = {point: printable(why[:LONGEST]) for point, why in grade.points.items()}
+            grade.not_graded = message(error)
         return grade
-
-    def _find_line(self, task):
-        """Return the most likely mistake, or "": from another process, with npdl complete."""
-        try:
-            return run_student(task | {"find_line": True}, self.seconds, self.is_sealed)["line"]
-        except (Refused, NotGraded, KeyError):
-            return ""
 
 
 def _task(exercise, seed):
     """Return (right answers, what `run_student` needs of an exercise)."""
-    asked = ask(exercise, seed)
+    asked = exercise.ask(seed)
     return answer_right(asked), {
-        "file": f"/{exercise.file}", "name": exercise.name, "handed_out": exercise.text(),
-        "questions": pickle.dumps(asked), "module": exercise.cls.__module__ * exercise.is_own,
+        "file": f"/{exercise.file}", "name": exercise.name, "questions": pickle.dumps(asked),
         "asked": {function.__qualname__ for function in exercise.blanks}, "find_line": False}
 
 
@@ -145,16 +136,13 @@ def grade_class(folder, grader, out, jobs=1):
     The folder `out`, new or empty, gets grades.csv and a feedback page for each student. Raises
     InputError for a folder that can't be used.
     """
-    submissions, others = list_submissions(folder)
-    for name in others:
-        print(f"{name}: skipped, it is not a submission")
-    out, graded = new_folder(out), {}
+    submissions, out, graded = list_submissions(folder), new_folder(out), {}
     references = {one.name: normalised_reference(one) for one, *_ in grader.exercises}
     with ThreadPool(jobs) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades
-            file = name if len(name.encode()) < 120 else hashlib.sha256(name.encode()).hexdigest()
+            file = name.encode()[:200].decode(errors="ignore")      # no file may have a longer name
             written(out / "feedback" / f"{file}.txt", feedback(name, grades))
             written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
             print(f"{name}: {summary(grades)}", flush=True)

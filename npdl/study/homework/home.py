@@ -5,11 +5,11 @@ from pathlib import Path
 
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
-from npdl.study.check.samples import own_samples
 from npdl.study.containment import time_limit
-from npdl.study.homework.answers import BLANK, Refused, answer_all, as_class, load_module
+from npdl.study.homework.answers import BLANK, Refused, answer_all, as_class, load_class
+from npdl.study.homework.grading import Grade
 from npdl.study.homework.handout import read_homework
-from npdl.study.homework.judge import answer_right, ask, award
+from npdl.study.homework.judge import answer_right, award
 
 LIMIT = 60.0            # seconds for a layer, as in class
 SEED = 0                # of the numbers in the tests; a class has another
@@ -31,32 +31,30 @@ def find_problems(name):
 
 
 def _find_problems(exercise, is_exam):
-    path, reasons = Path(exercise.file).resolve(), []
-    cls = vars(load_module(path.read_bytes(), str(path), exercise.name))[exercise.name]
-    if exercise.is_own:     # the answers are not here, so numerical gradients have to do
-        samples = own_samples(cls)
-    else:
-        asked = ask(exercise, SEED)
-        wanted = answer_right(asked)
-        questions = as_class(asked, cls)
-        points = award(answer_all(copy.deepcopy(questions), str(path)), wanted)
-        reasons = [f"{point}: {reason}" for point, reason in points.items() if reason]
-        if reasons and reasons[0].endswith(BLANK):
-            return f"{exercise.name}.backward is {BLANK}"
-        samples = [(one["layer"], one["inputs"], one["options"])
-                   for one in questions.values()] if reasons else []
-    if report := find_wrong(samples):
-        reasons += ["", f"most likely wrong: {line_of(report)}" if is_exam and report.line
+    path = Path(exercise.file).resolve()
+    cls = load_class(path.read_bytes(), str(path), exercise.name)
+    asked = exercise.ask(SEED)
+    wanted = answer_right(asked)
+    questions = as_class(asked, cls)
+    points = award(answer_all(copy.deepcopy(questions), str(path)), wanted)
+    reasons = Grade(points).reasons()
+    if reasons not in ([], [BLANK]) and (report := find_wrong(questions)):
+        reasons += ["", f"most likely wrong: {_line_of(report)}" if is_exam and report.line
                     else str(report)]
     return "\n".join(reasons)
 
 
-def find_wrong(samples):
-    """Return what `blame` reports of the first sample with a wrong gradient, or None."""
-    reports = (blame(layer, *inputs, **options) for layer, inputs, options in samples)
+def find_wrong(questions):
+    """Return what `blame` reports of the first question with a wrong gradient, or None."""
+    reports = (blame(one["layer"], *one["inputs"], **one["options"]) for one in questions.values())
     return next((report for report in reports if not report.right), None)
 
 
-def line_of(report):
-    """Return the line that `blame` found, with its number."""
+def answer_line(questions, file):
+    """Return {"line": the line that is most likely wrong, with its number, or ""}."""
+    report = find_wrong(questions)
+    return {"line": _line_of(report) if report and report.line else ""}
+
+
+def _line_of(report):
     return f"line {report.line}, `{report.source.strip()}`"

@@ -5,35 +5,29 @@ submission in /autograder/submission, and reads /autograder/results/results.json
 (gradescope-autograders.readthedocs.io/en/latest/specs).
 """
 
-import inspect
-import zipfile
+import shutil
+import tempfile
 from pathlib import Path
 
 import npdl
 from npdl.errors import InputError
 from npdl.files import write_json
-from npdl.study.homework.grading import summary
-from npdl.study.homework.handout import RECORD, TEMPLATES
-
-SCRIPTS = "setup.sh", "run_autograder"
+from npdl.study.homework.grading import feedback, summary
+from npdl.study.homework.handout import TEMPLATES
 
 
-def write_autograder(path, homework, exercises, seed, seconds):
-    """Write Gradescope's zip: npdl, the record of a homework folder, and one seed for the class."""
-    root = Path(npdl.__file__).parent
-    files = {file.relative_to(root.parent).as_posix(): file.read_bytes()
-             for file in root.rglob("*") if file.is_file() and file.suffix != ".pyc"}
-    files |= {one.file: Path(inspect.getfile(one.cls)).read_bytes()
-              for one in exercises.values() if one.is_own}
-    files[f"homework/{RECORD}"] = Path(homework, RECORD).read_bytes()
-    options = f"--seed={seed} --limit={seconds:g}"
-    files |= {name: (TEMPLATES / name).read_text().replace("OPTIONS", options).encode()
-              for name in SCRIPTS}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in files.items():
-            entry = zipfile.ZipInfo(name)
-            entry.external_attr = (0o755 if name in SCRIPTS else 0o644) << 16
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+def write_autograder(path, homework, seed, seconds):
+    """Write Gradescope's zip: npdl, a homework folder, and one seed for the class."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(Path(npdl.__file__).parent, Path(folder, "npdl"),
+                        ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(homework, Path(folder, "homework"))
+        for name in ("setup.sh", "run_autograder"):
+            text = (TEMPLATES / name).read_text()
+            Path(folder, name).write_text(text.replace("SEED", f"{seed}").replace(
+                "SECONDS", f"{seconds:g}"))
+            Path(folder, name).chmod(0o755)
+        shutil.make_archive(path.removesuffix(".zip"), "zip", folder)
 
 
 def write_results(path, place, grader):
@@ -48,8 +42,6 @@ def write_results(path, place, grader):
     tests = [{"name": f"{name}: {point}", "score": int(not reason), "max_score": 1,
               "output": reason} for name, grade in grades.items()
              for point, reason in grade.points.items()]
-    lines = [f"{name}, most likely wrong: {grade.line}" for name, grade in grades.items()
-             if grade.line]
-    write_json(Path(path), {"tests": tests, "output": "\n".join(lines), "output_format": "text",
-                            "stdout_visibility": "hidden"})
+    write_json(Path(path), {"tests": tests, "output": feedback(Path(place).name, grades),
+                            "output_format": "text", "stdout_visibility": "hidden"})
     return points

@@ -47,10 +47,7 @@ def normalised_reference(exercise):
 
 def find_copies(graded):
     """Return {name: the others with equal code, as text} of {name: {layer: normalised code}}."""
-    found = {}
-    for name, own in graded.items():
-        same = {other: [layer for layer, code in own.items() if code and code == theirs[layer]]
-                for other, theirs in graded.items() if other != name}
-        found[name] = "; ".join(f"{other} ({', '.join(layers)})"
-                                for other, layers in same.items() if layers)
-    return found
+    return {name: "; ".join(f"{other} ({layer})" for layer, code in own.items() if code
+                            for other, theirs in graded.items()
+                            if other != name and theirs[layer] == code)
+            for name, own in graded.items()}

@@ -3,7 +3,6 @@
 Nothing is unpacked and no link is followed. File names are limited as well as contents.
 """
 
-import functools
 import io
 import itertools
 import os
@@ -19,7 +18,6 @@ from npdl.study.homework.sandbox import NotGraded
 MOST_BYTES = 1 << 20                        # of a student's file
 MOST_FILES, MOST_NAME = 20_000, 300         # MOST_NAME: characters of a path in a zip
 MOST_LIST = 4 << 20                         # bytes of a zip's list of files
-MOST_COMPARED = 10                          # files of the same name
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
 # Canvas puts all files into one folder: doejane_LATE_12345_678901_linear-1.py
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
@@ -27,29 +25,23 @@ ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of cop
 
 
 def list_submissions(folder):
-    """Return ({name: {file name, or "": path}}, names of other files) of a folder.
+    """Return {name: {file name: path}} of the submissions in a folder.
 
     A submission is a folder, a zip, or the files that Canvas names by student. Raises InputError
     if there are none.
     """
-    found, others = {}, []
-    try:
-        places = sorted(Path(folder).iterdir())
-    except OSError as error:
-        raise InputError(f"{folder}: can't be read ({error.strerror}); give the folder that has "
-                         "one folder or zip for each student") from error
-    for place in places:
+    found, folder = {}, Path(folder)
+    for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
         if place.is_symlink() or not (flat or place.is_dir() or _is_zip(place.name)):
-            others.append(printable(place.name))
-        elif flat:
-            found.setdefault(printable(flat["student"]), {})[flat["file"]] = place
-        else:
-            found.setdefault(printable(place.name.removesuffix(".zip")), {})[place.name] = place
+            print(f"{printable(place.name)}: skipped, it is not a submission")
+            continue
+        name = flat["student"] if flat else place.name.removesuffix(".zip")
+        found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
     if not found:
-        raise InputError(f"{folder}: has no submissions; give the folder that has one folder or "
-                         "zip for each student")
-    return found, others
+        raise InputError(f"{folder}: is not a folder with submissions; give the folder that has "
+                         "one folder or zip for each student")
+    return found
 
 
 def read_file(places, wanted):
@@ -58,23 +50,20 @@ def read_file(places, wanted):
     If no file is named `wanted`, one with a similar name counts, such as "Linear (1).py". Raises
     Refused if there is none, NotGraded if the teacher has to decide.
     """
-    files = list(itertools.islice(_list_files(places), MOST_FILES + 1))
+    files = {path: where for path, *where in itertools.islice(_list_files(places), MOST_FILES + 1)}
     if len(files) > MOST_FILES:
         raise Refused(f"there are more than {MOST_FILES} files; hand in yours alone")
-    files.sort(key=lambda file: file[0])
-    found = [file for file in files if file[0].rpartition("/")[2] == wanted] or [
-        file for file in files if _simple(file[0]) == _simple(wanted)]
+    paths = sorted(files)
+    found = [path for path in paths if path.rpartition("/")[2] == wanted] or [
+        path for path in paths if _simple(path) == _simple(wanted)]
     if not found:
-        if notebooks := [path for path, _ in files if path.endswith(".ipynb")]:
+        if notebooks := [path for path in paths if path.endswith(".ipynb")]:
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
-        there = ", ".join(path for path, _ in files[:6]) or "no file"
-        raise Refused(f"{wanted} is missing; there is {there}")
-    (path, read), *others = found[:MOST_COMPARED]
-    text = _read(path, read)
-    for other, read_other in others:
-        if _read(other, read_other) != text:
-            raise NotGraded(f"{path} and {other} are different; remove one of them")
-    return text
+        raise Refused(f"{wanted} is missing; there is {', '.join(paths[:6]) or 'no file'}")
+    texts = {path: _read(path, *files[path]) for path in found[:10]}
+    if others := [path for path, text in texts.items() if text != texts[found[0]]]:
+        raise NotGraded(f"{found[0]} and {others[0]} are different; remove one of them")
+    return texts[found[0]]
 
 
 def _simple(path):
@@ -88,13 +77,13 @@ def _is_zip(name):
 
 
 def _list_files(places):
-    """Yield (path, function that reads it) of the files that a student may have written."""
+    """Yield (path, file, entry of a zip or None) of the files that a student may have written."""
     for name, place in places.items():
         for path, file in _walk(place) if place.is_dir() else [(name, place)]:
             if _is_zip(path):
-                yield from _list_zip(file, path)
+                yield from _list_zip(path, file)
             else:
-                yield printable(path), functools.partial(_read_start, file)
+                yield printable(path), file, None
 
 
 def _walk(place):
@@ -119,8 +108,8 @@ class _LimitedFile(io.FileIO):
         return super().read(size)
 
 
-def _list_zip(file, prefix):
-    """Yield (path, function that reads it) of the files in a zip."""
+def _list_zip(prefix, file):
+    """Yield (path, zip, entry) of the files in a zip. Raises Refused if it can't be read."""
     try:
         with _LimitedFile(file) as raw:
             entries = zipfile.ZipFile(raw).infolist()
@@ -130,22 +119,15 @@ def _list_zip(file, prefix):
         path = entry.filename[: MOST_NAME + 1].replace("\\", "/")
         if len(path) <= MOST_NAME and not entry.is_dir() and all(
                 map(_is_students, path.split("/"))):
-            yield printable(f"{prefix}/{path}"), functools.partial(_read_start, file, entry)
+            yield printable(f"{prefix}/{path}"), file, entry
 
 
-def _read_start(file, entry=None):
-    """Return a file, or an entry of a zip, up to MOST_BYTES + 1."""
-    if entry is None:
-        with open(file, "rb") as opened:
-            return opened.read(MOST_BYTES + 1)
-    with zipfile.ZipFile(file) as archive, archive.open(entry) as opened:
-        return opened.read(MOST_BYTES + 1)
-
-
-def _read(path, read):
+def _read(path, file, entry):
     """Return the content of a file. Raises Refused if it can't be read, or is too large."""
     try:
-        text = read()
+        with open(file, "rb") as opened:
+            source = zipfile.ZipFile(opened).open(entry) if entry else opened
+            text = source.read(MOST_BYTES + 1)
     except Exception as error:              # of a zip, too: encrypted, damaged, of another method
         raise Refused(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
