@@ -13,11 +13,10 @@ import pytest
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import answer_all, as_class, load_class
+from npdl.study.homework.answers import answer_all, answer_right, as_class, award, load_class
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.handout import LAYERS, hand_out
 from npdl.study.homework.home import find_problems
-from npdl.study.homework.judge import answer_right, award
 
 ROOT = Path(__file__).parents[2]
 BASES = {"Cell", "Recurrent", "RecurrentLayer"}

@@ -6,28 +6,29 @@ import json
 import linecache
 import os
 import pickle
-import pkgutil
 import sys
 
 import numpy as np
 
+import npdl
 from npdl.cli.process import confine
 from npdl.study.homework.answers import Refused, answer_all, as_class, load_class
-from npdl.study.homework.seal import seal
+from npdl.study.homework.home import answer_line
+from npdl.study.homework.sandbox import MOST_ANSWERED, seal
 
-MEMORY, MOST_ANSWERED = 1 << 30, 4 << 20            # bytes
-# Modules for a derivation. They are imported before the seal, which refuses to open files.
-PACKAGES = "npdl.layers", "npdl.models", "npdl.adapt"
-MODULES = ("npdl.losses", "numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial",
-           "numpy.random", "numpy.typing", "random")
+MEMORY = 1 << 30            # bytes
+# Imported, with all of npdl, before the seal, which refuses to open files.
+MODULES = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial", "numpy.random",
+           "numpy.typing", "random")
 
 
 def main():
     """Answer the task of standard input by JSON on standard output."""
     task = pickle.load(sys.stdin.buffer)
-    answer = _import_early(task["find_line"])
-    if answer is answer_all:
+    _import_early()
+    if not task["find_line"]:
         _remove_answers(task)
+    answer = answer_line if task["find_line"] else answer_all
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     confine(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
@@ -43,21 +44,14 @@ def main():
     os._exit(0)
 
 
-def _import_early(with_blame):
-    """Import what a derivation needs, and return the function that answers."""
-    for name in PACKAGES:
-        for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
-            importlib.import_module(module.name)
+def _import_early():
+    """Import what a derivation needs, and read the sources that `blame` shows."""
+    for name in npdl.__all__:
+        getattr(npdl, name)
     for name in MODULES:
         importlib.import_module(name)
-    if not with_blame:
-        return answer_all
-    from npdl.study.homework.home import answer_line
-
-    for module in [one for name, one in sys.modules.items() if name.startswith("npdl")]:
-        file = module.__file__          # `blame` reads its source
+    for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
         linecache.cache[file] = (0, None, linecache.getlines(file), file)
-    return answer_line
 
 
 def _remove_answers(task):

@@ -1,16 +1,12 @@
 """`python -m npdl homework` and `python -m npdl homework grade`."""
 
-import dataclasses
 from pathlib import Path
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import COUNT, SECONDS, add_settings, count, setting, taken
 from npdl.errors import InputError
-from npdl.study.homework.grading import Grader, grade_class
-from npdl.study.homework.handout import LAYERS, hand_out, read_homework
-from npdl.study.homework.seal import can_seal
-from npdl.study.homework.services import write_autograder, write_results
-from npdl.train.config import usable_cores
+from npdl.study.homework.grading import Grader, grade_class, write_results
+from npdl.study.homework.handout import LAYERS, hand_out, read_homework, write_autograder
+from npdl.study.homework.sandbox import can_seal
 
 HAND_OUT = """Write layers whose backward is blank, with tests and a README for students.
 
@@ -24,15 +20,6 @@ GRADE = """Grade a folder of submissions: write grades.csv and a feedback page f
   python -m npdl homework grade --homework homework --gradescope autograder.zip"""
 NO_SANDBOX = ("note: this is not a sandbox, because this system has no seccomp filter: a "
               "submission may do what you may; grade in a container")
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How submissions are graded."""
-
-    seed: int = setting("", 1, "seed of the numbers in the questions", "N", COUNT)
-    limit: float = setting("", 60.0, "time limit for each layer", "SECONDS", SECONDS)
-    jobs: int = setting("", usable_cores(), "submissions at the same time", "N", count(256))
 
 
 def add_arguments(parser):
@@ -56,7 +43,6 @@ def _add_grade(parser):
                         help="the folder that the class was given")
     parser.add_argument("--out", metavar="DIR", dest="grades",
                         help="a new or empty folder for grades.csv and feedback")
-    add_settings(parser, "grade", ("",), Settings(jobs="one for each core"))
     service = parser.add_mutually_exclusive_group()
     service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,
                          help="grade nobody, write the autograder for Gradescope")
@@ -80,20 +66,20 @@ def run(options):
 
 
 def _grade(options):
-    settings, (exercises, _) = taken(Settings, vars(options)), read_homework(options.homework)
+    exercises, _ = read_homework(options.homework)
     if options.gradescope:
-        write_autograder(options.gradescope, options.homework, settings.seed, settings.limit)
+        write_autograder(options.gradescope, options.homework)
         print(f"{options.gradescope}: written; choose the base image Ubuntu 24.04 at Gradescope")
         return
     if options.folder is None or not (options.results or options.grades):
         raise InputError("FOLDER and --out are needed: the submissions, and a folder for grades")
     if not (is_sealed := can_seal()):
         print(NO_SANDBOX, flush=True)
-    grader = Grader(exercises, settings.seed, settings.limit, is_sealed)
+    grader = Grader(exercises, is_sealed)
     if options.results:
         print(f"{options.results}: {write_results(options.results, options.folder, grader)}")
         return
-    graded = grade_class(options.folder, grader, options.grades, settings.jobs)
+    graded = grade_class(options.folder, grader, options.grades)
     if missing := [name for name, grades in graded.items()
                    if any(grade.not_graded for grade in grades.values())]:
         raise InputError(f"{options.grades}: not graded: {', '.join(missing[:9])}; grades.csv says "

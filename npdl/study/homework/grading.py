@@ -1,4 +1,4 @@
-"""Grade submissions: points, a CSV, and a feedback page for each student.
+"""Grade submissions: points, a CSV, a feedback page for each student, or Gradescope's results.
 
 All submissions are asked the same questions, and none can cost another one its grade.
 """
@@ -10,15 +10,19 @@ import io
 import pickle
 import re
 from multiprocessing.pool import ThreadPool
+from pathlib import Path
 
+from npdl.errors import InputError
+from npdl.files import write_json
 from npdl.study.containment import message, written
-from npdl.study.homework.answers import BLANK, Refused
+from npdl.study.homework.answers import BLANK, LIMIT, Refused, answer_right, award, list_reasons
 from npdl.study.homework.handout import new_folder
-from npdl.study.homework.judge import answer_right, award
 from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.similarity import find_copies, normalised, normalised_reference
 from npdl.study.homework.submissions import list_submissions, read_file
+from npdl.train.config import usable_cores
 
+SEED = 1                                            # of the numbers in the questions; 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # spreadsheets calculate such a cell
 
 
@@ -42,20 +46,16 @@ class Grade:
         return "not graded" if self.not_graded else f"{self.earned} of {len(self.points)}"
 
     def reasons(self):
-        """Return why points are lost, as lines; a reason that all have in common is one line."""
-        if self.not_graded:
-            return [self.not_graded]
-        if len(set(self.points.values())) == 1:
-            return [reason for reason in set(self.points.values()) if reason]
-        return [f"{point}: {reason}" for point, reason in self.points.items() if reason]
+        """Return why points are lost, or why it is not graded, as lines."""
+        return [self.not_graded] if self.not_graded else list_reasons(self.points)
 
 
 class Grader:
-    """Grades {name: Exercise} with the questions of one seed, each within a time limit."""
+    """Grades {name: Exercise}, each within a time limit in seconds."""
 
-    def __init__(self, exercises, seed=1, seconds=60.0, is_sealed=False):
+    def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
         self.seconds, self.is_sealed = seconds, is_sealed
-        self.exercises = [(exercise, *_task(exercise, seed)) for exercise in exercises.values()]
+        self.exercises = [(exercise, *_task(exercise)) for exercise in exercises.values()]
 
     def grade(self, places):
         """Return {exercise: Grade} of what a student handed in, {name: path}."""
@@ -82,9 +82,9 @@ class Grader:
         return grade
 
 
-def _task(exercise, seed):
+def _task(exercise):
     """Return (right answers, what `run_student` needs of an exercise)."""
-    asked = exercise.ask(seed)
+    asked = exercise.ask(SEED)
     return answer_right(asked), {
         "file": f"/{exercise.file}", "name": exercise.name, "questions": pickle.dumps(asked),
         "asked": {function.__qualname__ for function in exercise.blanks}, "find_line": False}
@@ -130,7 +130,7 @@ def table(graded, references):
     return text.getvalue()
 
 
-def grade_class(folder, grader, out, jobs=1):
+def grade_class(folder, grader, out):
     """Grade a folder of submissions; return {submission: {exercise: Grade}}.
 
     The folder `out`, new or empty, gets grades.csv and a feedback page for each student. Raises
@@ -138,7 +138,7 @@ def grade_class(folder, grader, out, jobs=1):
     """
     submissions, out, graded = list_submissions(folder), new_folder(out), {}
     references = {one.name: normalised_reference(one) for one, *_ in grader.exercises}
-    with ThreadPool(jobs) as pool:
+    with ThreadPool(usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades
@@ -147,3 +147,20 @@ def grade_class(folder, grader, out, jobs=1):
             written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
             print(f"{name}: {summary(grades)}", flush=True)
     return graded
+
+
+def write_results(path, place, grader):
+    """Grade one submission, write results.json as Gradescope reads it, and return the points.
+
+    Raises InputError if it can't be graded. Then there are no results, and Gradescope says that
+    the autograder failed.
+    """
+    grades = grader.grade({Path(place).name: Path(place)})
+    if (points := summary(grades)).startswith("not graded"):
+        raise InputError(f"{place}: {points}")
+    tests = [{"name": f"{name}: {point}", "score": int(not reason), "max_score": 1,
+              "output": reason} for name, grade in grades.items()
+             for point, reason in grade.points.items()]
+    write_json(Path(path), {"tests": tests, "output": feedback(Path(place).name, grades),
+                            "output_format": "text", "stdout_visibility": "hidden"})
+    return points

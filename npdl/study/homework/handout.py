@@ -5,14 +5,17 @@
 """
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
+import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
+from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.judge import ADD, KEEP, TOLERANCE
 
 # The easiest first.
 LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "LayerNorm",
@@ -57,7 +60,6 @@ def hand_out(out, layers=None, is_exam=False):
                          "names")
     made = [sample(find_class(layer))[0] for layer in layers or LAYERS]     # RNN for Recurrent
     names = [type(layer).__name__ for layer in made]
-    names.sort(key=lambda name: LAYERS.index(name) if name in LAYERS else len(LAYERS))
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
     texts = {one.file: one.text() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),
@@ -77,3 +79,19 @@ def _readme(exercises, is_exam):
     return (TEMPLATES / "README.md").read_text().format(
         names=", ".join(exercises), rows="\n".join(rows), first=first.name, helps=helps,
         tolerance=TOLERANCE, add=ADD, keep=KEEP)
+
+
+def write_autograder(path, homework):
+    """Write Gradescope's zip: npdl, a homework folder, and two scripts.
+
+    Gradescope unpacks the zip into /autograder/source, runs setup.sh once, runs run_autograder for
+    each submission in /autograder/submission, and reads /autograder/results/results.json
+    (gradescope-autograders.readthedocs.io/en/latest/specs).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(Path(npdl.__file__).parent, Path(folder, "npdl"),
+                        ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(homework, Path(folder, "homework"))
+        for name in ("setup.sh", "run_autograder"):
+            Path(shutil.copy(TEMPLATES / name, folder)).chmod(0o755)
+        shutil.make_archive(path.removesuffix(".zip"), "zip", folder)

@@ -1,46 +1,33 @@
 """The tests of a homework folder: is a layer right, and if not, which gradients are wrong?"""
 
-import copy
 from pathlib import Path
 
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
 from npdl.study.containment import time_limit
-from npdl.study.homework.answers import BLANK, Refused, answer_all, as_class, load_class
-from npdl.study.homework.grading import Grade
+from npdl.study.homework import answers
+from npdl.study.homework.answers import BLANK, LIMIT, Refused
 from npdl.study.homework.handout import read_homework
-from npdl.study.homework.judge import answer_right, award
 
-LIMIT = 60.0            # seconds for a layer, as in class
-SEED = 0                # of the numbers in the tests; a class has another
-
-
-def names():
-    """Return the names of the layers in the current folder."""
-    return list(read_homework(".")[0])
+SEED = 0                # of the numbers in the questions; 1 in class
 
 
 def find_problems(name):
     """Return what is wrong with a layer of the current folder, as text; "" if all is right."""
     exercises, is_exam = read_homework(".")
+    path, asked = Path(exercises[name].file).resolve(), exercises[name].ask(SEED)
+    wanted = answers.answer_right(asked)
     try:
         with time_limit(LIMIT, ""):
-            return _find_problems(exercises[name], is_exam)
+            cls = answers.load_class(path.read_bytes(), str(path), name)
+            questions = answers.as_class(asked, cls)
+            points = answers.award(answers.answer_all(questions, str(path)), wanted)
+            reasons = answers.list_reasons(points)
+            if reasons not in ([], [BLANK]) and (report := find_wrong(questions)):
+                reasons += ["", f"most likely wrong: {_line_of(report)}"
+                            if is_exam and report.line else str(report)]
     except (Refused, InputError, OSError) as error:
         return str(error)
-
-
-def _find_problems(exercise, is_exam):
-    path = Path(exercise.file).resolve()
-    cls = load_class(path.read_bytes(), str(path), exercise.name)
-    asked = exercise.ask(SEED)
-    wanted = answer_right(asked)
-    questions = as_class(asked, cls)
-    points = award(answer_all(copy.deepcopy(questions), str(path)), wanted)
-    reasons = Grade(points).reasons()
-    if reasons not in ([], [BLANK]) and (report := find_wrong(questions)):
-        reasons += ["", f"most likely wrong: {_line_of(report)}" if is_exam and report.line
-                    else str(report)]
     return "\n".join(reasons)
 
 

@@ -1,12 +1,18 @@
 """Run a student's file in a process of its own, with limits, and validate its answers.
 
 The process starts in an empty temporary folder. npdl's answers to the exercise are removed from it
-before it reads the file (`child`), and it returns nothing but numbers and short texts.
+before it reads the file (`child`), and it returns nothing but numbers and short texts. On Linux
+it is sealed by a seccomp filter: it can compute, and read and write the files that it has open. It
+can't open files, use the network, or start or signal processes.
 """
 
+import ctypes
+import errno
 import json
 import os
 import pickle
+import platform
+import struct
 import subprocess
 import sys
 import tempfile
@@ -15,12 +21,22 @@ import numpy as np
 
 from npdl.exceptions import printable
 from npdl.study.homework.answers import Refused
-from npdl.study.homework.child import MOST_ANSWERED
 
-LONGEST = 900           # characters of an answered text
-CHILD = "npdl.study.homework.child"
+MOST_ANSWERED = 4 << 20     # bytes
+LONGEST = 900               # characters of an answered text
+COMMAND = sys.executable, "-B", "-P", "-m", "npdl.study.homework.child"
 VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # what the process gets of the grader's
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+NO_NEW_PRIVILEGES, FILTER = 38, 1
+# {machine: (its number in seccomp, the number of the call seccomp, the numbers of read, write,
+# mmap, mprotect, munmap, brk, mremap, futex, rt_sigreturn, clock_gettime, getrandom, exit_group)}
+MACHINES = {
+    ("linux", "x86_64"): (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
+    ("linux", "aarch64"): (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278,
+                                             94)),
+}
+LOAD, IF_EQUAL, RETURN = 0x20, 0x15, 0x06           # instructions of the filter's language
+ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
 class NotGraded(Exception):
@@ -39,9 +55,8 @@ def run_student(task, seconds, is_sealed):
     with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
             tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
         try:
-            status = subprocess.run([sys.executable, "-B", "-P", "-m", CHILD], timeout=seconds,
-                                    input=pickle.dumps(task), stdout=answers, stderr=errors,
-                                    cwd=folder, env=environment).returncode
+            status = subprocess.run(COMMAND, input=pickle.dumps(task), timeout=seconds, cwd=folder,
+                                    env=environment, stdout=answers, stderr=errors).returncode
             ended = f"the code ended the process, with status {status}, before the tests were done"
         except subprocess.TimeoutExpired:
             ended = f"the code did not finish within {seconds:g} seconds"
@@ -63,3 +78,26 @@ def read_answers(content):
                 np.array(answer, float) for name, answer in json.loads(content).items()}
     except (AttributeError, TypeError, ValueError, OverflowError, RecursionError):
         return {}
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def seal():
+    """Refuse all system calls but those of MACHINES, for good. Raises OSError if that fails."""
+    number, seccomp, calls = MACHINES[sys.platform, platform.machine()]
+    steps = [(LOAD, 0, 0, 4), (IF_EQUAL, 0, len(calls) + 1, number), (LOAD, 0, 0, 0)]
+    steps += [(IF_EQUAL, len(calls) - i, 0, call) for i, call in enumerate(calls)]
+    steps += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
+    program = _Program(len(steps), b"".join(struct.pack("HBBI", *step) for step in steps))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if (libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+            or libc.syscall(seccomp, FILTER, 1, ctypes.byref(program))):
+        raise OSError(ctypes.get_errno(), "seccomp is not available")
+
+
+def can_seal():
+    """Return True if `seal` works on this system; a process of its own tries it."""
+    code = f"import os, {__name__} as sandbox; sandbox.seal(); os._exit(0)"
+    return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0

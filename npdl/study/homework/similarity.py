@@ -4,8 +4,7 @@ import ast
 import inspect
 import textwrap
 
-SHORTEST = 60           # nodes of the tree; shorter code is often equal in honest work
-LONGEST = 100_000       # bytes of a file; a larger one takes the grader more time
+SHORTEST = 150          # characters; shorter code is often equal in honest work
 
 
 def normalised(text, names):
@@ -13,22 +12,17 @@ def normalised(text, names):
 
     The file must have run in a process of its own: a hostile one can crash Python's parser.
     """
-    if len(text) > LONGEST:
-        return ""
     try:
         functions = [node for node in ast.walk(ast.parse(text))
                      if isinstance(node, ast.FunctionDef) and node.name in names]
-        for function in functions:
-            _normalise(function)
-        dumps = sorted(map(ast.dump, functions))
+        code = "\n".join(sorted(map(_normalised, functions)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
-    nodes = sum(1 for function in functions for _ in ast.walk(function))
-    return "\n".join(dumps) if nodes >= SHORTEST else ""
+    return code if len(code) >= SHORTEST else ""
 
 
-def _normalise(function):
-    """Number the names of variables, and remove annotations, the docstring and bare calls."""
+def _normalised(function):
+    """Return a function with numbered variables, without annotations, docstring and bare calls."""
     numbers = {}
     function.returns = None
     function.body = [line for line in function.body if not isinstance(line, ast.Expr)]
@@ -37,6 +31,7 @@ def _normalise(function):
             node.arg, node.annotation = numbers.setdefault(node.arg, str(len(numbers))), None
         elif isinstance(node, ast.Name):
             node.id = numbers.setdefault(node.id, str(len(numbers)))
+    return ast.unparse(function)
 
 
 def normalised_reference(exercise):

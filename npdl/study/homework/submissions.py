@@ -5,7 +5,6 @@ Nothing is unpacked and no link is followed. File names are limited as well as c
 
 import io
 import itertools
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -15,7 +14,7 @@ from npdl.exceptions import printable
 from npdl.study.homework.answers import Refused
 from npdl.study.homework.sandbox import NotGraded
 
-MOST_BYTES = 1 << 20                        # of a student's file
+MOST_BYTES = 100_000                        # of a student's file
 MOST_FILES, MOST_NAME = 20_000, 300         # MOST_NAME: characters of a path in a zip
 MOST_LIST = 4 << 20                         # bytes of a zip's list of files
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
@@ -50,9 +49,7 @@ def read_file(places, wanted):
     If no file is named `wanted`, one with a similar name counts, such as "Linear (1).py". Raises
     Refused if there is none, NotGraded if the teacher has to decide.
     """
-    files = {path: where for path, *where in itertools.islice(_list_files(places), MOST_FILES + 1)}
-    if len(files) > MOST_FILES:
-        raise Refused(f"there are more than {MOST_FILES} files; hand in yours alone")
+    files = {path: where for path, *where in itertools.islice(_list_files(places), MOST_FILES)}
     paths = sorted(files)
     found = [path for path in paths if path.rpartition("/")[2] == wanted] or [
         path for path in paths if _simple(path) == _simple(wanted)]
@@ -79,24 +76,18 @@ def _is_zip(name):
 def _list_files(places):
     """Yield (path, file, entry of a zip or None) of the files that a student may have written."""
     for name, place in places.items():
-        for path, file in _walk(place) if place.is_dir() else [(name, place)]:
+        for file in place.rglob("*") if place.is_dir() else [place]:
+            path = file.relative_to(place).as_posix() if place.is_dir() else name
+            if not _is_students(path) or not file.is_file() or file.is_symlink():
+                continue
             if _is_zip(path):
                 yield from _list_zip(path, file)
             else:
                 yield printable(path), file, None
 
 
-def _walk(place):
-    """Yield (path, file) of the regular files of a folder."""
-    for folder, names, files in os.walk(place):
-        names[:] = filter(_is_students, names)
-        for file in map(Path(folder).joinpath, filter(_is_students, files)):
-            if file.is_file() and not file.is_symlink():
-                yield file.relative_to(place).as_posix(), file
-
-
-def _is_students(name):
-    return name not in TOOLS and not name.startswith(".")
+def _is_students(path):
+    return all(part not in TOOLS and not part.startswith(".") for part in path.split("/"))
 
 
 class _LimitedFile(io.FileIO):
@@ -117,8 +108,7 @@ def _list_zip(prefix, file):
         raise Refused(f"{printable(prefix)} can't be read as a zip ({error})") from error
     for entry in entries:
         path = entry.filename[: MOST_NAME + 1].replace("\\", "/")
-        if len(path) <= MOST_NAME and not entry.is_dir() and all(
-                map(_is_students, path.split("/"))):
+        if len(path) <= MOST_NAME and not entry.is_dir() and _is_students(path):
             yield printable(f"{prefix}/{path}"), file, entry
 
 
@@ -131,5 +121,5 @@ def _read(path, file, entry):
     except Exception as error:              # of a zip, too: encrypted, damaged, of another method
         raise Refused(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
-        raise Refused(f"{path} has more than 1 MiB")
+        raise Refused(f"{path} has more than {MOST_BYTES} bytes")
     return text

@@ -2,10 +2,11 @@
 
 import pytest
 
-from npdl.study.homework.home import find_problems, names
+from npdl.study.homework.handout import read_homework
+from npdl.study.homework.home import find_problems
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", read_homework(".")[0])
 def test(name):
     problems = find_problems(name)
     if problems:
