@@ -9,7 +9,6 @@ import copy
 import linecache
 import sys
 import traceback
-import types
 
 import numpy as np
 
@@ -22,7 +21,6 @@ FIRST, SECOND = "the first sizes", "other sizes"        # what the first two cas
 TOLERANCE = 1e-11       # relative errors up to here are right; larger: finite differences are, too
 SMALLEST = 1e-3         # errors are relative to the largest entry, or to this if that is smaller
 FLOAT32_ROUNDING = 1e-9, 1e-5       # relative errors between which float32 is the likely cause
-OTHER, CONVENTIONS = "other sizes and options", "conventions"
 ADD = "Accumulate the gradients of parameters: `self.W.grad += ...`"
 KEEP = "Don't modify `dy`, inputs, parameters and the cache"
 
@@ -47,15 +45,14 @@ def load_class(text, file, name):
         text = text.decode("utf-16", "replace").encode()
     lines = text.decode("utf-8", "replace").splitlines(True)
     linecache.cache[file] = (0, None, lines, file)      # so that nobody has to read the file again
-    module = types.ModuleType(name)
-    module.__file__ = file
+    found = {"__name__": name}
     try:
-        exec(compile(text, file, "exec", dont_inherit=True), vars(module))
+        exec(compile(text, file, "exec", dont_inherit=True), found)
     except (Exception, SystemExit) as error:
         raise Refused(f"the file can't be run: {describe(error, file)}") from error
-    if not isinstance(cls := vars(module).get(name), type):
+    if not isinstance(found.get(name), type):
         raise Refused(f"the file has no class {name}")
-    return cls
+    return found[name]
 
 
 def describe(error, file):
@@ -144,7 +141,8 @@ def award(found, wanted):
         violations = ["only judged if every gradient is right"]
     elif error:                                         # in the second backward
         violations = [error]
-    return points | {OTHER: "".join(other[:1]), CONVENTIONS: "".join(violations[:1])}
+    return points | {"other sizes and options": "".join(other[:1]),
+                     "conventions": "".join(violations[:1])}
 
 
 def difference(given, wanted):

@@ -80,8 +80,7 @@ class Exercise:
         given = [getattr(self.cls, _twin(blank)) for blank in self.methods]
         twins = [one.__globals__.get(_twin(one.__name__)) for one in self.functions]
         shown = [function for function in twins if function]
-        doc = inspect.getdoc(self.cls)
-        doc = textwrap.indent(f'"""{doc}{chr(10) * (chr(10) in doc)}"""', "    ")
+        doc = textwrap.indent(f'"""{inspect.getdoc(self.cls)}\n"""', "    ")
         body = [f"{doc}\n", *(_given_method(method, self.name) for method in given),
                 *(_blank(getattr(self.cls, blank), self) for blank in self.methods)]
         head = f'"""Homework: write the backward of {self.name}."""'

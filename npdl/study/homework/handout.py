@@ -56,8 +56,7 @@ def hand_out(out, layers=None, is_exam=False):
     """
     out = new_folder(out)
     if own := [layer for layer in layers or () if ":" in layer]:
-        raise InputError(f"--layers {own[0]}: homework is made from npdl's layers; give their "
-                         "names")
+        raise InputError(f"--layers {own[0]}: is not a layer of npdl; give the name of one")
     made = [sample(find_class(layer))[0] for layer in layers or LAYERS]     # RNN for Recurrent
     names = [type(layer).__name__ for layer in made]
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}

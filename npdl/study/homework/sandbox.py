@@ -31,9 +31,8 @@ NO_NEW_PRIVILEGES, FILTER = 38, 1
 # {machine: (its number in seccomp, the number of the call seccomp, the numbers of read, write,
 # mmap, mprotect, munmap, brk, mremap, futex, rt_sigreturn, clock_gettime, getrandom, exit_group)}
 MACHINES = {
-    ("linux", "x86_64"): (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
-    ("linux", "aarch64"): (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278,
-                                             94)),
+    "x86_64": (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
+    "aarch64": (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278, 94)),
 }
 LOAD, IF_EQUAL, RETURN = 0x20, 0x15, 0x06           # instructions of the filter's language
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
@@ -86,7 +85,7 @@ class _Program(ctypes.Structure):
 
 def seal():
     """Refuse all system calls but those of MACHINES, for good. Raises OSError if that fails."""
-    number, seccomp, calls = MACHINES[sys.platform, platform.machine()]
+    number, seccomp, calls = MACHINES[platform.machine()]
     steps = [(LOAD, 0, 0, 4), (IF_EQUAL, 0, len(calls) + 1, number), (LOAD, 0, 0, 0)]
     steps += [(IF_EQUAL, len(calls) - i, 0, call) for i, call in enumerate(calls)]
     steps += [(RETURN, 0, 0, REFUSE), (RETURN, 0, 0, ALLOW)]
