@@ -148,7 +148,7 @@ def award(found, wanted):
 def difference(given, wanted):
     """Return what is wrong with an array, or "" if it is right."""
     if not isinstance(given, np.ndarray):
-        return "missing"
+        return "missing, or not an array of floats"
     if given.shape != wanted.shape:
         return f"has shape {given.shape} instead of {wanted.shape}"
     if not np.isfinite(given).all():
