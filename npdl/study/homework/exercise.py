@@ -80,12 +80,12 @@ class Exercise:
         given = [getattr(self.cls, _twin(blank)) for blank in self.methods]
         twins = [one.__globals__.get(_twin(one.__name__)) for one in self.functions]
         shown = [function for function in twins if function]
-        doc = textwrap.indent(f'"""{inspect.getdoc(self.cls)}\n"""', "    ")
-        body = [f"{doc}\n", *(_given_method(method, self.name) for method in given),
+        doc = inspect.getdoc(self.cls)
+        doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
+        body = [f"{doc}\n", *(_given_method(method) for method in given),
                 *(_blank(getattr(self.cls, blank), self) for blank in self.methods)]
-        head = f'"""Homework: write the backward of {self.name}."""'
         return "\n\n\n".join([
-            f"{head}\n\n{_imports(given + shown, shown)}",
+            f'"""Homework: write the backward of {self.name}."""\n\n{_imports(given, shown)}',
             f"class {self.name}(npdl.{self.name}):\n" + "\n".join(body).rstrip(),
             *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
 
@@ -107,7 +107,7 @@ def _twin(name):
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
-def _given_method(method, name):
+def _given_method(method):
     owner = method.__qualname__.partition(".")[0]       # of which `super` is meant
     return inspect.getsource(method).replace("super()", f"super(npdl.{owner}, self)")
 
@@ -130,9 +130,9 @@ def _blank(function, exercise):
 
 def _hints(exercise):
     """Return what a backward returns, accumulates and may call, as sentences."""
-    layer, named = exercise.first["layer"], zip(
-        exercise.first["names"], exercise.first["inputs"], strict=False)
-    returned = [f"d{name}" for name, value in named if any(True for _ in leaves(value))]
+    layer, inputs = exercise.first["layer"], exercise.first["inputs"]
+    returned = [f"d{name}" for name, value in zip(exercise.first["names"], inputs, strict=False)
+                if any(True for _ in leaves(value))]
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
     usable = {f"{function.__globals__[name].__module__}.{name}"
@@ -144,13 +144,13 @@ def _hints(exercise):
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
-def _imports(functions, defined):
-    """Return the import statements that functions need, without those `defined` in the file."""
-    names = {}                                          # {module: what the functions use of it}
-    for function in functions:
+def _imports(given, shown):
+    """Return the import statements that methods and functions need; `shown` are in the file."""
+    names = {}                                          # {module: what is used of it}
+    for function in given + shown:
         used = {n.id for n in ast.walk(_node(function)) if isinstance(n, ast.Name)}
         names.setdefault(function.__module__, set()).update(
-            used & function.__globals__.keys() - {one.__name__ for one in defined})
+            used & function.__globals__.keys() - {one.__name__ for one in shown})
     lines = [f"from {module} import {', '.join(sorted(used))}"
              for module, used in sorted(names.items()) if used]
     return "\n".join(["import npdl", *map(_wrapped, lines)])
