@@ -16,9 +16,10 @@ from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import message, written
 from npdl.study.homework.answers import BLANK, LIMIT, Refused, answer_right, award, list_reasons
+from npdl.study.homework.exercise import parse_function
 from npdl.study.homework.handout import new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.similarity import find_copies, normalised, normalised_reference
+from npdl.study.homework.similarity import find_copies, find_methods, normalised
 from npdl.study.homework.submissions import list_submissions, read_file
 from npdl.train.config import usable_cores
 
@@ -67,7 +68,7 @@ class Grader:
         try:
             task = task | {"submitted": read_file(places, exercise.file)}
             found = run_student(task, self.seconds, self.is_sealed)
-            grade.code = normalised(task["submitted"], exercise.methods)
+            grade.code = normalised(find_methods(task["submitted"], exercise))
             grade.points = award(found, wanted)
             if BLANK not in grade.points.values() and any(grade.points.values()):
                 with contextlib.suppress(Refused, NotGraded):
@@ -137,7 +138,8 @@ def grade_class(folder, grader, out):
     InputError for a folder that can't be used.
     """
     submissions, out, graded = list_submissions(folder), new_folder(out), {}
-    references = {one.name: normalised_reference(one) for one, *_ in grader.exercises}
+    references = {one.name: normalised(parse_function(getattr(one.cls, method))
+                                       for method in one.methods) for one, *_ in grader.exercises}
     with ThreadPool(usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):

@@ -1,9 +1,8 @@
 """Run a student's file in a process of its own, with limits, and validate its answers.
 
 The process starts in an empty temporary folder. npdl's answers to the exercise are removed from it
-before it reads the file (`child`), and it returns nothing but numbers and short texts. On Linux
-it is sealed by a seccomp filter: it can compute, and read and write the files that it has open. It
-can't open files, use the network, or start or signal processes.
+before it reads the file (`child`), and it returns nothing but numbers and short texts. On Linux a
+seccomp filter lets it compute, and read and write the files that it has open, but nothing else.
 """
 
 import ctypes

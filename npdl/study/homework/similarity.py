@@ -1,20 +1,24 @@
 """Notice equal code, whatever the names of its variables, its spacing and its comments are."""
 
 import ast
-import inspect
-import textwrap
 
 SHORTEST = 150          # characters; shorter code is often equal in honest work
 
 
-def normalised(text, names):
-    """Return the functions of a file that have these names, normalised; "" if they are short.
+def find_methods(text, exercise):
+    """Yield the methods of an exercise in a student's file, as syntax trees."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef) and node.name == exercise.name:
+            yield from (one for one in node.body if isinstance(one, ast.FunctionDef)
+                        and one.name in exercise.methods)
 
-    The file must have run in a process of its own: a hostile one can crash Python's parser.
+
+def normalised(functions):
+    """Return syntax trees of functions as normalised code; "" if it is short.
+
+    Their file must have run in a process of its own: a hostile one can crash Python's parser.
     """
     try:
-        functions = [node for node in ast.walk(ast.parse(text))
-                     if isinstance(node, ast.FunctionDef) and node.name in names]
         code = "\n".join(sorted(map(_normalised, functions)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
@@ -32,12 +36,6 @@ def _normalised(function):
         elif isinstance(node, ast.Name):
             node.id = numbers.setdefault(node.id, str(len(numbers)))
     return ast.unparse(function)
-
-
-def normalised_reference(exercise):
-    """Return npdl's own solution, normalised."""
-    sources = [inspect.getsource(getattr(exercise.cls, name)) for name in exercise.methods]
-    return normalised("\n".join(map(textwrap.dedent, sources)), exercise.methods)
 
 
 def find_copies(graded):
