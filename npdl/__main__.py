@@ -64,7 +64,7 @@ def _main(given, chosen):
     options = parser.parse_args(given)
     command = vars(options).pop("command")
     _, module, _, run = COMMANDS[command]
-    return _quietly(getattr(importlib.import_module(module), run), options)
+    return _run_until_output_closes(getattr(importlib.import_module(module), run), options)
 
 
 def _unknown(name):
@@ -76,11 +76,10 @@ def _unknown(name):
     return f"{what}{meant} give one of: {', '.join(COMMANDS)}"
 
 
-def _quietly(run, options):
-    """Run a command. The reader of its output, say `head`, may stop when it has seen enough.
+def _run_until_output_closes(run, options):
+    """Run a command; stop without an error if its output is closed, as `head` does.
 
-    `options.status`, if it has one, is then the exit status: what the command knew before it began
-    to print.
+    The exit status is then `options.status`, which the command sets before it prints, or 0.
     """
     try:
         status = run(options)

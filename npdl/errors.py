@@ -279,7 +279,7 @@ def check_heads(Q, K, V, mask, heads):
     if not len(q) == len(k) == len(v) == 3 or not q[0] == k[0] == v[0] or k[1] != v[1] or 0 in (
             *q[:2], k[1]):
         raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
-                         "(B, S, D) and (B, S, D), none of them 0")
+                         "(B, S, D) and (B, S, D), and B, R and S not 0")
     check_attention_mask(mask, (q[0], heads, q[1], k[1]))               # (B, H, R, S)
 
 

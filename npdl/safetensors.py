@@ -72,7 +72,7 @@ class SafetensorsFile:
                 self.entries = _entries(parse_json(file.read(length)), 8 + length, size)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path}: cannot be read as safetensors ({reason(error)}); "
-                                  "fetch it again, or check its name") from error
+                                  "download it again, or check its name") from error
 
     @cached_property
     def _map(self):
@@ -108,8 +108,8 @@ class SafetensorsFile:
                 part = values[start : start + AT_ONCE]
                 given = np.fromfile(file, entry.stored, part.size)
                 if given.size < part.size:
-                    raise CheckpointError(f"{self.path}: was cut short while it was read; fetch it "
-                                          "again")
+                    raise CheckpointError(f"{self.path}: was cut short while it was read; "
+                                          "download it again")
                 part[...] = (given.astype("<u4") << 16).view("<f4") if is_bf16 else given
         return values.reshape(entry.shape)
 
@@ -183,7 +183,7 @@ def write(path, arrays, metadata=None):
     for name, array in arrays.items():
         array = made(array)
         if array.dtype.newbyteorder("<") not in names:
-            raise InputError(f"{name!r} is {array.dtype}; a safetensors file holds: "
+            raise InputError(f"array {name!r} has the dtype {array.dtype}; convert it to one of "
                              f"{', '.join(map(str, names))}")
         begin, end = end, end + array.nbytes
         header[name] = {"dtype": names[array.dtype.newbyteorder("<")],

@@ -49,8 +49,13 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class BeamResult:
-    """finished and unfinished hypotheses, best first, every Step, and why the search ended:
-    "bound" (the stopping rule), "empty" (nothing left to expand) or "max_len"."""
+    """The result of a beam search.
+
+    finished, unfinished  hypotheses, best first
+    steps                 every Step
+    reason                why the search ended: "bound" (the stopping rule), "empty" (nothing left
+                          to expand) or "max_len"
+    """
 
     finished: list
     unfinished: list

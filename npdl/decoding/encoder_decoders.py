@@ -63,8 +63,10 @@ class CachedSeq2Seq(StepByStep):
 
 
 class CarriedSeq2Seq(CachedSeq2Seq):
-    """An LSTMSeq2Seq model's target, likewise: the decoder's state is carried along. `lengths`
-    (B,) are the sources' own."""
+    """Continues the target of an LSTMSeq2Seq, whose decoder's state goes from step to step.
+
+    `lengths` (B,) are those of the sources.
+    """
 
     def __init__(self, model, source, first, lengths=None):
         super().__init__(model, source, first)

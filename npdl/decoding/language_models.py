@@ -1,9 +1,9 @@
 """Language models as Scorers: what npdl.decoding needs to continue a prompt.
 
-A state keeps what later tokens need of the earlier ones - keys and values, or an LSTM's (h, c) -
-so a step computes one token for each hypothesis, and all hypotheses in one batch. This is forward
-only: the textbook's own layers, asked for new tokens alone. A Llama's are written again, without
-checks or caches.
+A state keeps what later tokens need of the earlier ones: keys and values, or an LSTM's (h, c). So a
+step computes one token for each hypothesis, and all hypotheses in one batch. This module runs only
+the forward pass, with the library's layers, for new tokens only. Llama's layers are written here a
+second time, without checks and caches, because decoding one token is mostly overhead.
 """
 
 import functools

@@ -1,7 +1,4 @@
-"""The functions of arrays that are recorded in a way of their own.
-
-A function that is not listed in FUNCTIONS is recorded as one call: `Recorder.call`.
-"""
+"""NumPy functions that the recorder handles specially; others become one call (`Recorder.call`)."""
 
 import numpy as np
 

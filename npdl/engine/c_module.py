@@ -119,7 +119,7 @@ class SmallProductsSource:
 SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation
 
 
-def has_source(group):
+def can_be_function(group):
     """Return True if a group can be a C function."""
     return bool(group.rows) or any(source.fits(group) for source in SINGLE)
 

@@ -10,7 +10,7 @@ import functools
 import numpy as np
 
 from npdl.engine import c_build
-from npdl.engine.c_module import has_source, module_source
+from npdl.engine.c_module import can_be_function, module_source
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import find_local
 
@@ -20,7 +20,7 @@ class CLowered(Lowered):
 
     def __init__(self, groups, results):
         find_local(groups, results)
-        rows = [group for group in groups if has_source(group)]
+        rows = [group for group in groups if can_be_function(group)]
         source, sources = module_source(rows)
         library = c_build.load(source)
         self._functions = {id(group): (getattr(library, f"g{i}"), sources[i])

@@ -128,7 +128,7 @@ class Recorder:
         return RecordedArray(self, value, Buffer.of(root_of(value), "temporary"))
 
     def written(self, x):
-        """Save the state that `x`, which is about to be written, belongs to."""
+        """Save the array behind `x` before it is overwritten, so that roll_back can restore it."""
         if type(x) is not RecordedArray:
             x = self.wrap(x, "state")
         root = x.buffer.array

@@ -34,6 +34,6 @@ def make_target(name, note):
     require_choice("target", name, TARGETS)
     if not is_host():
         if name != "auto":
-            raise InputError(f"target {name!r} does not compute on a GPU; give 'auto'")
+            raise InputError(f"target {name!r} computes on the processor; on a GPU give 'auto'")
         return CudaTarget(note)
     return {"auto": lambda: AutoTarget(note), "c": CTarget, "numpy": NumPyTarget}[name]()

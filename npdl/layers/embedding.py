@@ -106,8 +106,8 @@ class SinusoidalPositions(Layer):
     """y = x + PE[position], with a fixed table PE (max_len, D). Nothing is learned.
 
     forward: x (B, S, D), the positions being 0..S-1, or x (..., D) with `positions` (...).
-    The table is kept in float64 and cast to x's dtype where it is read. Raises InputError unless x
-    is floats.
+    The table is kept in float64 and cast to x's dtype where it is read. Raises InputError unless
+    the dtype of x is a floating-point type.
     """
 
     def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):

@@ -77,7 +77,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
     for row, array in _arrays(rows, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
-            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; fetch it again")
+            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; download it again")
         parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
         for name, part in zip(row.ours, parts, strict=True):
             params[name].data = to_device(part)
@@ -191,10 +191,10 @@ def _shards(folder):
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
         raise InputError(f"{folder}: holds pytorch_model.bin, a pickle, which can run anything; "
                          "save the model as safetensors (save_pretrained)")
-    index = _json(folder / INDEX, f"{folder}: holds no {ONE} and no {INDEX}; fetch one of them")
+    index = _json(folder / INDEX, f"{folder}: holds no {ONE} and no {INDEX}; download one of them")
     names = index.get("weight_map")
     if not isinstance(names, dict) or not names:
-        raise InputError(f"{folder / INDEX}: has no weight_map of names; fetch it again")
+        raise InputError(f"{folder / INDEX}: has no weight_map of names; download it again")
     names = sorted({str(name) for name in names.values()})
     for name in names:
         if name != os.path.basename(name) or "\\" in name or not name.endswith(".safetensors"):
@@ -211,9 +211,9 @@ def _json(path, if_missing):
     except FileNotFoundError:
         raise InputError(if_missing) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be used ({reason(error)}); fetch it again") from error
+        raise InputError(f"{path}: cannot be used ({reason(error)}); download it again") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: is not a JSON object; fetch it again")
+        raise InputError(f"{path}: is not a JSON object; download it again")
     return values
 
 
@@ -231,7 +231,7 @@ def _checked_rows(architecture, weights, itemsize):
     missing = [name for name in wanted if name not in shapes]
     if missing:
         raise InputError(f"{where}: {missing[0]} is not in the files ({len(missing)} of "
-                         f"{len(wanted)} arrays are missing); fetch them again")
+                         f"{len(wanted)} arrays are missing); download them again")
     for name, shape in wanted.items():
         if shapes[name] != shape:
             raise InputError(f"{where}: {name} has shape {shapes[name]} in the files; the "

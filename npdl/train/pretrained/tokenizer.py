@@ -303,7 +303,7 @@ def _is_there(path):
     if not os.path.exists(path) or not is_file(path):
         return False
     if os.path.getsize(path) > LARGEST:
-        raise InputError(f"{path}: has more than {LARGEST >> 20} MiB; fetch it again")
+        raise InputError(f"{path}: has more than {LARGEST >> 20} MiB; download it again")
     return True
 
 
