@@ -38,9 +38,12 @@ def _run(options, work):
     """Return what `work(layer, inputs, keywords, seed)` returns for the layer of a command line."""
     settings = taken(Settings, vars(options))
     with time_limit(settings.limit):
-        layer, inputs, keywords = build(options.layer, options.input, options.set, settings.seed)
         try:
-            return work(layer, inputs, keywords, settings.seed)
+            built = build(options.layer, options.input, options.set, settings.seed)
+            return work(*built, settings.seed)
+        except SystemExit as error:
+            raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
+                             ) from error
         except MemoryError as error:
             raise InputError(f"not enough memory ({message(error)}); give smaller shapes with "
                              "--input") from error

@@ -1,9 +1,7 @@
-"""Run a student's code so that the worst that it can do to the tools is to raise an exception."""
+"""Tell a student's code from npdl's and from libraries, limit its time, and quote its exceptions."""
 
 import contextlib
-import copy
 import functools
-import inspect
 import os
 import sys
 import sysconfig
@@ -17,10 +15,6 @@ from npdl.files import write_atomically
 NPDL = Path(sys.modules["npdl"].__file__).parent
 LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
              *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
-
-
-class CodeLeft(Exception):
-    """The student's code called sys.exit, or raised something that is no Exception."""
 
 
 class TimeOver(BaseException):
@@ -39,43 +33,9 @@ def message(error, most=600):
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def called(work, what):
-    """Return what `work()` returns; raise CodeLeft if it ends by anything but an Exception."""
-    try:
-        return work()
-    except (Exception, KeyboardInterrupt, TimeOver):
-        raise
-    except SystemExit as error:
-        raise CodeLeft(f"{what} called sys.exit({error.code!r}); remove that call") from error
-    except BaseException as error:
-        raise CodeLeft(f"{what} raised {message(error)}, which is no Exception") from error
-
-
 def is_npdls(cls):
     """Return True for a class of npdl's library, False for a student's or the study tools' own."""
     return cls.__module__.startswith("npdl.") and not cls.__module__.startswith("npdl.study.")
-
-
-def held_off(layer):
-    """Return a layer with the same parameters whose methods end by an Exception only."""
-    if is_npdls(type(layer)):
-        return layer
-    twin = copy.copy(layer)
-    twin.__class__ = _guarded(type(layer))
-    return twin
-
-
-@functools.lru_cache(maxsize=64)
-def _guarded(cls):
-    def forward(self, *given, **options):
-        return called(lambda: cls.forward(self, *given, **options), f"{cls.__name__}.forward")
-
-    def backward(self, *given, **options):
-        return called(lambda: cls.backward(self, *given, **options), f"{cls.__name__}.backward")
-
-    forward.__signature__ = inspect.signature(cls.forward)
-    return type(cls.__name__, (cls,), {"forward": forward, "backward": backward,
-                                       "__module__": cls.__module__})
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,10 +1,13 @@
-"""Nested structures of tuples, lists and dicts, and the float arrays in them."""
+"""Nested structures of tuples, lists, dicts and dataclasses, and the float arrays in them."""
 
 import contextlib
+import copy
+import dataclasses
 
 import numpy as np
 
-from npdl.core import Cache, rebuilt
+from npdl.core import Cache
+from npdl.core import rebuilt as rebuilt_container
 
 
 def is_float(value):
@@ -14,18 +17,36 @@ def is_float(value):
 
 def leaves(nest, path=""):
     """Yield (path, array) for the float arrays of a nested structure, Caches included."""
-    if isinstance(nest, (tuple, list, dict, Cache)):
+    if is_nest(nest) or isinstance(nest, Cache):
         for name, item in _items(nest):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
     elif is_float(nest):
         yield path or "0", nest
 
 
+def is_nest(value):
+    """Return True for a tuple, a list, a dict or an instance of a dataclass."""
+    return isinstance(value, (tuple, list, dict)) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
 def _items(nest):
     """Return the (name, item) pairs of one level of a nested structure."""
     if isinstance(nest, (dict, Cache)):
         return (nest if isinstance(nest, dict) else vars(nest)).items()
+    if dataclasses.is_dataclass(nest):
+        return [(field.name, getattr(nest, field.name)) for field in dataclasses.fields(nest)]
     return zip(getattr(nest, "_fields", range(len(nest))), nest, strict=True)
+
+
+def rebuilt(nest, items):
+    """Return `items` in a structure like `nest`."""
+    if not dataclasses.is_dataclass(nest):
+        return rebuilt_container(nest, items)
+    twin = copy.copy(nest)
+    for field, item in zip(dataclasses.fields(nest), items, strict=True):
+        object.__setattr__(twin, field.name, item)      # it may be frozen
+    return twin
 
 
 def tupled(value):
@@ -35,7 +56,7 @@ def tupled(value):
 
 def mapped(nest, change):
     """Return the same nested structure with change(leaf) in place of each leaf."""
-    if isinstance(nest, (tuple, list, dict)):
+    if is_nest(nest):
         return rebuilt(nest, [mapped(item, change) for _, item in _items(nest)])
     return change(nest)
 
@@ -74,7 +95,7 @@ def upstream(nest, rng):
 
 def only_paths(nest, used, zeros=False, path=""):
     """Replace every leaf whose path is not in `used` by None, or by zeros."""
-    if not isinstance(nest, (tuple, list, dict)):
+    if not is_nest(nest):
         unused = np.zeros_like(nest) if zeros and nest is not None else None
         return nest if (path or "0") in used else unused
     return rebuilt(nest, [only_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
@@ -87,13 +108,13 @@ def restored(params, inputs):
     params, found = [(param, param.data) for param in params], []
     mapped(inputs, found.append)
     arrays = [*(data for _, data in params), *(x for x in found if isinstance(x, np.ndarray))]
-    copies = [array.copy() for array in arrays]
+    before = [array.copy() for array in arrays]
     try:
         yield
     finally:
-        for array, copy in zip(arrays, copies, strict=True):
+        for array, own in zip(arrays, before, strict=True):
             if array.flags.writeable:
-                array[...] = copy
+                array[...] = own
         for param, data in params:
             param.data = data
 
@@ -103,19 +124,23 @@ def cast(nest, dtype):
     def change(leaf):
         if not isinstance(leaf, np.ndarray) or not is_float(leaf):
             return leaf
-        copy = leaf.astype(dtype)                   # keeps the order of the axes, but no gaps
-        if copy.flags.c_contiguous and not leaf.flags.c_contiguous:
-            gaps = np.zeros((*copy.shape, 2), dtype)
-            gaps[..., 0] = copy
-            copy = gaps[..., 0]
-        return copy
+        found = leaf.astype(dtype)                  # keeps the order of the axes, but no gaps
+        if found.flags.c_contiguous and not leaf.flags.c_contiguous:
+            gaps = np.zeros((*found.shape, 2), dtype)
+            gaps[..., 0] = found
+            found = gaps[..., 0]
+        return found
 
     return mapped(nest, change)
 
 
 def same(a, b):
-    """Return True if two values, or nested tuples of values, have the same type and are equal."""
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    """Return True if two values, or nested structures, have the same type and are equal."""
+    if type(a) is not type(b):
+        return False
+    if is_nest(a):
+        one, two = list(_items(a)), list(_items(b))
+        return len(one) == len(two) and all(
+            x == y and same(v, w) for (x, v), (y, w) in zip(one, two, strict=True))
     floats = isinstance(a, (np.ndarray, np.floating, float)) and np.asarray(a).dtype.kind == "f"
-    return type(a) is type(b) and np.array_equal(a, b, equal_nan=floats)
+    return np.array_equal(a, b, equal_nan=floats)

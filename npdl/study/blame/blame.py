@@ -12,11 +12,11 @@
     confirm   the same check of the student's own inputs, and of others, with the edit
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from npdl.errors import InputError, NpdlError
+from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
 from npdl.study.blame.inputs import minimise_inputs, validation_runs
 from npdl.study.blame.localize import (
@@ -32,8 +32,8 @@ from npdl.study.blame.repair import FixSearch, OwnInputs
 from npdl.study.blame.report import Blame, located, with_values
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
-from npdl.study.check.verdicts import Check, worst_row
-from npdl.study.containment import held_off, is_npdls, message
+from npdl.study.check.verdicts import Check
+from npdl.study.containment import is_npdls, message
 from npdl.study.trace.runs import Budget, Runs, quiet
 from npdl.study.trace.source import applied
 
@@ -42,23 +42,22 @@ SECONDS = 7.0           # processor time of a search; larger: likewise, on slow 
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 
 
-def blame(layer, *inputs, seed=0, forward=None, **options):
+def blame(layer, *inputs, seed=0, **options):
     """Check a layer as gradcheck does and, if a gradient is wrong, find the line: a Blame.
 
     layer     a Layer; an object that keeps its cache in self; (f_forward, f_backward)
     inputs    what forward takes; float arrays are taken in float64, parameters made random
-    forward   a function in place of layer.forward, called with the layer first
     options   keywords of forward
     Raises InputError if `layer` is no layer, or if one of npdl's own layers rejects the inputs.
     """
-    return examine(layer, inputs, options, forward, seed)
+    return examine(layer, inputs, options, seed)
 
 
-def examine(layer, inputs, options=None, forward=None, seed=0):
+def examine(layer, inputs, options=None, seed=0):
     """Do the same as `blame`, with the keywords of forward in a dict."""
     layer = as_layer(layer)
     try:
-        subject = Subject(held_off(layer), inputs, options, forward, seed)
+        subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:
         if isinstance(error, NpdlError) and is_npdls(type(layer)):
             raise
@@ -74,80 +73,13 @@ def assert_right(layer, *inputs, **options):
     assert report.right, f"\n{report}"
 
 
-@dataclass
-class CheckResult:
-    """The check of a Subject.
-
-    dout       the first upstream gradient for which a gradient is wrong, as `rows` show, or for
-               which backward raises `error`; None if all gradients are correct
-    questions  what the student has to say before all gradients can be checked
-    """
-
-    check: object
-    rows: list = field(default_factory=list)
-    notes: list = field(default_factory=list)
-    questions: list = field(default_factory=list)
-    dout: object = None
-    error: object = None
-
-    @property
-    def subject(self):
-        return self.check.subject
-
-    @property
-    def misshapen(self):
-        return any(row.kind == "shape" for row in self.rows)
-
-
 def check(subject):
-    """Return the CheckResult of a Subject; of one with several outputs, see `_first_output`."""
-    result = _check(subject)
-    several = isinstance(subject.dout, tuple) and not is_npdls(type(subject.layer))
-    if result.dout is None or not several or result.error is None and not result.misshapen:
-        return result
-    alone = _check(_first_output(subject))
-    if alone.error is not None and result.error is not None and message(
-            alone.error) != message(result.error):
-        return replace(result, questions=[
-            f"forward returns {len(subject.dout)} outputs, and backward raised "
-            f"{message(result.error)} when it was called with a tuple of their gradients, and "
-            f"{message(alone.error)} when it was called with the first one's alone. How is it "
-            "called?"])
-    if alone.error is not None or alone.misshapen or alone.dout is not None and not result.error:
-        return result
-    alone.notes.append(f"forward returns {len(subject.dout)} outputs and backward takes one "
-                       "gradient: only the first output was used")
-    return alone
-
-
-def _first_output(subject):
-    """Return a Subject whose forward returns the first of several outputs alone."""
-    def forward(layer, *inputs, **options):
-        outputs, cache = subject.forward(layer, *inputs, **options)
-        return outputs[0], cache
-    return Subject(subject.layer, subject.inputs, subject.options, forward, subject.seed, keep=True)
-
-
-def _check(subject):
-    compared, found = Check(subject), {}
-    result = CheckResult(compared, notes=list(compared.notes))
-    for used in subject.uses:
-        dout = subject.upstream(used)
-        try:
-            gradients, _ = result.check.backward(used)
-        except Exception as error:
-            return replace(result, dout=dout, error=error)
-        for name in subject.arrays:
-            found.setdefault(name, []).append(result.check.compare(name, gradients.get(name), used))
-        rows = [worst_row(own, subject.paths) for own in found.values()]
-        if any(row.right is False for row in rows):
-            questions = result.check.asked(rows).questions
-            return replace(result, dout=dout, questions=questions, notes=result.notes + questions,
-                           rows=[own[-1].row for own in found.values()])
-    verdict = result.check.asked(rows)
-    result.notes += [f"{row.name}: inconclusive here: {row.reason}" for row in verdict.rows
-                     if row.right is None and row.kind != "missing"] + verdict.notes
-    return replace(result, rows=verdict.rows, questions=verdict.questions)
+    """Return the Verdict on a Subject up to the first upstream gradient with a wrong gradient."""
+    found = Check(subject).verdict(stop=True)
+    found.notes += found.questions if found.dout is not None else [
+        f"{row.name}: inconclusive here: {row.reason}" for row in found.rows
+        if row.right is None and row.kind != "missing"]
+    return found
 
 
 def search(subject, other_inputs=True, budget=None):
@@ -158,8 +90,11 @@ def search(subject, other_inputs=True, budget=None):
         if result.dout is None:
             return blame_no_fault(result, other_inputs and (
                 lambda other: search(other, False, budget)), budget)
-        if result.error is not None and (rejected := _rejected(result)):
-            return rejected
+        if isinstance(result.error, NotImplementedError):
+            return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
+        if isinstance(result.error, Unfit):
+            return Blame(False, [], result.notes, kind=result.error.kind,
+                         diagnosis=str(result.error))
         small = result if result.error is not None else _minimised(result)
         runs = Runs(small.subject, small.dout, budget=budget)
         try:
@@ -172,21 +107,8 @@ def search(subject, other_inputs=True, budget=None):
                          diagnosis=f"the search for the line failed: {message(error)}")
 
 
-def _rejected(result):
-    """Return the Blame of a backward that isn't written, or that npdl may call in a wrong way."""
-    error, layer = result.error, result.subject.layer
-    if isinstance(error, NotImplementedError):
-        return blame_exception(layer, error, result.notes, in_backward=True)
-    own_error = isinstance(error, InputError) and error.__traceback__ is not None and \
-        blame_exception(layer, error).diagnosis == message(error)
-    if result.questions or own_error:
-        return Blame(False, [], result.notes, kind="unchecked", error=error,
-                     diagnosis="; ".join(result.questions) or str(error))
-    return None
-
-
 def _minimised(result):
-    """Return the CheckResult of smaller inputs for which backward is wrong, too."""
+    """Return the Verdict on smaller inputs for which backward is wrong, too."""
     found = minimise_inputs(result.subject)
     if found is result.subject:
         return result

@@ -12,7 +12,7 @@ from npdl.study.blame.localize import Localization
 from npdl.study.blame.repair import FixSearch, OwnInputs
 from npdl.study.blame.report import Blame, located, nearby
 from npdl.study.check.adapters import Unfit
-from npdl.study.containment import CodeLeft, message
+from npdl.study.containment import message
 from npdl.study.trace.oracle import Oracle, plain, stems
 from npdl.study.trace.source import defined, original_file
 from npdl.study.trace.syntax import bound_by, names_of
@@ -71,7 +71,7 @@ def blame_exception(layer, error, notes=(), in_backward=False):
 def _place(layer, error):
     """Return the fields of a Blame for the innermost line of the student's code in a traceback."""
     frames = [(f.f_code, number) for f, number in traceback.walk_tb(
-        original_error(error).__traceback__) if not f.f_code.co_filename.startswith(STUDY)]
+        error.__traceback__) if not f.f_code.co_filename.startswith(STUDY)]
     own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
     inside = [(c, n) for c, n in frames if "layers" in c.co_filename[len(NPDL):] and defined(c)]
     for code, number in (own or inside)[-1:]:
@@ -85,14 +85,9 @@ def _place(layer, error):
     return {}
 
 
-def original_error(error):
-    """Return what the student's code raised, also if `containment` raised another exception."""
-    return error.__cause__ if isinstance(error, CodeLeft) and error.__cause__ else error
-
-
 def _trail(error, watch):
     """Yield (Line, local variables) of a traceback's watched statements, the innermost first."""
-    frames = list(traceback.walk_tb(original_error(error).__traceback__))
+    frames = list(traceback.walk_tb(error.__traceback__))
     for frame, number in frames[::-1]:
         name = original_file(frame.f_code.co_filename)
         for function in watch.functions:

@@ -14,7 +14,7 @@ FACTORS = (10.0, -1.0, 0.01, -10.0)     # of all inputs, to reach other sides of
 
 
 def blame_no_fault(checked, search, budget):
-    """Return the Blame of a CheckResult without a wrong gradient.
+    """Return the Blame of a Verdict without a wrong gradient.
 
     `search(subject)` checks other inputs; if it is None, none are tried.
     """

@@ -2,6 +2,7 @@
 
     y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         a Layer, as it is
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
+    layer.forward(x)                      layer.backward(dy)     leave self.output and self.dx
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
 
 A class may have `__call__` in place of `forward`. A loss's backward may take no gradient. Functions
@@ -16,14 +17,8 @@ import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl.study.check.learned import (
-    after_first_forward,
-    attributes,
-    candidates,
-    gradient_names,
-    is_constant,
-)
-from npdl.study.trees import by_input, is_float, leaves, mapped, restored, tupled
+from npdl.study.check.learned import after_first_forward, candidates, constants, gradient_key
+from npdl.study.trees import tupled
 
 CACHES = ("cache", "caches", "ctx", "memory")       # an argument that is a cache, if it is first
 
@@ -40,35 +35,28 @@ def as_layer(thing):
     """Return a Layer for a layer, an object or a pair of functions; raise InputError for others."""
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
-    if isinstance(thing, InSelf):
-        return thing
-    if not inspect.isclass(thing) and keeps_cache_in_self(type(thing)):
-        return in_self(type(thing))(thing, made=True)
-    if not isinstance(thing, Layer):
+    if inspect.isclass(thing) or not is_layer_class(type(thing)):
         name = getattr(thing, "__name__", type(thing).__name__)
         how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")
-    try:
-        list(walk(thing))
-    except RecursionError:
-        raise InputError(f"{type(thing).__name__} contains itself; a layer may hold its parts, but "
-                         "not the layer that it belongs to") from None
-    return thing
+    if isinstance(thing, Layer):
+        try:
+            list(walk(thing))
+        except RecursionError:
+            raise InputError(f"{type(thing).__name__} contains itself; a layer may hold its parts, "
+                             "but not the layer that it belongs to") from None
+    own = type(thing).backward
+    is_written = isinstance(thing, Adapter) or isinstance(thing, Layer) and (
+        own is Layer.backward or len(gradient_arguments(own)) != 2)
+    cls = type(thing)
+    return thing if is_written else named(InSelf, cls.__name__, cls, forward_of(thing))(thing)
 
 
-def keeps_cache_in_self(cls):
-    """Return True for a class that has to be made a Layer.
-
-    It has a forward and a backward and is no Layer, or its backward takes a gradient alone.
-    """
-    backward = getattr(cls, "backward", None)
-    if issubclass(cls, (Functions, InSelf)) or not inspect.isfunction(
-            backward) or backward is Layer.backward:
-        return issubclass(cls, InSelf)
-    if issubclass(cls, Layer):
-        return len(gradient_arguments(backward)) == 2
-    return inspect.isfunction(forward_of(cls))
+def is_layer_class(cls):
+    """Return True for a class with a forward, or a `__call__`, and a backward."""
+    return issubclass(cls, Layer) or inspect.isfunction(
+        getattr(cls, "backward", None)) and inspect.isfunction(forward_of(cls))
 
 
 def forward_of(thing):
@@ -90,18 +78,13 @@ def takes_cache(backward):
         names[-1].startswith(("d", "g")) or names[-1].endswith("_grad")))
 
 
-def call_backward(backward, dout, cache):
-    """Return what a backward returns; `cache` is a tuple of the cache, or empty."""
-    arguments = gradient_arguments(backward)
-    wanted = len(arguments) - len(cache)
-    if wanted < 1:
-        if isinstance(dout, tuple) or np.size(dout) > 1:
-            raise Unfit("unchecked", f"{backward.__qualname__} takes no upstream gradient, but the "
-                        "output is more than one number: write backward(self, dout)")
-        return backward(*cache)
-    douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
-    first = arguments[0].name in CACHES
-    return backward(*cache, *douts) if first else backward(*douts, *cache)
+def split(returned, name):
+    """Return (outputs, cache) of what a forward returned; raise Unfit if there is no cache."""
+    if not isinstance(returned, tuple) or len(returned) < 2:
+        raise Unfit("unchecked", f"{name} must return its output and a cache, which backward "
+                    "takes: return out, cache")
+    *outputs, cache = returned
+    return outputs[0] if len(outputs) == 1 else tuple(outputs), cache
 
 
 def by_names(returned, forward, inputs):
@@ -109,93 +92,46 @@ def by_names(returned, forward, inputs):
 
     The gradient of an argument that is a dict is a dict. What is left over is a dict at the end.
     """
-    names = list(inspect.signature(forward).parameters)[: len(inputs)]
-    if not isinstance(returned, dict):
-        return returned
-    rest = dict(returned)
+    rest = {key: value for key, value in returned.items() if value is not None}
 
     def taken(name):
-        own = next((n for n in (name, *gradient_names(str(name))) if n in rest), None)
-        return None if own is None else rest.pop(own)
+        return rest.pop(name if name in rest else gradient_key(name, rest), None)
 
+    names = list(inspect.signature(forward).parameters)[: len(inputs)]
     found = [{key: taken(key) for key in value} if isinstance(value, dict) else taken(name)
              for name, value in zip(names, inputs, strict=False)]
     return (*found, rest) if rest else tuple(found)
 
 
 class Adapter(Layer):
-    """Code made a Layer.
+    """Code made a Layer. `called` is its backward, `original` its forward.
 
-    count    how many of its outputs, the first ones, are differentiated; None for all
-    dropped  notes on the outputs that are not
-    is_loss  True if backward may be called without an upstream gradient, which is then 1
+    `is_loss` is True if backward may be called without an upstream gradient, which is then 1.
     """
 
-    count, dropped, is_loss = None, (), False
+    is_loss = False
 
     def prepare(self, inputs, options):
-        """Run forward and backward once, to find out what backward takes."""
-        self.choose_outputs(inputs, options)
+        """Run forward once, to find out what backward takes."""
+        _, cache = self.forward(*inputs, **options)
+        self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
+            self.called)[0].default in (1, 1.0)
 
-    def choose_outputs(self, inputs, options):
-        """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
-        outputs, cache = self.forward(*inputs, **options)
-        arguments = gradient_arguments(self.called)
-        wanted = len(arguments) - len(self.handed(cache))
-        self.is_loss = wanted < 1 or arguments[0].default in (1, 1.0)
-        if not isinstance(outputs, tuple) or len(outputs) < 2:
-            return
-        if wanted > 1:
-            chosen = min(wanted, len(outputs))
-        else:
-            alone = self.is_loss or self._takes_first_alone(inputs, options, outputs)
-            chosen = 1 if alone else len(outputs)
-        if chosen < len(outputs):
-            self.count = chosen
-            only = "the first" if chosen == 1 else f"the first {chosen}"
-            self.dropped = [f"forward returns {len(outputs)} outputs and backward takes the "
-                            f"gradient of {only}: gradients of the others are not compared"]
+    def wanted(self, cache):
+        """Return the number of upstream gradients that backward takes."""
+        return len(gradient_arguments(self.called)) - len(self.handed(cache))
 
-    def _takes_first_alone(self, inputs, options, outputs):
-        """Return True if backward takes the gradient of the first output, not those of all.
-
-        If it raises the same exception with either, the form isn't the cause, and all outputs are
-        checked; if it raises two different ones, this raises Unfit.
-        """
-        errors = []
-        for given in (outputs, outputs[0]):
-            _, cache = self.forward(*inputs, **options)
-            dout = mapped(given, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
-            with restored([p for _, p in self.params()], inputs), np.errstate(all="ignore"):
-                try:
-                    found = self.backward(dout, cache)
-                except Exception as error:
-                    errors.append(error)
-                    continue
-            if fits(found, inputs):
-                return given is not outputs
-            errors.append(None)
-        if None not in errors:
-            if repr(errors[0]) == repr(errors[1]):
-                return False
-            raise Unfit("unchecked", f"forward returns {len(outputs)} outputs, and it is not known "
-                        f"whether {self.called.__qualname__} takes a tuple of their gradients or "
-                        f"the first gradient: with the tuple it raises {errors[0]!r}, with the "
-                        f"first {errors[1]!r}. Give it one argument for each gradient")
-        return errors[0] is not None
-
-    def differentiated(self, outputs):
-        """Return the outputs of which backward takes the gradients."""
-        if self.count is None:
-            return outputs
-        return outputs[0] if self.count == 1 else outputs[: self.count]
-
-
-def fits(gradients, inputs):
-    """Return True if each gradient that a backward returned has the shape of its input."""
-    found, _ = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
-    return all(np.shape(g) == x.shape for g, x in zip(tupled(found), inputs, strict=False)
-               if g is not None and isinstance(x, np.ndarray))
+    def call_backward(self, dout, cache):
+        """Return what backward returns, handed the gradients and the cache as it takes them."""
+        wanted, given, backward = self.wanted(cache), self.handed(cache), self.called_on(cache)
+        if wanted < 1:
+            if isinstance(dout, tuple) or np.size(dout) > 1:
+                raise Unfit("unchecked", f"{backward.__qualname__} takes no upstream gradient, but "
+                            "the output is more than one number: write backward(self, dout)")
+            return backward(*given)
+        douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
+        first = gradient_arguments(backward)[0].name in CACHES
+        return backward(*given, *douts) if first else backward(*douts, *given)
 
 
 class Functions(Adapter):
@@ -205,20 +141,24 @@ class Functions(Adapter):
     def called(self):
         return self.undo
 
+    @property
+    def original(self):
+        return self.run
+
     def handed(self, cache):
         return (cache,)
 
+    def called_on(self, cache):
+        return self.undo
+
     def forward(self, *inputs, **options):
         self.given = inputs
-        returned = self.run(*inputs, **options)
-        if not isinstance(returned, tuple) or len(returned) < 2:
-            raise Unfit("unchecked", f"{self.run.__name__} must return its output and a cache: "
-                        "return out, cache")
-        *outputs, cache = returned
-        return self.differentiated(outputs[0] if len(outputs) == 1 else tuple(outputs)), cache
+        return split(self.run(*inputs, **options), self.run.__name__)
 
     def backward(self, dout, cache):
-        returned = by_names(call_backward(self.undo, dout, (cache,)), self.run, self.given)
+        returned = self.call_backward(dout, cache)
+        if isinstance(returned, dict):
+            returned = by_names(returned, self.run, self.given)
         if isinstance(returned, list) and len(self.given) > 1:
             returned = tuple(returned)
         return tupled(returned)
@@ -226,17 +166,26 @@ class Functions(Adapter):
 
 def functions(name, forward, backward, sample=None):
     """Return a Layer class for two functions; `sample()` returns the arguments of forward."""
-    def run(self, /, *inputs, **options):
-        return Functions.forward(self, *inputs, **options)
+    cls = named(Functions, name, forward, forward)
+    cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
+    if sample is not None:
+        cls.sample = classmethod(lambda cls: (cls(), *tupled(sample())))
+    return cls
 
-    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # forward may have a self
+
+def named(base, name, thing, forward):
+    """Return an Adapter class with the docstring and the module of a thing.
+
+    Its forward has the signature of another forward.
+    """
+    def run(self, /, *inputs, **options):
+        return base.forward(self, *inputs, **options)
+
+    own = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)     # a function may have a self
     signature = inspect.signature(forward)
     run.__signature__ = signature.replace(parameters=[own, *signature.parameters.values()])
-    body = {"forward": run, "run": staticmethod(forward), "undo": staticmethod(backward),
-            "__module__": forward.__module__ or "__main__", "__doc__": forward.__doc__}
-    if sample is not None:
-        body["sample"] = classmethod(lambda cls: (cls(), *tupled(sample())))
-    return type(name, (Functions,), body)
+    return type(name, (base,), {"forward": run, "__doc__": thing.__doc__,
+                                "__module__": getattr(thing, "__module__", None) or "__main__"})
 
 
 class ObjectRun:
@@ -262,31 +211,34 @@ class InSelf(Adapter):
 
     def _find(self, also=()):
         """Find the arrays of the object; those with a known name, or in `also`, are parameters."""
-        self.candidates = {} if isinstance(self.made, Layer) else candidates(self.made)
+        self.candidates = candidates(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
-                     for path, one in self.candidates.items() if one.is_known or path in also}
+                           for path, one in self.candidates.items()
+                           if one.is_known or path in also}
 
     @property
     def called(self):
         return self.made.backward
 
+    @property
+    def original(self):
+        return forward_of(self.made)
+
     def handed(self, run):
         return run.cache
 
+    def called_on(self, run):
+        return run.made.backward
+
     def params(self, frozen=False):
-        if isinstance(self.made, Layer):
-            return self.made.params(frozen)
         return iter(self.parameters.items())
 
     def _new_run(self):
-        """Return an ObjectRun of a copy that shares the parameters and the random generators."""
+        """Return an ObjectRun of a copy that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
-                for value in (param, param.data)}
-        if not isinstance(self.made, Layer):
-            memo |= {id(value): value for _, _, _, value in attributes(self.made)
-                     if isinstance(value, np.random.Generator) or is_constant(value)}
-            with contextlib.suppress(Exception):        # it may hold what can't be copied
-                return ObjectRun(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
+                for value in (param, param.data)} | constants(self.made)
+        with contextlib.suppress(Exception):            # it may hold what can't be copied
+            return ObjectRun(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
         return ObjectRun(self.made, lambda one: one)
 
     def forward(self, *inputs, **options):
@@ -294,28 +246,27 @@ class InSelf(Adapter):
         name = type(self.made).__name__
         returned = forward_of(run.made)(*inputs, **options)
         if returned is None:
-            raise Unfit("unchecked", f"{name}.forward returned nothing; return the output")
-        if takes_cache(self.made.backward):
-            if not isinstance(returned, tuple) or len(returned) < 2:
-                raise Unfit("unchecked", f"{name}.backward takes a cache, and forward returned "
-                            "none: return out, cache")
-            *outputs, cache = returned
+            returned = getattr(run.made, "output", None)
+        if returned is None:
+            raise Unfit("unchecked", f"{name}.forward returned nothing; return the output, or set "
+                        "self.output")
+        if takes_cache(self.called):
+            returned, cache = split(returned, f"{name}.forward")
             run.cache = (cache,)
-            returned = outputs[0] if len(outputs) == 1 else tuple(outputs)
         elif isinstance(returned, tuple) and isinstance(returned[-1], Cache):
             raise Unfit("unchecked", f"{name}.forward returns a Cache, and its backward takes "
                         "none: write backward(self, dy, cache)")
-        return self.differentiated(returned), run
+        return returned, run
 
     def backward(self, dout, run):
         for one in self.candidates.values():
             gradient = one.gradient(run.twin_of)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some backwards write into it, some add
-        returned = call_backward(run.made.backward, dout, run.cache)
+        returned = self.call_backward(dout, run)
         self.missing = set()
         for path, param in self.parameters.items():
-            if self.candidates[path].value is param:         # a Param: backward has added to it
+            if self.candidates[path].value is param:    # a Param: backward has added to it
                 continue
             gradient = self.candidates[path].gradient(run.twin_of)
             if gradient is None:
@@ -326,21 +277,26 @@ class InSelf(Adapter):
                 param.grad += gradient
             else:
                 param.grad = gradient
+        if returned is None:                            # it may have left self.dx
+            names = list(inspect.signature(self.original).parameters)[: len(self.given)]
+            held = vars(run.made)
+            found = [held.get(gradient_key(name, held)) for name in names]
+            returned = tuple(found) if any(g is not None for g in found) else None
         return returned
 
     def prepare(self, inputs, options):
-        """Set up what the first forward makes, and find which arrays get a gradient."""
-        if not isinstance(self.made, Layer):
-            with contextlib.suppress(Exception):        # it may hold what can't be copied
-                self.made = after_first_forward(self.made, forward_of, inputs, options)
-            self._find()
-        self.choose_outputs(inputs, options)
-        outputs, run = self.forward(*inputs, **options)
-        with restored(self.parameters.values(), inputs), contextlib.suppress(Exception):
-            self.backward(mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None),
-                          run)
-            self._find([path for path, one in self.candidates.items()
-                        if one.gradient(run.twin_of) is not None])
+        """Set up what the first forward makes, such as parameters."""
+        with contextlib.suppress(Exception):            # it may hold what can't be copied
+            self.made = after_first_forward(self.made, forward_of, inputs, options)
+        self._find()
+        super().prepare(inputs, options)
+
+    def learn(self, dout, run):
+        """Find which arrays get a gradient by a backward."""
+        with contextlib.suppress(Exception):
+            self.backward(dout, run)
+        self._find([path for path, one in self.candidates.items()
+                    if one.gradient(run.twin_of) is not None])
 
     def unplaced(self, run):
         """Return {path: Candidate} of the arrays without a gradient that forward does not set."""
@@ -348,45 +304,11 @@ class InSelf(Adapter):
                 and np.array_equal(one.at(run.twin_of), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
-        if isinstance(self.made, Layer):
-            return super()._copy(copy_param, memo, copy_array)
-        found = {id(value): value for _, _, _, value in attributes(self.made) if is_constant(value)}
+        found = constants(self.made)
         for path, param in self.parameters.items():
-            twin = copy_param(param)
-            value = self.candidates[path].value
+            twin, value = copy_param(param), self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
-        twin = type(self)(copy.deepcopy(self.made, found), made=True)
+        twin = type(self)(copy.deepcopy(self.made, found))
         twin._find(self.parameters)
-        twin.count, twin.dropped, twin.is_loss = self.count, self.dropped, self.is_loss
+        twin.is_loss = self.is_loss
         return twin
-
-
-def in_self(cls):
-    """Return a Layer class that runs a class that keeps its cache in self."""
-    def __init__(self, *arguments, made=False, **keywords):
-        InSelf.__init__(self, arguments[0] if made else cls(*arguments, **keywords))
-
-    def forward(self, *inputs, **options):
-        return InSelf.forward(self, *inputs, **options)
-
-    __init__.__signature__ = inspect.signature(cls.__init__)
-    forward.__signature__ = inspect.signature(forward_of(cls))
-    body = {"__init__": __init__, "forward": forward, "__module__": cls.__module__,
-            "__doc__": cls.__doc__}
-    if hasattr(cls, "sample"):
-        def sample(own):
-            first, *rest = cls.sample()
-            return (as_layer(first), *rest)
-        body["sample"] = classmethod(sample)
-    return type(cls.__name__, (InSelf,), body)
-
-
-def holders(layer):
-    """Return the layer and its parts; of an adapted object, the objects that it consists of."""
-    if not isinstance(layer, InSelf) or isinstance(layer.made, Layer):
-        return list(walk(layer.made if isinstance(layer, InSelf) else layer))
-    found = {id(layer.made): layer.made}
-    for _, owner, _, item in attributes(layer.made):
-        found |= {id(part): part for part in (owner, item)
-                  if part is owner or isinstance(item, Param)}
-    return list(found.values())

@@ -1,4 +1,4 @@
-"""Find the parameters of an object that is no npdl Layer, and where it keeps their gradients.
+"""Find the parameters of an object that keeps its cache in self, and their gradients.
 
     self.W                   self.dW, self.dw, self.d_W, self.grad_W or self.W_grad
     self.W                   self.grads["W"] or self.grads["dW"]
@@ -28,6 +28,17 @@ def gradient_names(name):
     return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
+def gradient_key(name, held):
+    """Return the key under which a dict holds the gradient of W, or None.
+
+    Upper and lower case are told apart only if both occur.
+    """
+    names, lower = gradient_names(name), {str(key).lower(): key for key in held}
+    keys = [*names, *(lower.get(each.lower()) for each in names)]
+    return next((key for key in keys if isinstance(
+        held.get(key), (np.ndarray, np.number, float, list))), None)
+
+
 @dataclass
 class Candidate:
     """An array, or a Param, that may be a parameter.
@@ -43,18 +54,17 @@ class Candidate:
     also: list = field(default_factory=list)
 
     @property
-    def names(self):
-        """Return the names under which its gradient may be found in a dict."""
-        own = self.key.rpartition(".")[2] or self.name
-        return own, *gradient_names(own)
+    def short(self):
+        """Return the name by which its gradient is called: W of self.W and of self.params["W"]."""
+        return self.key.rpartition(".")[2] or self.name
 
     @property
     def is_known(self):
         """Return True if its name alone says that it is a parameter."""
-        if self.name == "data" and hasattr(self.owner, "grad"):
+        if isinstance(self.value, Param) or self.name == "data" and hasattr(self.owner, "grad"):
             return True
-        if isinstance(self.value, Param) or self.key:
-            return isinstance(self.value, Param) or self.name in PARAMETERS
+        if self.key:
+            return self.name in PARAMETERS
         functions = (f for cls in type(self.owner).__mro__ for f in vars(cls).values())
         used = {name for f in functions if inspect.isfunction(f) for name in f.__code__.co_names}
         return bool({*used, *vars(self.owner)} & {*gradient_names(self.name)})
@@ -72,23 +82,14 @@ class Candidate:
     def _gradient(self, held):
         if self.name == "data" and "grad" in held:
             return held["grad"]
-        if not self.key.isdigit():
-            attributes = {name.lower(): value for name, value in held.items()}
-            named = _first(self.names[1:], held) or _first(map(str.lower, self.names[1:]), {
-                name: value for name, value in attributes.items() if name != self.name.lower()})
-            if named:
-                return named[0]
-        for nest in (held[name] for name in GRADIENTS if name in held):
-            found = _first(self.names, nest) if isinstance(nest, dict) else [_item(nest, self.key)]
-            if found and found[0] is not None:
-                return found[0]
-        return None
-
-
-def _first(names, held):
-    """Return [the first array or number of a dict under one of these names], or []."""
-    return [held[name] for name in names
-            if isinstance(held.get(name), (np.ndarray, np.number, float, list))][:1]
+        nests = [held[name] for name in GRADIENTS if name in held]
+        if self.short.isdigit():
+            found = [_item(nest, self.key) for nest in nests]
+        else:
+            found = [held.get(gradient_key(self.short, held))]
+            for nest in (nest for nest in nests if isinstance(nest, dict)):
+                found += [nest.get(self.short), nest.get(gradient_key(self.short, nest))]
+        return next((gradient for gradient in found if gradient is not None), None)
 
 
 def _item(nest, key):
@@ -104,18 +105,15 @@ def _item(nest, key):
 def candidates(made):
     """Return {path: Candidate} of the float arrays and Params of an object, each array once."""
     found, seen = {}, {}
-    for path, owner, name, value in attributes(made):
-        key = path.partition(f"{name}.")[2] if path.rpartition(".")[2] != name else ""
-        one = Candidate(value, owner, name, key)
-        is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f"
-        if not isinstance(value, Param) and (not is_array or is_constant(value)
-                                             or _is_gradient(one)):
-            continue
-        first = seen.setdefault(id(value), one)
-        if first is not one:
-            first.also.append(one)
-            continue
-        found[path] = one
+    for path, one in attributes(made):
+        is_array = isinstance(one.value, np.ndarray) and one.value.dtype.kind == "f"
+        if isinstance(one.value, Param) or is_array and not (is_constant(one.value)
+                                                             or _is_gradient(one)):
+            first = seen.setdefault(id(one.value), one)
+            if first is one:
+                found[path] = one
+            else:
+                first.also.append(one)
     return found
 
 
@@ -132,15 +130,17 @@ def _is_gradient(one):
 
 
 def attributes(made, path="", around=()):
-    """Yield (dotted path, owner, name, value) of the attributes of an object and of its parts."""
+    """Yield (dotted path, Candidate) of whatever an object and its parts hold."""
     for name, value in list(vars(made).items()):
-        for at, item in items_of(value, f"{path}{name}"):
+        for at, item in items_of(value, name):
+            key = at[len(name) + 1:]
             if isinstance(item, Layer):
-                yield from ((f"{at}.{n}", made, name, p) for n, p in item.params())
+                yield from ((f"{path}{at}.{n}", Candidate(p, made, name, n))
+                            for n, p in item.params())
             elif is_part(item) and not any(item is other for other in (made, *around)):
-                yield from attributes(item, f"{at}.", (made, *around))
+                yield from attributes(item, f"{path}{at}.", (made, *around))
             else:
-                yield at, made, name, item
+                yield f"{path}{at}", Candidate(item, made, name, key)
 
 
 def is_part(item):
@@ -151,44 +151,36 @@ def is_part(item):
         isinstance(value, np.ndarray) for value in vars(item).values())
 
 
+def constants(made):
+    """Return {id: array} of the arrays that are declared constant, as a memo for deepcopy."""
+    return {id(one.value): one.value for _, one in attributes(made) if is_constant(one.value)}
+
+
 def after_first_forward(made, forward, inputs, options):
     """Return a copy of an object with what its first forward sets up, such as its parameters.
 
     Forward runs twice, on different numbers. What the first run sets and the second leaves alone
-    is set up; what differs is a cache, and is removed again.
+    is set up; what differs is a cache, and is left out.
     """
     other = mapped(inputs, lambda x: x + MOVED if getattr(
         getattr(x, "dtype", None), "kind", "") == "f" else x)
-    constants = {id(value): value for *_, value in attributes(made) if is_constant(value)}
-    once = copy.deepcopy(made, dict(constants))
+    memo = constants(made)
+    once = copy.deepcopy(made, dict(memo))
     forward(once)(*copied(inputs), **options)
-    twice = copy.deepcopy(once, dict(constants))
+    twice = copy.deepcopy(once, dict(memo))
     forward(twice)(*copied(other), **options)
-    return _set_up(copy.deepcopy(made, dict(constants)), once, twice)
+    return _set_up(copy.deepcopy(made, dict(memo)), once, twice)
 
 
 def _set_up(before, once, twice):
-    """Return `before` with what is the same in `once` and `twice`; parts and dicts likewise."""
-    held, first, second = (
-        one if isinstance(one, dict) else vars(one) for one in (before, once, twice))
-    for name, value in first.items():
-        old, new = held.get(name), second.get(name)
-        nested = isinstance(value, dict) or is_part(value)
-        if nested and type(old) is type(value) is type(new):
-            _set_up(old, value, new)
-        elif isinstance(value, (list, tuple)) and isinstance(old, (list, tuple)) and len(
-                old) == len(value) == len(new) and any(map(is_part, value)):
-            for parts in zip(old, value, new, strict=True):
-                if all(map(is_part, parts)):
-                    _set_up(*parts)
-        elif name not in held or not _equal(old, value):
-            if _equal(value, new):
-                held[name] = value
+    """Return `before` with what is the same in `once` and `twice`; its parts likewise."""
+    held, second = vars(before), vars(twice)
+    for name, value in vars(once).items():
+        parts = [[item for _, item in items_of(one, "") if is_part(item)]
+                 for one in (held.get(name), value, second.get(name))]
+        if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
+            for three in zip(*parts, strict=True):
+                _set_up(*three)
+        elif not same(held.get(name), value) and same(value, second.get(name)):
+            held[name] = value
     return before
-
-
-def _equal(a, b):
-    try:
-        return same(a, b)
-    except Exception:                               # objects that can't be compared
-        return False

@@ -6,7 +6,10 @@ which backward returned no gradient may be a target. Only the author knows; noth
 
 import numpy as np
 
-from npdl.study.check.adapters import InSelf
+from npdl.core import walk
+from npdl.study.check.adapters import Functions, InSelf
+from npdl.study.check.learned import candidates
+from npdl.study.containment import is_npdls
 from npdl.study.trees import copied, leaves, same
 
 # Inputs that need no gradient: targets, masks and running statistics.
@@ -53,16 +56,20 @@ def is_target(subject, name):
 def of_arrays(subject):
     """Ask about the float arrays that a layer holds, and forward reads, without a gradient."""
     layer = subject.layer
-    if isinstance(layer, InSelf) and layer.candidates:
-        _, run = subject.run()
-        return [f"{path} {one.value.shape}: forward reads it, and no gradient of it was found. Set "
-                f"its gradient as self.d{one.names[0]}, or say that it is a constant: "
-                f"self.{one.name}.setflags(write=False)"
-                for path, one in layer.unplaced(run).items() if is_read(subject, one.value)]
-    return [f"{name} {array.shape}: forward reads it, and it is no Param, so no gradient of it was "
-            f"compared. Write self.{name} = Param(...), or say that it is a constant: "
-            f"self.{name}.setflags(write=False)"
-            for name, array in subject.bare_arrays().items() if is_read(subject, array)]
+    if isinstance(layer, InSelf):
+        found, how = layer.unplaced(subject.run()[1]), "set its gradient as self.d{0}"
+    else:
+        own = [part for part in walk(layer) if not is_npdls(type(part))
+               and not isinstance(part, Functions)]
+        known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
+        found = {path: one for part in own for path, one in candidates(part).items()
+                 if isinstance(one.value, np.ndarray)
+                 and not any(np.shares_memory(one.value, array) for array in known)}
+        how = "write self.{0} = Param(...)"
+    return [f"{path} {one.value.shape}: forward reads it, and no gradient of it was found; "
+            f"{how.format(one.short)}, or say that it is a constant: "
+            f"self.{one.name}.setflags(write=False)"
+            for path, one in found.items() if is_read(subject, one.value)]
 
 
 def is_read(subject, array):

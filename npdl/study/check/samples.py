@@ -19,6 +19,7 @@ from npdl.errors import InputError
 from npdl.study.check.adapters import as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, STAND_INS, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
+from npdl.study.containment import is_npdls
 from npdl.study.trees import cast, leaves, tupled, upstream
 
 ROW = "a sample", "another", "sizes of 1"
@@ -45,7 +46,8 @@ def sample(cls, seed=0, **options):
         raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() "
                          "that returns (layer, inputs), or use --input, for example "
                          "--input x=2,3,4")
-    return row[0](cls, stream(seed, 11), **options)
+    layer, inputs, given = row[0](cls, stream(seed, 11), **options)
+    return as_layer(layer), inputs, given
 
 
 def own_samples(cls):
@@ -193,7 +195,7 @@ def as_float64(layer, inputs, seed=0):
 def _row(cls):
     """Return (the class to make, the specification of it or of a base, by name, or None)."""
     for base in cls.__mro__:
-        made = STAND_INS.get(base.__name__, cls)
+        made = STAND_INS.get(base.__name__, cls) if is_npdls(cls) else cls
         if made is not cls or base.__name__ in EXAMPLES:
             return made, EXAMPLES[made.__name__ if made is not cls else base.__name__]
     return cls, None

@@ -13,13 +13,14 @@ import numpy as np
 
 from npdl.backend import stream, to_device
 from npdl.core import rebuilt, walk
-from npdl.study.check.adapters import Adapter, InSelf, Unfit, holders
-from npdl.study.check.learned import is_constant
+from npdl.study.check.adapters import Adapter, InSelf, Unfit
 from npdl.study.containment import is_npdls
 from npdl.study.trees import (
     by_input,
     cast,
     copied,
+    is_float,
+    is_nest,
     leaves,
     mapped,
     only_paths,
@@ -49,6 +50,7 @@ class Subject:
     def __init__(self, layer, inputs, options=None, forward=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
+        self.count, self.dropped = None, []
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.forward = forward or (lambda layer, *given, **named: layer.forward(*given, **named))
         self._find_generators()
@@ -83,8 +85,8 @@ class Subject:
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer.prepare(self.inputs, self.options)
-                elif not is_npdls(type(self.layer)):
-                    self.layer.forward(*self.inputs, **self.options)
+                if not is_npdls(type(self.layer)):
+                    self._choose_outputs()
                 self.layer = self.layer.astype("float64")
             except Unfit:
                 raise
@@ -92,6 +94,51 @@ class Subject:
                 pass
             finally:
                 np.random.set_state(held)
+
+    def _choose_outputs(self):
+        """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
+        outputs, cache = self.run()
+        wanted = self.layer.wanted(cache) if isinstance(self.layer, Adapter) else 1
+        several = is_nest(outputs) and len(list(leaves(outputs)))
+        if several and wanted > 1 and isinstance(outputs, tuple):
+            self.count = wanted if wanted < len(outputs) else None
+        elif several and (getattr(self.layer, "is_loss", False) or self._takes_first(outputs)):
+            self.count = 1
+        if self.count is not None and several > 1:
+            only = "the first" if self.count == 1 else f"the first {self.count}"
+            self.dropped = [f"forward returns {several} outputs and backward takes the gradient "
+                            f"of {only}: gradients of the others are not compared"]
+        if isinstance(self.layer, InSelf):
+            outputs, cache = self.run()
+            with restored(self.layer.parameters.values(), self.inputs):
+                self.layer.learn(ones(outputs), cache)
+
+    def _takes_first(self, outputs):
+        """Return True if backward takes the gradient of the first output, not those of all.
+
+        If it raises the same exception with either, the form isn't the cause, and all outputs are
+        checked; if it raises two different ones, this raises Unfit.
+        """
+        errors = []
+        for given in (outputs, first_of(outputs)):
+            _, cache = self.run()
+            with restored([p for _, p in self.layer.params()], self.inputs):
+                try:
+                    found = self.layer.backward(ones(given), cache)
+                except Exception as error:
+                    errors.append(error)
+                    continue
+            if fits(found, self.inputs):
+                return given is not outputs
+            errors.append(None)
+        if None in errors:
+            return errors[0] is not None
+        if repr(errors[0]) == repr(errors[1]):
+            return False
+        raise Unfit("unchecked", "forward returns several outputs, and it is not known whether "
+                    f"{self.name}.backward takes all their gradients together or the first one: "
+                    f"with all it raises {errors[0]!r}, with the first {errors[1]!r}. Give it one "
+                    "argument for each gradient")
 
     @property
     def name(self):
@@ -110,7 +157,10 @@ class Subject:
                 "nothing" if returned is None else f"one {type(returned).__name__}")
             raise Unfit("unchecked", f"{self.name}.forward returned {what}; it must return a pair: "
                         "its output and a Cache")
-        return returned
+        outputs, cache = returned
+        if self.count is not None:
+            outputs = first_of(outputs) if self.count == 1 else outputs[: self.count]
+        return outputs, cache
 
     def outputs(self):
         """Return the float arrays that forward returns, in the order of `paths`."""
@@ -165,21 +215,12 @@ class Subject:
         return found | {name: array for name, array in self._named(leaves(self.inputs))
                         if isinstance(array, np.ndarray)}
 
-    def bare_arrays(self):
-        """Return {name: array} of the float arrays that a user's layer holds in no Param."""
-        known = [param.data for param in self.params.values()]
-        known += [array for _, array in leaves(self.inputs) if isinstance(array, np.ndarray)]
-        return {name: value for part in holders(self.layer)
-                if not is_npdls(type(part)) for name, value in vars(
-                    part).items() if isinstance(value, np.ndarray) and value.dtype.kind == "f"
-                and not is_constant(value) and not any(np.shares_memory(value, a) for a in known)}
-
     def notes(self):
         """Return sentences on inputs and outputs without a gradient."""
         given = self._named((str(i), array) for i, array in enumerate(self.inputs))
         return [f"{name} is {array.dtype}: it has no gradient to check" for name, array in given
                 if isinstance(array, np.ndarray) and array.dtype.kind in "iub"] + [
-            *getattr(self.layer, "dropped", ())]
+            *self.dropped]
 
     def _named(self, found):
         """Yield (name, array) for (path, array); the first part of a path numbers an argument."""
@@ -227,6 +268,23 @@ class Subject:
                 np.random.set_state(held)
 
 
+def ones(outputs):
+    """Return ones in the structure of the outputs, as upstream gradients."""
+    return mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
+
+
+def first_of(outputs):
+    """Return the first output of a nested structure."""
+    return outputs[0] if isinstance(outputs, tuple) else next(leaf for _, leaf in leaves(outputs))
+
+
+def fits(gradients, inputs):
+    """Return True if each gradient that a backward returned has the shape of its input."""
+    found, _ = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
+    return all(np.shape(g) == x.shape for g, x in zip(tupled(found), inputs, strict=False)
+               if g is not None and isinstance(x, np.ndarray))
+
+
 def added(after, before):
     """Return what was added to a gradient that held `before`, or what has replaced it.
 
@@ -267,11 +325,9 @@ def generators(layer, inputs, options):
 
     They are among its arguments, held by the layer and its parts, or globals of its module.
     """
+    forward = layer.original if isinstance(layer, Adapter) else layer.forward
     places = [dict(enumerate(inputs)), options, *(vars(part) for part in walk(layer))]
-    own = layer.made if isinstance(layer, InSelf) else layer
-    places += [vars(own)] if isinstance(layer, InSelf) else []
-    if not is_npdls(type(own)):
-        run = getattr(own, "run", None) or getattr(own, "forward", None) or type(own).__call__
-        places += [getattr(run, "__globals__", {})]
+    if not is_npdls(type(layer)):
+        places += [getattr(forward, "__globals__", {})]
     return list({id(value): value for held in places for value in list(held.values())
                  if isinstance(value, np.random.Generator)}.values())

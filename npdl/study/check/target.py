@@ -4,6 +4,7 @@
 """
 
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -14,18 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from npdl.backend import stream
-from npdl.core import Layer
 from npdl.errors import InputError, NpdlError
-from npdl.study.check.adapters import Unfit, functions, in_self, keeps_cache_in_self
+from npdl.study.check.adapters import as_layer, forward_of, functions, is_layer_class
 from npdl.study.check.samples import layer_classes, sample
-from npdl.study.containment import CodeLeft, called, is_npdls, message
-from npdl.study.trees import copied
+from npdl.study.containment import is_npdls, message
 
 
 def find_class(name):
-    """Return the Layer class that `name` stands for; raise InputError if there is none.
+    """Return the class that `name` stands for; raise InputError if there is none.
 
-    One is made for a class that is no Layer, and for two functions f_forward and f_backward.
+    It has a forward and a backward. One is made for two functions f_forward and f_backward.
     """
     if ":" not in name:
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
@@ -42,9 +41,7 @@ def find_class(name):
     if not inspect.isclass(cls):
         half = f"function {stem}_backward" if inspect.isfunction(pair[0]) else f"class {attribute}"
         raise InputError(f"{where} has no {half}; it has: {_layers_in(module)}")
-    if keeps_cache_in_self(cls):
-        return in_self(cls)
-    if not issubclass(cls, Layer):
+    if not is_layer_class(cls):
         raise InputError(f"{attribute} in {where} has no forward and backward; write both methods")
     return cls
 
@@ -62,7 +59,7 @@ def _unknown_layer(name, classes):
 def _layers_in(module):
     """Return the names of the layers that a module defines, in one line."""
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
-           and (inspect.isclass(v) and (issubclass(v, Layer) or keeps_cache_in_self(v))
+           and (inspect.isclass(v) and is_layer_class(v)
                 or n.endswith("_backward") and hasattr(module, n[:-8] + "forward"))]
     return ", ".join(own) or "none; write a class with forward and backward"
 
@@ -86,15 +83,10 @@ def _load_file(where):
     while (inside / "__init__.py").exists():            # a file of a package: import it as such
         parts.insert(0, inside.name)
         inside = inside.parent
-    name, stamp = ".".join(parts), path.stat().st_mtime_ns
-    while len(parts) == 1 and (loaded := sys.modules.get(name)):
-        if (getattr(loaded, "__file__", None) == str(path)
-                and vars(loaded).get("__stamp__", stamp) == stamp):
-            return loaded
-        name += "_"                     # another module, or an older state of the file
     sys.path.insert(0, str(inside))
     try:
-        return importlib.import_module(name) if len(parts) > 1 else _execute(name, path, stamp)
+        return importlib.import_module(".".join(parts)) if len(parts) > 1 else _execute(
+            path, path.stat().st_mtime_ns)
     except (Exception, SystemExit) as error:
         raise InputError(f"{where} can't be imported: {described(error, path)}; fix that line "
                          "first") from error
@@ -102,11 +94,14 @@ def _load_file(where):
         sys.path.remove(str(inside))
 
 
-def _execute(name, path, stamp):
-    """Import a file under a name."""
+@functools.cache
+def _execute(path, changed):
+    """Import a file, again if it was changed, under a name that no other module has."""
+    name = path.stem
+    while name in sys.modules:
+        name += "_"
     spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name], module.__stamp__ = module, stamp
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -127,64 +122,51 @@ def build(name, inputs=(), settings=(), seed=0):
     """Return (layer, inputs, options) for a command line.
 
     inputs    "x=2,3,4" for each array that forward takes; without them, the class's sample
-    settings  "d_model=4" for each argument of the constructor, "W=4,5" for a random array; sizes
-              that are not given are the last length of the first input
+    settings  "d_model=4" for each argument of the constructor, "W=4,5" for a random array
     Raises InputError for what can't be read, and for what the class's own code raises.
     """
     cls = find_class(name)
-    taken = inspect.signature(cls.__init__).parameters
     shapes = dict(_pair(text, "--input", _shape) for text in inputs)
     rng = stream(seed, 11)
     arguments = dict(_pair(text, "--set", _value) for text in settings)
     arguments = {name: rng.standard_normal(value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    _refuse_unknown(arguments, taken, f"{cls.__name__} takes no argument")
-    if not shapes and (not settings or is_npdls(cls)):
-        what = "its sample" if not settings else f"{cls.__name__}({_shown(arguments)})"
-        built = _made(cls, lambda: sample(cls, seed, **arguments), what)
-        borrowed = not hasattr(cls, "sample") and not is_npdls(cls)
-        if borrowed and type(built[0]) is not cls:
-            raise InputError(f"{cls.__name__} can't be made; give a subclass of it, or give it a "
-                             "classmethod sample()")
-        return built
-    if not shapes:
+    _refuse_unknown(arguments, _arguments(cls.__init__), f"{cls.__name__} takes no argument")
+    if shapes:
+        return _from_shapes(cls, shapes, arguments, rng)
+    if settings and not is_npdls(cls):
         raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-    return _from_shapes(cls, shapes, arguments, rng)
+    return _made(cls, lambda: sample(cls, seed, **arguments),
+                 f"{cls.__name__}({_shown(arguments)})" if settings else "its sample")
 
 
 def _from_shapes(cls, shapes, arguments, rng):
-    """Return (layer, inputs, {}) with random inputs of these shapes.
-
-    Arguments of the constructor that are not given are invented: the width of the first input.
-    Raises Unfit if forward raises with them, as this may not be an error of the class.
-    """
-    named = list(inspect.signature(cls.forward).parameters)[1:]
-    _refuse_unknown(shapes, named, f"{cls.__name__}.forward has no argument")
-    width = (next(iter(shapes.values())) or (1,))[-1]
-    invented = {p.name: width for p in list(inspect.signature(cls.__init__).parameters.values())[1:]
-                if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
-                and p.name not in arguments}
+    """Return (layer, inputs, {}) with random inputs of these shapes."""
+    named = [name for name, _ in _arguments(forward_of(cls))]
+    _refuse_unknown(shapes, _arguments(forward_of(cls)),
+                    f"{cls.__name__}.forward has no argument")
+    missing = [name for name, p in _arguments(cls.__init__) if p.default is p.empty
+               and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
+    if missing:
+        raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give "
+                         f"{'it' if len(missing) == 1 else 'them'} with --set ({missing[0]}=4 for "
+                         f"a number, {missing[0]}=4,5 for an array), or write a classmethod "
+                         "sample()")
     arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    inputs = tuple(arrays[name] for name in named if name in arrays)
-    arguments = arguments | invented
-    layer = _made(cls, lambda: cls(**arguments), f"{cls.__name__}({_shown(arguments)})")
-    if invented:
-        try:
-            with np.errstate(all="ignore"):
-                called(lambda: layer.forward(*copied(inputs)), f"{cls.__name__}.forward")
-        except Exception as error:
-            raise Unfit("unchecked", (
-                f"not checked: {cls.__name__}.forward raised {_with_line(cls, error)}. It was made "
-                f"with {_shown(invented)}, which may be wrong: give these arguments with --set "
-                "(W=4,5 for an array), or write a classmethod sample()")) from error
-    return layer, inputs, {}
+    layer = _made(cls, lambda: as_layer(cls(**arguments)), f"{cls.__name__}({_shown(arguments)})")
+    return layer, tuple(arrays[name] for name in named if name in arrays), {}
+
+
+def _arguments(method):
+    """Return [(name, Parameter)] of the arguments of a method, without its first one, self."""
+    return list(inspect.signature(method).parameters.items())[1:]
 
 
 def _refuse_unknown(given, known, text):
+    names = [name for name, _ in known]
     for name in given:
-        if name not in known:
-            raise InputError(f"{text} {name!r}; it takes "
-                             f"{', '.join(n for n in known if n != 'self')}")
+        if name not in names:
+            raise InputError(f"{text} {name!r}; it takes {', '.join(names)}")
 
 
 def _shown(arguments):
@@ -195,16 +177,13 @@ def _shown(arguments):
 def _made(cls, make, what):
     """Return what the class's own code makes; raise its exceptions as an InputError."""
     try:
-        return called(make, what)
-    except (NpdlError, CodeLeft) as error:
+        return make()
+    except NpdlError as error:
         raise InputError(f"{cls.__name__} can't be made: {error}") from error
     except Exception as error:
-        raise InputError(f"{cls.__name__} can't be made: {what} raised {_with_line(cls, error)}; "
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        raise InputError(f"{cls.__name__} can't be made: {what} raised {described(error, file)}; "
                          "fix it, or give other --input and --set") from error
-
-
-def _with_line(cls, error):
-    return described(error, getattr(sys.modules.get(cls.__module__), "__file__", None))
 
 
 def _pair(text, option, read):

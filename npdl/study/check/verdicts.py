@@ -8,12 +8,13 @@ derivative is summed from, plus an allowance for rounding. It is wrong if the er
 that, and larger than the uncertainty of the numerical derivative. Otherwise it is inconclusive.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from npdl.backend import stream
 from npdl.core import walk
+from npdl.exceptions import printable
 from npdl.study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
 from npdl.study.check.questions import questions
 from npdl.study.trees import leaves
@@ -51,18 +52,44 @@ class Row:
     used: str = ""
     kind: str = ""
 
+    def lines(self):
+        """Return the lines of a table on this gradient, without its name."""
+        if self.kind == "shape":
+            return [f"{'inf':>9}  {self.reason}"]
+        if self.kind or not self.points and self.right is None:
+            return [self.reason if self.kind else f"inconclusive here: {self.reason}"]
+        used = f", with the gradient of output {self.used} alone" if self.right is False \
+            and self.used else ""
+        found = [f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
+                 f"numerical {self.numerical:.9g}{used}"]
+        if self.unknown:
+            where = list(map(int, self.first_unknown)) if isinstance(
+                self.first_unknown, tuple) else "a random direction"
+            found.append(f"{self.unknown} of its entries inconclusive, the first at {where}: "
+                         f"{self.reason}")
+        return found
+
 
 @dataclass(repr=False)
 class Verdict:
-    """The rows of a check, with sentences: `faults` that no row shows, `questions`, and `notes`.
+    """The rows of a Check, with sentences: `faults` that no row shows, `questions`, and `notes`.
 
     `right` is None if a gradient is inconclusive or a question is open, and nothing is wrong.
+    `dout` is the upstream gradient for which backward raised `error`, or for which the Check
+    stopped; None if there is none.
     """
 
+    check: object
     rows: list = field(default_factory=list)
-    faults: list = field(default_factory=list)
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    dout: object = None
+    error: object = None
+
+    @property
+    def subject(self):
+        return self.check.subject
 
     @property
     def right(self):
@@ -74,6 +101,27 @@ class Verdict:
     @property
     def wrong(self):
         return [row for row in self.rows if row.right is False]
+
+    @property
+    def worst(self):
+        """Return the largest relative error, or inf if there are faults such as side effects."""
+        errors = [row.error for row in self.rows if row.right is not None or row.points]
+        return np.inf if self.faults else max(errors, default=0.0)
+
+    def ok(self, limit=np.inf):
+        """Return True if everything is right, to a limit; False if something is inconclusive."""
+        return self.right is True and self.worst <= limit
+
+    def __repr__(self):
+        """Return a table of the gradients, the worst first, and the sentences."""
+        width = max([len(row.name) for row in self.rows] + [8])
+        lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
+        for row in sorted(self.rows, key=lambda row: (row.right is None, -row.error)):
+            lines += [f"{row.name:<{width}}  {line}" if i == 0 else f"    {line}"
+                      for i, line in enumerate(row.lines())]
+        lines += [f"wrong: {fault}" for fault in self.faults]
+        lines += [f"question: {question}" for question in self.questions]
+        return printable("\n".join(lines + [f"note: {note}" for note in self.notes]), "\n")
 
 
 @dataclass
@@ -149,15 +197,27 @@ class Check:
                       for name, a in self.arrays.items()}
         self._known, self._scales = {}, {}
 
-    def verdict(self):
-        """Return the Verdict on the backward, with the worst comparison of each gradient."""
-        found = {}
-        for comparison in self.comparisons():
-            found.setdefault(comparison.name, []).append(comparison)
-        rows = [worst_row(own, self.paths) for own in found.values()]
-        return self.asked(rows)
+    def verdict(self, stop=False):
+        """Return the Verdict on the backward, with the worst comparison of each gradient.
 
-    def asked(self, rows):
+        With `stop`, return after the first upstream gradient for which a gradient is wrong.
+        """
+        found = {}
+        for used in self.uses:
+            dout = self.subject.upstream(used)
+            try:
+                gradients, _ = self.backward(used)
+            except Exception as error:
+                return Verdict(self, notes=list(self.notes), dout=dout, error=error)
+            for name in self.arrays:
+                found.setdefault(name, []).append(self.compare(name, gradients.get(name), used))
+            rows = [worst_row(own, self.paths) for own in found.values()]
+            if stop and any(row.right is False for row in rows):
+                return replace(self._asked(rows), rows=[own[-1].row for own in found.values()],
+                               dout=dout)
+        return self._asked(rows)
+
+    def _asked(self, rows):
         """Return the Verdict of Rows, without those of targets, and with the questions.
 
         If all gradients are 0, comparing them shows nothing.
@@ -168,8 +228,8 @@ class Check:
                 row.reason = "all gradients are 0 at these inputs"
         notes, found = questions(self.subject, [row.name for row in rows if (
             row.kind == "missing" and row.right is None)])
-        return Verdict([row for row in rows if row.name not in notes], notes=list(notes.values()),
-                       questions=found)
+        return Verdict(self, [row for row in rows if row.name not in notes],
+                       [*self.notes, *notes.values()], found)
 
     @property
     def all_zero(self):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.containment import CodeLeft
 from npdl.study.step.fold import carried
 from npdl.study.step.pictures import arrays_in, digest
 from npdl.study.trace.statements import Watched, read_by, written_by
@@ -287,8 +286,7 @@ class Recorder(Watch):
 
     def _raised(self, error):
         """Add a Step for each call that an exception passed through, the innermost first."""
-        own = error.__cause__ if isinstance(error, CodeLeft) else error
-        trail = list(traceback.walk_tb(own.__traceback__))[::-1]
+        trail = list(traceback.walk_tb(error.__traceback__))[::-1]
         known = {id(found.frame): found for found in self.stack}
         passed = [(known[id(f)], f, number) for f, number in trail if id(f) in known]
         for found, frame, number in passed[:MOST_RAISED]:

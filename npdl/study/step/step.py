@@ -16,7 +16,7 @@ from npdl.study.blame.blame import check as check_gradients
 from npdl.study.blame.blame import search
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
-from npdl.study.containment import held_off, message, written
+from npdl.study.containment import message, written
 from npdl.study.step.fold import Folder
 from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
@@ -95,7 +95,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     in it. Raises InputError for a layer that contains itself.
     """
     layer = as_layer(layer)
-    title, layer = title or type(layer).__name__, held_off(layer)
+    title = title or type(layer).__name__
     try:
         subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:                          # show how far forward came

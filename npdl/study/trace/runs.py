@@ -9,13 +9,12 @@ import warnings
 import numpy as np
 
 from npdl.backend import stream
-from npdl.core import NoBias
-from npdl.study.check.adapters import holders
+from npdl.core import NoBias, walk
 from npdl.study.check.subjects import added
 from npdl.study.containment import is_npdls
 from npdl.study.trace.oracle import slope
 from npdl.study.trace.watch import Watch
-from npdl.study.trees import copied, leaves, restored
+from npdl.study.trees import copied, leaves, mapped, restored
 
 CLOSE = 1e-7                    # of a gradient's largest entry
 LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
@@ -55,7 +54,7 @@ class Budget:
 @contextlib.contextmanager
 def unwritten(layer):
     """Put back what a layer and its parts hold, whatever code binds there or writes into."""
-    held = [(vars(part), dict(vars(part))) for whole in holders(layer) for part in (
+    held = [(vars(part), dict(vars(part))) for whole in walk(layer) for part in (
         whole, *(value for value in vars(whole).values() if isinstance(value, NoBias)))]
     inside = [(value, copy.copy(value)) for _, before in held for value in before.values()
               if isinstance(value, (dict, list)) or isinstance(value, np.ndarray)
@@ -142,7 +141,7 @@ class Runs:
             param.grad = self.before[name].copy()
         with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
             _, cache = subject.run()
-            dout = times(copied(self.dout), factor)
+            dout = mapped(self.dout, lambda d: None if d is None else d * factor)
             with self._watching(watched):
                 returned = copied(subject.layer.backward(dout, cache))
         got = subject.returned(returned) | {
@@ -230,11 +229,3 @@ class Runs:
                     np.broadcast_to(have, true.shape)
             parts.append(np.where(np.isnan(true), 0, true - have).ravel())
         return np.concatenate(parts)
-
-
-def times(dout, factor):
-    """Multiply an upstream gradient, an array or a nested tuple of arrays, by a number."""
-    if isinstance(dout, tuple):
-        return type(dout)(*(times(d, factor) for d in dout)) if hasattr(dout, "_fields") \
-            else tuple(times(d, factor) for d in dout)
-    return None if dout is None else dout * factor
