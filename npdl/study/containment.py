@@ -1,4 +1,4 @@
-"""Tell a student's code from npdl's and from libraries, limit its time, and quote its exceptions."""
+"""Limit the time of a student's code, quote its exceptions, and tell it from libraries."""
 
 import contextlib
 import functools
@@ -19,6 +19,16 @@ LIBRARIES = [Path(np.__file__).parent,                 # and the standard librar
 
 class TimeOver(BaseException):
     """The student's code exceeded the time limit; no `except Exception` catches this."""
+
+
+@contextlib.contextmanager
+def note_at_time_over(note):
+    """Add note(), a sentence on what is known so far, to a TimeOver that ends the block."""
+    try:
+        yield
+    except TimeOver as error:
+        error.add_note(note())
+        raise
 
 
 def message(error, most=600):
@@ -46,7 +56,7 @@ def is_library(filename):
     metadata of its distribution is next to it (`pip install --target`).
     """
     path = Path(filename)
-    if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
+    if filename.startswith(("<frozen", "<string>")) or {"site-packages", "dist-packages"} & {*path.parts} or any(
             folder in path.parents for folder in LIBRARIES):
         return True
     loaded = next((name for name, module in list(sys.modules.items())
@@ -69,8 +79,9 @@ def time_limit(seconds, more="; give more time with --limit, or smaller shapes w
     try:
         yield
     except TimeOver as error:
-        raise InputError(
-            f"not finished after {seconds:g} seconds of processor time{error}{more}") from None
+        known = "".join(f"; so far, {note}" for note in getattr(error, "__notes__", ())[:1])
+        raise InputError(f"not finished after {seconds:g} seconds of processor time{error}{known}"
+                         f"{more}") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

@@ -33,7 +33,7 @@ from npdl.study.blame.report import Blame, located, with_values
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import is_npdls, message
+from npdl.study.containment import is_npdls, message, note_at_time_over
 from npdl.study.trace.runs import Budget, Runs, quiet
 from npdl.study.trace.source import applied
 
@@ -62,7 +62,7 @@ def examine(layer, inputs, options=None, seed=0):
         if isinstance(error, NpdlError) and is_npdls(type(layer)):
             raise
         if isinstance(error, Unfit):
-            return Blame(False, kind=error.kind, diagnosis=str(error))
+            return Blame(False, kind="unchecked", diagnosis=str(error))
         return blame_exception(layer, error)
     return search(subject)
 
@@ -75,7 +75,9 @@ def assert_right(layer, *inputs, **options):
 
 def check(subject):
     """Return the Verdict on a Subject up to the first upstream gradient with a wrong gradient."""
-    found = Check(subject).verdict(stop=True)
+    compared = Check(subject)
+    with note_at_time_over(compared.progress):
+        found = compared.verdict(stop=True)
     found.notes += found.questions if found.dout is not None else [
         f"{row.name}: inconclusive here: {row.reason}" for row in found.rows
         if row.right is None and row.kind != "missing"]
@@ -93,18 +95,43 @@ def search(subject, other_inputs=True, budget=None):
         if isinstance(result.error, NotImplementedError):
             return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
         if isinstance(result.error, Unfit):
-            return Blame(False, [], result.notes, kind=result.error.kind,
-                         diagnosis=str(result.error))
-        small = result if result.error is not None else _minimised(result)
-        runs = Runs(small.subject, small.dout, budget=budget)
-        try:
-            with runs.watch:
-                report, fix = blame_raised(result, runs) if result.error is not None else \
-                    _blame_wrong(result, small, runs)
-            return confirm(result, report, fix, budget) if fix else report
-        except Exception as error:                      # code that can't be instrumented
-            return Blame(False, result.rows, result.notes, kind="unknown",
-                         diagnosis=f"the search for the line failed: {message(error)}")
+            return Blame(False, [], result.notes, kind="unchecked", diagnosis=str(result.error))
+        with note_at_time_over(lambda: _wrong_so_far(result)):
+            return _find_line(result, budget)
+
+
+def _wrong_so_far(result):
+    if result.error is not None:
+        return f"backward raises {message(result.error)}"
+    return f"wrong are the gradients of {', '.join(row.name for row in result.wrong)}"
+
+
+def _find_line(result, budget):
+    """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward."""
+    small = result if result.error is not None else _minimised(result)
+    runs = Runs(small.subject, small.dout, budget=budget)
+    try:
+        with runs.watch:
+            report, fix = blame_raised(result, runs) if result.error is not None else \
+                _blame_wrong(result, small, runs)
+        report = confirm(result, report, fix, budget) if fix else report
+    except Exception as error:                          # code that can't be instrumented
+        return Blame(False, result.rows, result.notes, kind="unknown",
+                     diagnosis=f"the search for the line failed: {message(error)}")
+    if result.error is None and (not report.verified or REMAINS in report.notes):
+        report.notes = [*report.notes, *_name_parts(runs)]
+    return report
+
+
+def _name_parts(runs):
+    """Return a note on the parts of a layer whose backwards the layer's own calls."""
+    layer = runs.subject.layer
+    own = getattr(layer, "called", layer.backward).__qualname__
+    names = dict.fromkeys(f.qualname.rpartition("<locals>.")[2] for f in runs.watch.functions
+                          if f.qualname.endswith("backward") and f.qualname != own)
+    parts = [name.removesuffix("backward").rstrip("._") for name in names]
+    return [f"backward calls {' and '.join(names)}: ask about {' and '.join(parts)} alone "
+            "first"] * bool(parts)
 
 
 def _minimised(result):

@@ -184,7 +184,8 @@ def _value_edits(node, text, parent, is_whole, words):
     if is_term:
         yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+    is_power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
+    if is_power or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
         if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
             yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
                         for form in DERIVATIVES)

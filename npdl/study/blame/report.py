@@ -14,8 +14,7 @@ from npdl.study.deviation import deviation
 from npdl.study.trace.source import original_file
 
 # The first line of an answer that accuses no line, by its kind.
-HEADS = {"blank": "not written yet:", "unchecked": "not checked:", "random": "not checked:",
-         "aliasing": "not checked:",
+HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
          "side effect": "incorrect, although every gradient agrees with its numerical value:"}
 SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
 
@@ -154,7 +153,7 @@ def _fix(report):
 
 
 def _affected(report):
-    names = [f"{row.name} ({row.reason or f'relative error {row.error:.1e}'})"
+    names = [f"{row.name} ({row.reason if row.kind else f'relative error {row.error:.1e}'})"
              for row in report.rows if row.right is False]
     return [f"  affected   {', '.join(names)}"] if names else []
 

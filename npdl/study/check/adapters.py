@@ -24,11 +24,7 @@ CACHES = ("cache", "caches", "ctx", "memory")       # an argument that is a cach
 
 
 class Unfit(InputError):
-    """Code whose gradients can't be checked; `kind` is "unchecked", "aliasing" or "random"."""
-
-    def __init__(self, kind, text):
-        super().__init__(text)
-        self.kind = kind
+    """Code whose gradients can't be checked, although it may be right."""
 
 
 def as_layer(thing):
@@ -81,7 +77,7 @@ def takes_cache(backward):
 def split(returned, name):
     """Return (outputs, cache) of what a forward returned; raise Unfit if there is no cache."""
     if not isinstance(returned, tuple) or len(returned) < 2:
-        raise Unfit("unchecked", f"{name} must return its output and a cache, which backward "
+        raise Unfit(f"{name} must return its output and a cache, which backward "
                     "takes: return out, cache")
     *outputs, cache = returned
     return outputs[0] if len(outputs) == 1 else tuple(outputs), cache
@@ -126,7 +122,7 @@ class Adapter(Layer):
         wanted, given, backward = self.wanted(cache), self.handed(cache), self.called_on(cache)
         if wanted < 1:
             if isinstance(dout, tuple) or np.size(dout) > 1:
-                raise Unfit("unchecked", f"{backward.__qualname__} takes no upstream gradient, but "
+                raise Unfit(f"{backward.__qualname__} takes no upstream gradient, but "
                             "the output is more than one number: write backward(self, dout)")
             return backward(*given)
         douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
@@ -248,13 +244,13 @@ class InSelf(Adapter):
         if returned is None:
             returned = getattr(run.made, "output", None)
         if returned is None:
-            raise Unfit("unchecked", f"{name}.forward returned nothing; return the output, or set "
+            raise Unfit(f"{name}.forward returned nothing; return the output, or set "
                         "self.output")
         if takes_cache(self.called):
             returned, cache = split(returned, f"{name}.forward")
             run.cache = (cache,)
         elif isinstance(returned, tuple) and isinstance(returned[-1], Cache):
-            raise Unfit("unchecked", f"{name}.forward returns a Cache, and its backward takes "
+            raise Unfit(f"{name}.forward returns a Cache, and its backward takes "
                         "none: write backward(self, dy, cache)")
         return returned, run
 

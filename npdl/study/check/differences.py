@@ -54,6 +54,11 @@ class Line:
         self.size = size if np.isfinite(size) and size > 0 else 1.0
         self.limit, self._found = limit_of(base), {}
 
+    @property
+    def is_begun(self):
+        """Return True if the function was evaluated at some step."""
+        return bool(self._found)
+
     def points(self, level):
         """Return (value, scale, bend, noise) for every output, at one level of steps."""
         if level not in self._found:

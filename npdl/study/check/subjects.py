@@ -66,7 +66,7 @@ class Subject:
             self.dout = mapped(self.dout, lambda d: d if d is None else np.ones_like(d))
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
-            raise Unfit("unchecked", f"{self.name}.forward returned no float array; return an "
+            raise Unfit(f"{self.name}.forward returned no float array; return an "
                         "array or a tuple of arrays")
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
@@ -135,7 +135,7 @@ class Subject:
             return errors[0] is not None
         if repr(errors[0]) == repr(errors[1]):
             return False
-        raise Unfit("unchecked", "forward returns several outputs, and it is not known whether "
+        raise Unfit("forward returns several outputs, and it is not known whether "
                     f"{self.name}.backward takes all their gradients together or the first one: "
                     f"with all it raises {errors[0]!r}, with the first {errors[1]!r}. Give it one "
                     "argument for each gradient")
@@ -155,7 +155,7 @@ class Subject:
         if not isinstance(returned, tuple) or len(returned) != 2:
             what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
                 "nothing" if returned is None else f"one {type(returned).__name__}")
-            raise Unfit("unchecked", f"{self.name}.forward returned {what}; it must return a pair: "
+            raise Unfit(f"{self.name}.forward returned {what}; it must return a pair: "
                         "its output and a Cache")
         outputs, cache = returned
         if self.count is not None:
@@ -240,11 +240,11 @@ class Subject:
                 np.random.set_state(state)
                 outputs = copied(self.run()[0])
             if not all(map(same, *([a for _, a in leaves(n)] for n in (held, self.inputs)))):
-                raise Unfit("aliasing", f"{self.name}.forward changes its inputs in place, so "
+                raise Unfit(f"{self.name}.forward changes its inputs in place, so "
                             "later code sees other numbers; write into a new array")
             again = self.run()[0]
         if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
-            raise Unfit("random", f"{self.name}.forward returns other outputs when it runs again "
+            raise Unfit(f"{self.name}.forward returns other outputs when it runs again "
                         "on the same inputs. Hand over a generator that repeats: "
                         "forward(self, x, rng), and sample() returns (layer, (x,), "
                         "{'rng': npdl.study.check.examples.Repeated(0)}); or let forward make its "

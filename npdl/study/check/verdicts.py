@@ -31,7 +31,7 @@ class Row:
     """The comparison of one gradient. `right` is None if entries of it are inconclusive.
 
     error      the largest relative error of an entry: LIMIT is allowed in float64
-    index      that entry, with its `computed` and `numerical` value and the `allowed` difference
+    index      that entry, with its `computed` and `numerical` value
     points     the number of entries that were compared
     unknown    the number of inconclusive entries; the first is at `first_unknown`, for the `reason`
     used       the outputs whose upstream gradients were handed over, if not all
@@ -44,13 +44,17 @@ class Row:
     index: tuple = ()
     computed: float = 0.0
     numerical: float = 0.0
-    allowed: float = 0.0
     reason: str = ""
     points: int = 0
     unknown: int = 0
     first_unknown: object = ()
     used: str = ""
     kind: str = ""
+
+    @property
+    def is_question(self):
+        """Return True if there is no gradient, and one is needed."""
+        return self.kind == "missing" and self.right is None
 
     def lines(self):
         """Return the lines of a table on this gradient, without its name."""
@@ -124,54 +128,6 @@ class Verdict:
         return printable("\n".join(lines + [f"note: {note}" for note in self.notes]), "\n")
 
 
-@dataclass
-class Comparison:
-    """One gradient at the entries that are compared, for the upstream gradients of some outputs."""
-
-    name: str
-    used: list
-    points: list                # indices of entries, or directions: arrays of the gradient's shape
-    computed: np.ndarray
-    numerical: np.ndarray
-    allowed: np.ndarray
-    unknown: np.ndarray         # a mask of the inconclusive points
-    reasons: dict               # {number of a point: why it is inconclusive}
-    note: str = ""              # the error of the gradient as a whole
-    missing: bool = False       # True if there is no gradient
-    limit: float = LIMIT
-
-    @property
-    def errors(self):
-        """Return the relative errors, of which `limit` is allowed; 0 for inconclusive points."""
-        with np.errstate(all="ignore"):
-            errors = self.limit * np.abs(self.computed - self.numerical) / self.allowed
-        errors = np.where(self.computed == self.numerical, 0, errors)
-        errors[~np.isfinite(errors)] = np.inf
-        return np.where(self.unknown, 0, errors)
-
-    @property
-    def wrong(self):
-        return self.errors > self.limit
-
-    @property
-    def row(self):
-        if self.missing:
-            return Row(self.name, None if np.any(self.numerical) else True, reason=self.note,
-                       kind="missing")
-        if self.note:
-            return Row(self.name, False, np.inf, reason=self.note, kind="shape")
-        if not self.points:
-            return Row(self.name)
-        errors, first = self.errors, min(self.reasons, default=0)
-        at = int(np.where(self.unknown & (errors == 0), -1, errors).argmax())
-        right = False if errors[at] > self.limit else None if self.unknown.any() else True
-        entry, unknown = self.points[at], int(self.unknown.sum())
-        return Row(self.name, right, float(errors[at]), entry if isinstance(entry, tuple) else (),
-                   float(self.computed[at]), float(self.numerical[at]), float(self.allowed[at]),
-                   self.reasons.get(first, ""), len(self.points) - unknown, unknown,
-                   self.points[first])
-
-
 class Check:
     """A Subject with its numerical gradients; it judges backwards.
 
@@ -197,6 +153,12 @@ class Check:
                       for name, a in self.arrays.items()}
         self._known, self._scales = {}, {}
 
+    def progress(self):
+        """Return a sentence on how much is computed."""
+        lines = [line for lines in self.lines.values() for line in lines]
+        return (f"{sum(line.is_begun for line in lines)} of {len(lines)} numerical derivatives are "
+                "computed")
+
     def verdict(self, stop=False):
         """Return the Verdict on the backward, with the worst comparison of each gradient.
 
@@ -211,9 +173,9 @@ class Check:
                 return Verdict(self, notes=list(self.notes), dout=dout, error=error)
             for name in self.arrays:
                 found.setdefault(name, []).append(self.compare(name, gradients.get(name), used))
-            rows = [worst_row(own, self.paths) for own in found.values()]
+            rows = [max(own, key=_badness) for own in found.values()]
             if stop and any(row.right is False for row in rows):
-                return replace(self._asked(rows), rows=[own[-1].row for own in found.values()],
+                return replace(self._asked(rows), rows=[own[-1] for own in found.values()],
                                dout=dout)
         return self._asked(rows)
 
@@ -226,8 +188,7 @@ class Check:
             for row in rows:
                 row.right, row.points = None, 0
                 row.reason = "all gradients are 0 at these inputs"
-        notes, found = questions(self.subject, [row.name for row in rows if (
-            row.kind == "missing" and row.right is None)])
+        notes, found = questions(self.subject, [row.name for row in rows if row.is_question])
         return Verdict(self, [row for row in rows if row.name not in notes],
                        [*self.notes, *notes.values()], found)
 
@@ -236,16 +197,14 @@ class Check:
         """Return True if all gradients are 0 here, so that comparing them shows nothing."""
         return any(self.lines.values()) and not self._largest(self.paths)
 
-    def passes(self):
-        """Return True if no gradient is wrong; stop at the first that is."""
-        return not any(c.row.right is False for c in self.comparisons())
-
-    def comparisons(self):
-        """Yield a Comparison of every gradient, for each use of the outputs."""
+    def passes(self, ignored=()):
+        """Return True if no gradient is wrong, except for the ignored."""
         for used in self.uses:
             gradients, _ = self.backward(used)
-            for name in self.arrays:
-                yield self.compare(name, gradients.get(name), used)
+            if any(self.compare(name, gradients.get(name), used).right is False
+                   for name in self.arrays if name not in ignored):
+                return False
+        return True
 
     def backward(self, used, turn=0):
         """Return ({name: gradient}, {name: content of param.grad}) for a use of the outputs."""
@@ -253,26 +212,22 @@ class Check:
         return self.subject.backward(self.subject.upstream(used), cache, turn)
 
     def compare(self, name, gradient, used):
-        """Return the Comparison of a gradient, an array or None, for a use of the outputs."""
+        """Return the Row of a gradient, an array or None, for a use of the outputs."""
         points, wanted = self.points[name], self.arrays[name].shape
-        known = self._numerical(name, tuple(used))
-        found = Comparison(name, used, points, np.zeros(len(points)), known.value, known.allowed,
-                           known.unknown, known.reasons, limit=known.limit)
+        known, row = self._numerical(name, tuple(used)), Row(name)
+        row.used = " and ".join(used) if used != self.paths else ""
         if gradient is None:
-            found.note, found.missing = "backward returned no gradient for it", True
-            found.numerical = np.where(known.hidden, 0, known.value * (
-                np.abs(known.value) > known.allowed))
+            needed = (np.abs(known.value) > known.allowed) & ~known.hidden
+            row.right, row.kind = None if needed.any() else True, "missing"
+            row.reason = "backward returned no gradient for it"
         elif np.shape(gradient) != wanted:
-            found.note = self._misshapen(np.asarray(gradient), points, wanted, known)
-        else:
+            row.right, row.error, row.kind = False, np.inf, "shape"
+            row.reason = self._misshapen(np.asarray(gradient), points, wanted, known)
+        elif points:
             with np.errstate(all="ignore"):
-                found.computed = np.array([at(gradient, point) for point in points], float)
-            for i in np.flatnonzero(found.wrong & ~known.refined):
-                known.refine(i)
-            for i in np.flatnonzero(known.unknown):     # certain enough to say that it is wrong
-                off = abs(found.computed[i] - known.value[i])
-                found.unknown[i] = not off > known.allowed[i]
-        return found
+                computed = np.array([at(gradient, point) for point in points], float)
+            known.fill(row, points, computed)
+        return row
 
     def _misshapen(self, gradient, points, wanted, known):
         """Describe a gradient whose shape is not that of its array."""
@@ -290,9 +245,7 @@ class Check:
         if (name, used) not in self._known:
             columns = [self.paths.index(path) for path in used]
             self._known[name, used] = Numerical(self.lines[name], columns, self._largest(used))
-        known = self._known[name, used]
-        known.unknown = known.hidden.copy()
-        return known
+        return self._known[name, used]
 
     def _largest(self, used):
         """Return the largest scale of any derivative, for a use of the outputs."""
@@ -320,6 +273,30 @@ class Numerical:
         for i in np.flatnonzero(doubtful & ~self.refined):
             self.refine(i)
 
+    def fill(self, row, points, computed):
+        """Fill in a Row: compare the computed derivatives at the points with the numerical ones."""
+        for i in np.flatnonzero((self._errors(computed) > self.limit) & ~self.refined):
+            self.refine(i)
+        errors = self._errors(computed)
+        unknown = self.hidden & ~(errors > self.limit)  # or certain enough to be called wrong
+        worst = int(np.where(unknown, -1, errors).argmax())
+        row.right = False if errors[worst] > self.limit else None if unknown.any() else True
+        row.error = 0.0 if unknown[worst] else float(errors[worst])
+        row.index = points[worst] if isinstance(points[worst], tuple) else ()
+        row.computed, row.numerical = float(computed[worst]), float(self.value[worst])
+        row.unknown, row.points = int(unknown.sum()), int((~unknown).sum())
+        if unknown.any():
+            first = int(unknown.argmax())
+            row.first_unknown, row.reason = points[first], self.reasons[first]
+
+    def _errors(self, computed):
+        """Return the relative errors, of which `limit` is allowed; 0 for an unknown derivative."""
+        with np.errstate(all="ignore"):
+            errors = self.limit * np.abs(computed - self.value) / self.allowed
+        errors = np.where(computed == self.value, 0, errors)
+        errors[~np.isfinite(errors)] = np.inf
+        return np.where(np.isnan(self.value), 0, errors)
+
     def refine(self, i):
         """Try other step sizes for one entry, to find a reliable derivative or a reason."""
         found = self.lines[i].derivative(self.columns, self.floor)
@@ -329,15 +306,9 @@ class Numerical:
             self.reasons[i] = found.reason
 
 
-def worst_row(comparisons, paths):
-    """Return the worst Row of one gradient from its Comparisons, one for each use."""
-    rows = [c.row for c in comparisons]
-    asked = [row.kind == "missing" and row.right is None for row in rows]
-    at = max(range(len(rows)), key=lambda i: (rows[i].right is False, asked[i],
-                                              rows[i].unknown, rows[i].error))
-    if comparisons[at].used != paths:
-        rows[at].used = " and ".join(comparisons[at].used)
-    return rows[at]
+def _badness(row):
+    """Return how bad a Row is, for the worst of several."""
+    return row.right is False, row.is_question, row.unknown, row.error
 
 
 def padding_rows(subject):
