@@ -56,7 +56,7 @@ def is_library(filename):
     metadata of its distribution is next to it (`pip install --target`).
     """
     path = Path(filename)
-    if filename.startswith(("<frozen", "<string>")) or {"site-packages", "dist-packages"} & {*path.parts} or any(
+    if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
             folder in path.parents for folder in LIBRARIES):
         return True
     loaded = next((name for name, module in list(sys.modules.items())

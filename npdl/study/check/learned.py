@@ -105,7 +105,8 @@ def _item(nest, key):
 def candidates(made):
     """Return {path: Candidate} of the float arrays and Params of an object, each array once."""
     found, seen = {}, {}
-    for path, one in attributes(made):
+    for path, *fields in attributes(made):
+        one = Candidate(*fields)
         is_array = isinstance(one.value, np.ndarray) and one.value.dtype.kind == "f"
         if isinstance(one.value, Param) or is_array and not (is_constant(one.value)
                                                              or _is_gradient(one)):
@@ -130,17 +131,16 @@ def _is_gradient(one):
 
 
 def attributes(made, path="", around=()):
-    """Yield (dotted path, Candidate) of whatever an object and its parts hold."""
+    """Yield (dotted path, value, owner, name, key) of what an object and its parts hold."""
     for name, value in list(vars(made).items()):
         for at, item in items_of(value, name):
             key = at[len(name) + 1:]
             if isinstance(item, Layer):
-                yield from ((f"{path}{at}.{n}", Candidate(p, made, name, n))
-                            for n, p in item.params())
+                yield from ((f"{path}{at}.{n}", p, made, name, n) for n, p in item.params())
             elif is_part(item) and not any(item is other for other in (made, *around)):
                 yield from attributes(item, f"{path}{at}.", (made, *around))
             else:
-                yield f"{path}{at}", Candidate(item, made, name, key)
+                yield f"{path}{at}", item, made, name, key
 
 
 def is_part(item):
@@ -153,7 +153,7 @@ def is_part(item):
 
 def constants(made):
     """Return {id: array} of the arrays that are declared constant, as a memo for deepcopy."""
-    return {id(one.value): one.value for _, one in attributes(made) if is_constant(one.value)}
+    return {id(value): value for _, value, *_ in attributes(made) if is_constant(value)}
 
 
 def after_first_forward(made, forward, inputs, options):
