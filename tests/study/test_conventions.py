@@ -1,4 +1,9 @@
-"""The code of courses that gradcheck reads (docs/conventions.md), and what it asks about."""
+"""The code of courses that gradcheck reads (docs/conventions.md), and what it asks about.
+
+What is not compared is never called right.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -141,6 +146,16 @@ class MadeInForward(Layer):
         return dy @ self.W.data.T
 
 
+class LeftInSelf(Attributes):
+    """Returns nothing: forward leaves self.output, and backward self.dx."""
+
+    def forward(self, x):
+        self.output = super().forward(x)
+
+    def backward(self, dvalues):
+        self.dx = super().backward(dvalues)
+
+
 class CacheBeside(Attributes):
     """Returns its cache, and keeps its gradients in self."""
 
@@ -178,8 +193,8 @@ class ParamsInNests(Layer):
         return dy @ self.p[0].data.T
 
 
-@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, Objects,
-                                 NumpyMl, MadeInForward, CacheBeside, Called, ParamsInNests])
+@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, Objects, NumpyMl,
+                                 LeftInSelf, MadeInForward, CacheBeside, Called, ParamsInNests])
 def test_a_class_is_checked_with_all_its_parameters(cls):
     report = gradcheck(cls(), X)
     assert report.ok() and len(report.rows) >= 2, report
@@ -268,6 +283,37 @@ class TupleOfGradients(BothGradients):
         return super().backward(dh, dc)
 
 
+@dataclass
+class Outputs:
+    h: np.ndarray
+    c: np.ndarray
+
+
+class InDataclass(BothGradients):
+    """Returns a dataclass, and takes the gradients in the same."""
+
+    def forward(self, x):
+        return Outputs(*super().forward(x))
+
+    def backward(self, dout):
+        return super().backward(dout.h, dout.c)
+
+
+class InDict(BothGradients):
+    def forward(self, x):
+        return dict(zip("hc", super().forward(x), strict=True))
+
+    def backward(self, dout):
+        return super().backward(dout["h"], dout["c"])
+
+
+class FirstOfDict(StateAndMemory):
+    """Returns a dict, and takes the gradient of its first entry alone."""
+
+    def forward(self, x):
+        return dict(zip("hc", super().forward(x), strict=True))
+
+
 class LossAndProbabilities:
     """Returns (loss, probabilities), with targets in self; backward takes nothing."""
 
@@ -287,6 +333,7 @@ class LossAndProbabilities:
 
 @pytest.mark.parametrize(("cls", "inputs", "note"), [
     (StateAndMemory, (X,), True), (BothGradients, (X,), False), (TupleOfGradients, (X,), False),
+    (InDataclass, (X,), False), (InDict, (X,), False), (FirstOfDict, (X,), True),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), True)])
 def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, note):
     report = gradcheck(cls(), *inputs)
@@ -295,7 +342,7 @@ def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, not
     assert len(gradcheck(cls(2), *inputs).wrong) == 1
 
 
-def test_exceptions_with_every_way_to_hand_over_gradients_are_a_question_unless_the_same():
+def test_a_backward_that_raises_for_every_form_of_gradients_is_a_question_or_wrong():
     class Odd(StateAndMemory):
         def backward(self, dh):
             return dh.undefined
@@ -304,15 +351,14 @@ def test_exceptions_with_every_way_to_hand_over_gradients_are_a_question_unless_
         def backward(self, dh):
             return self.undefined * dh
 
-    with pytest.raises(Unfit, match="it is not known whether .* takes a tuple of their gradients"):
+    with pytest.raises(Unfit, match="it is not known whether Odd.backward takes all"):
         gradcheck(Odd(), X)
     checked = gradcheck(Unfinished(), X)
     assert not checked.ok() and "backward raised AttributeError" in str(checked)
 
 
 @pytest.mark.parametrize(("result", "text"), [
-    (lambda self, x: None, "forward returned nothing; return the output"),
-    (lambda self, x: "text", "forward returned no float array"),
+    (lambda self, x: None, "forward returned nothing; return the output, or set self.output"),
     (lambda self, x: x + np.random.default_rng().random(), "other outputs when it runs again"),
     (lambda self, x: x.__iadd__(1), "changes its inputs in place")])
 def test_code_that_cannot_be_checked_is_unfit_and_not_wrong(result, text):
@@ -360,13 +406,88 @@ def test_the_gradient_of_a_state_has_the_structure_of_the_state(state, right):
     assert gradcheck(Mine(4, 3), normal(3, 2, 4), start).right is right
 
 
-def test_outputs_in_a_dict_are_checked():
-    class InDict:
-        def forward(self, x):
-            self.x = x
-            return {"s": np.sin(x), "c": np.cos(x)}
+# --- questions ---------------------------------------------------------------------------------
 
-        def backward(self, d):
-            return d["s"] * np.cos(self.x) - d["c"] * np.sin(self.x)
 
-    assert gradcheck(InDict(), X).ok()
+class Far(Attributes):
+    """Leaves the gradient of b where nobody looks."""
+
+    def backward(self, dout):
+        dx = super().backward(dout)
+        self.far, self.db = self.db, None
+        return dx
+
+
+class Constant(Attributes):
+    """Holds an array that forward reads and that is no parameter."""
+
+    def __init__(self, times=1):
+        super().__init__(times)
+        self.scale = np.full(3, 2.0)
+
+    def forward(self, x):
+        return super().forward(x) * self.scale
+
+    def backward(self, dout):
+        return super().backward(dout * self.scale)
+
+
+class BareArray(Layer):
+    """An npdl Layer with a parameter that is no Param."""
+
+    def __init__(self):
+        self.w = normal(4)
+
+    def forward(self, x):
+        return x * self.w, Cache(x=x)
+
+    def backward(self, dy, cache):
+        return dy * self.w
+
+
+class ReturnsMore(Attributes):
+    def backward(self, dout):
+        return super().backward(dout), self.dW
+
+
+@pytest.mark.parametrize(("cls", "text"), [
+    (Far, "Far.backward sets no gradient of b"),
+    (Constant, "scale (3,): forward reads it, and no gradient of it was found; set its"),
+    (BareArray, "w (4,): forward reads it, and no gradient of it was found; write self.w = Param("),
+    (ReturnsMore, "backward returns an array (4, 3) besides the gradients of the inputs"),
+])
+def test_what_is_not_compared_is_asked_about_and_not_right(cls, text):
+    report = gradcheck(cls(), X)
+    assert report.right is None and not report.ok() and text in str(report), report
+
+
+def test_an_array_that_is_declared_constant_is_not_asked_about():
+    layer = Constant()
+    layer.scale.setflags(write=False)
+    assert gradcheck(layer, X).ok()
+    layer = BareArray()
+    layer.w.setflags(write=False)
+    assert gradcheck(layer, X).ok()
+
+
+@pytest.mark.parametrize(("name", "values", "right"), [
+    ("target", X + 1, True), ("other", np.eye(4)[[0, 3, 1]], True), ("other", X + 1, None)])
+def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
+    space = {}
+    exec(f"def forward(pred, {name}):\n    d = pred - {name}\n    return (d**2).mean(), d\n", space)
+    report = gradcheck((space["forward"], lambda dout, d: dout * 2 * d / d.size), X, values)
+    assert report.right is right and f"input {name}: backward return" in str(report)
+
+
+@pytest.mark.parametrize("gradient", ["dy", "[dy]", "dy[0]", "'no'", "dy.astype(object)"])
+def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
+    space = {"Attributes": Attributes}
+    exec(f"class Odd(Attributes):\n    def backward(self, dy):\n        dx = super().backward(dy)\n"
+         f"        self.db = {gradient}\n        return dx\n", space)
+    assert not gradcheck(space["Odd"](), X).ok()
+
+
+def test_without_a_float_input_or_a_parameter_nothing_is_right():
+    report = gradcheck((lambda ids: (np.eye(4)[ids], ids), lambda dout, ids: None),
+                       np.array([0, 3]))
+    assert report.right is None and not report.rows and not report.faults
