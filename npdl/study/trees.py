@@ -66,26 +66,29 @@ def copied(nest):
     return mapped(nest, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
+def shifted(nest):
+    """Add to the float arrays of a nested structure: other numbers of the same size."""
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray) or not is_float(leaf):
+            return leaf
+        return leaf + 0.1 + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)
+
+    return mapped(nest, change)
+
+
 def by_input(returned, floats):
-    """Return (gradients, one for each input; the numbers of the inputs that they belong to).
+    """Return what a backward returned as a tuple with one gradient for each input.
 
     `floats` says of each input if it holds float arrays. A backward may leave the other inputs out,
-    and may return a list, or (dx, [dW, db]), in place of a tuple.
+    and may return a list in place of a tuple.
     """
-    if isinstance(returned, (tuple, list)) and len(floats) > 1:
-        flat = tuple(part for item in returned for part in (
-            item if isinstance(item, (tuple, list)) else (item,)))
-        if len(flat) == len(floats):
-            returned = returned if isinstance(returned, tuple) and len(
-                returned) == len(floats) else flat
-        elif isinstance(returned, list) and len(returned) == sum(floats):
-            returned = tuple(returned)
+    if isinstance(returned, list) and len(floats) > 1:
+        returned = tuple(returned)
     found = tupled(returned)
     if len(found) == len(floats) or len(found) != sum(floats):
-        return returned, range(len(found))
+        return found
     given = iter(found)
-    return (tuple(next(given) if is_given else None for is_given in floats),
-            [i for i, is_given in enumerate(floats) if is_given])
+    return tuple(next(given) if is_given else None for is_given in floats)
 
 
 def upstream(nest, rng):

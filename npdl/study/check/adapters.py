@@ -155,9 +155,7 @@ class Functions(Adapter):
         returned = self.call_backward(dout, cache)
         if isinstance(returned, dict):
             returned = by_names(returned, self.run, self.given)
-        if isinstance(returned, list) and len(self.given) > 1:
-            returned = tuple(returned)
-        return tupled(returned)
+        return returned if isinstance(returned, list) else tupled(returned)
 
 
 def functions(name, forward, backward, sample=None):

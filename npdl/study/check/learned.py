@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.core import Layer, Param, items_of
-from npdl.study.trees import copied, mapped, same
+from npdl.study.trees import copied, same, shifted
 
 PARAMETERS = ("params", "parameters")
 GRADIENTS = ("grads", "gradients", "grad", "gradient")
-MOVED = 0.1                     # added to the inputs of a second forward
 
 
 @functools.cache
@@ -103,19 +102,27 @@ def _item(nest, key):
 
 
 def candidates(made):
-    """Return {path: Candidate} of the float arrays and Params of an object, each array once."""
+    """Return {path: Candidate} of an object's float arrays and Params, each array once.
+
+    Constants, gradients and frozen Params are left out.
+    """
     found, seen = {}, {}
     for path, *fields in attributes(made):
         one = Candidate(*fields)
-        is_array = isinstance(one.value, np.ndarray) and one.value.dtype.kind == "f"
-        if isinstance(one.value, Param) or is_array and not (is_constant(one.value)
-                                                             or _is_gradient(one)):
+        if _may_be_parameter(one):
             first = seen.setdefault(id(one.value), one)
             if first is one:
                 found[path] = one
             else:
                 first.also.append(one)
     return found
+
+
+def _may_be_parameter(one):
+    if isinstance(one.value, Param):
+        return one.value.trainable
+    return (isinstance(one.value, np.ndarray) and one.value.dtype.kind == "f"
+            and not is_constant(one.value) and not _is_gradient(one))
 
 
 def is_constant(value):
@@ -162,13 +169,11 @@ def after_first_forward(made, forward, inputs, options):
     Forward runs twice, on different numbers. What the first run sets and the second leaves alone
     is set up; what differs is a cache, and is left out.
     """
-    other = mapped(inputs, lambda x: x + MOVED if getattr(
-        getattr(x, "dtype", None), "kind", "") == "f" else x)
     memo = constants(made)
     once = copy.deepcopy(made, dict(memo))
     forward(once)(*copied(inputs), **options)
     twice = copy.deepcopy(once, dict(memo))
-    forward(twice)(*copied(other), **options)
+    forward(twice)(*shifted(inputs), **options)
     return _set_up(copy.deepcopy(made, dict(memo)), once, twice)
 
 

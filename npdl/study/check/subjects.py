@@ -26,7 +26,6 @@ from npdl.study.trees import (
     only_paths,
     restored,
     same,
-    tupled,
     upstream,
 )
 
@@ -197,10 +196,9 @@ class Subject:
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
-        gradients, _ = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        count = len(tupled(gradients))
-        gradients = [in_form(g, a) for g, a in itertools.zip_longest(
-            tupled(gradients), self.inputs)]
+        gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        count = len(gradients)
+        gradients = [in_form(g, a) for g, a in itertools.zip_longest(gradients, self.inputs)]
         rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
         self.ambiguous = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
             f"an array {np.shape(part)}" for _, part in leaves(g)])]
@@ -280,8 +278,8 @@ def first_of(outputs):
 
 def fits(gradients, inputs):
     """Return True if each gradient that a backward returned has the shape of its input."""
-    found, _ = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
-    return all(np.shape(g) == x.shape for g, x in zip(tupled(found), inputs, strict=False)
+    found = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
+    return all(np.shape(g) == x.shape for g, x in zip(found, inputs, strict=False)
                if g is not None and isinstance(x, np.ndarray))
 
 

@@ -13,7 +13,7 @@ import traceback
 import numpy as np
 
 from npdl.study.deviation import deviation
-from npdl.study.trees import by_input, copied, leaves, tupled
+from npdl.study.trees import by_input, copied, leaves
 
 LIMIT = 60.0            # seconds for a layer
 BLANK = "not written yet"
@@ -89,8 +89,8 @@ def _answers(layer, inputs, options, dy, names):
     is_float = [any(True for _ in leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
         given = copied(dy)
-        returned, _ = by_input(layer.backward(given, cache), is_float)
-        yield from _arrays(kind, dict(zip(names, tupled(returned), strict=False)))
+        returned = by_input(layer.backward(given, cache), is_float)
+        yield from _arrays(kind, dict(zip(names, returned, strict=False)))
         yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
         yield from _arrays("after", {"dy": given, **dict(zip(names, inputs, strict=False))})
         yield from _arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
