@@ -146,6 +146,15 @@ def test_code_that_misbehaves_gets_a_message_and_a_status(tmp_path, capsys, what
     assert said.err.count("\n") == (status == 2) and "\033" not in said.out
 
 
+def test_the_limit_says_what_is_known_so_far(tmp_path, capsys):
+    path = tmp_path / "slow.py"
+    path.write_text("import numpy as np\ndef slow_forward(x):\n    y = x\n"
+                    "    for _ in range(3000):\n        y = np.tanh(y)\n    return x * x, x\n"
+                    "def slow_backward(dy, x):\n    return dy * x\n")
+    assert main(["blame", f"{path}:slow", "--input", "x=20,20", "--limit", "1"]) == 2
+    assert "of 400 numerical derivatives are computed" in capsys.readouterr().err
+
+
 def test_numpy_is_a_library_wherever_it_lies(tmp_path):
     """NumPy in a folder of PYTHONPATH, as `pip install --user` or a cluster's modules have it."""
     for path in Path(np.__file__).parents[1].glob("numpy*"):

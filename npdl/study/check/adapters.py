@@ -205,7 +205,7 @@ class InSelf(Adapter):
 
     def _find(self, also=()):
         """Find the arrays of the object; those with a known name, or in `also`, are parameters."""
-        self.candidates = candidates(self.made)
+        self.candidates, self.constants = candidates(self.made), constants(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
                            if one.is_known or path in also}
@@ -230,7 +230,7 @@ class InSelf(Adapter):
     def _new_run(self):
         """Return an ObjectRun of a copy that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
-                for value in (param, param.data)} | constants(self.made)
+                for value in (param, param.data)} | self.constants
         with contextlib.suppress(Exception):            # it may hold what can't be copied
             return ObjectRun(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
         return ObjectRun(self.made, lambda one: one)
@@ -298,7 +298,7 @@ class InSelf(Adapter):
                 and np.array_equal(one.at(run.twin_of), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
-        found = constants(self.made)
+        found = dict(self.constants)
         for path, param in self.parameters.items():
             twin, value = copy_param(param), self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
