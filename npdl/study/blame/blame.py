@@ -30,7 +30,7 @@ from npdl.study.blame.localize import (
 from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch, OwnInputs
 from npdl.study.blame.report import Blame, located, with_values
-from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.adapters import Adapter, Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import is_npdls, message, note_at_time_over
@@ -126,7 +126,8 @@ def _find_line(result, budget):
 def _name_parts(runs):
     """Return a note on the parts of a layer whose backwards the layer's own calls."""
     layer = runs.subject.layer
-    own = getattr(layer, "called", layer.backward).__qualname__
+    called = layer.called if isinstance(layer, Adapter) else layer.backward
+    own = getattr(called, "__qualname__", "")
     names = dict.fromkeys(f.qualname.rpartition("<locals>.")[2] for f in runs.watch.functions
                           if f.qualname.endswith("backward") and f.qualname != own)
     parts = [name.removesuffix("backward").rstrip("._") for name in names]
