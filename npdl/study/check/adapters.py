@@ -100,8 +100,9 @@ def by_names(returned, forward, inputs):
 
 
 class Adapter(Layer):
-    """Code made a Layer. `called` is its backward, `original` its forward.
+    """Code made a Layer. `original` is its forward, `called` its backward.
 
+    `bound(cache)` returns the backward of one run and a tuple of the cache to hand it, or ().
     `is_loss` is True if backward may be called without an upstream gradient, which is then 1.
     """
 
@@ -115,11 +116,13 @@ class Adapter(Layer):
 
     def wanted(self, cache):
         """Return the number of upstream gradients that backward takes."""
-        return len(gradient_arguments(self.called)) - len(self.handed(cache))
+        backward, given = self.bound(cache)
+        return len(gradient_arguments(backward)) - len(given)
 
     def call_backward(self, dout, cache):
         """Return what backward returns, handed the gradients and the cache as it takes them."""
-        wanted, given, backward = self.wanted(cache), self.handed(cache), self.called_on(cache)
+        backward, given = self.bound(cache)
+        wanted = self.wanted(cache)
         if wanted < 1:
             if isinstance(dout, tuple) or np.size(dout) > 1:
                 raise Unfit(f"{backward.__qualname__} takes no upstream gradient, but "
@@ -141,11 +144,8 @@ class Functions(Adapter):
     def original(self):
         return self.run
 
-    def handed(self, cache):
-        return (cache,)
-
-    def called_on(self, cache):
-        return self.undo
+    def bound(self, cache):
+        return self.undo, (cache,)
 
     def forward(self, *inputs, **options):
         self.given = inputs
@@ -218,11 +218,8 @@ class InSelf(Adapter):
     def original(self):
         return forward_of(self.made)
 
-    def handed(self, run):
-        return run.cache
-
-    def called_on(self, run):
-        return run.made.backward
+    def bound(self, run):
+        return run.made.backward, run.cache
 
     def params(self, frozen=False):
         return iter(self.parameters.items())
