@@ -93,6 +93,7 @@ def test_without_a_verified_fix_the_answer_says_so(tmp_path):
 def test_of_two_mistakes_the_first_line_is_named_and_the_other_is_mentioned(tmp_path):
     report = asked(tmp_path, "x.T @ dz", "-x.T @ dz", "dz.sum(0)", "2 * dz.sum(0)")
     assert report.line == 13 and "the gradient of input W is correct" in report.verified
+    assert report.fix == "dW = x.T @ dz"
     assert any("another incorrect line remains" in note for note in report.notes)
 
 

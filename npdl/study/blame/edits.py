@@ -169,7 +169,8 @@ def _value_edits(node, text, parent, is_whole, words):
                     for other in words.operands if other != text)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield TOKEN, "wrong sign", node.operand
-    else:
+    elif not (text.startswith("-") and isinstance(node, ast.BinOp) and isinstance(
+            node.op, (ast.Mult, ast.MatMult, ast.Div))):    # in a product the inner minus goes
         yield TOKEN, "wrong sign", f"-({text})"
     yield TOKEN, "missing or extra transpose", _turned(node)
     yield FACTOR, "missing or extra transpose", f"({text}).swapaxes(-1, -2)"

@@ -21,7 +21,7 @@ from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import is_npdls, message, own_frame, place
 
-OWN = ("seed", "forward", "keep", "entries")
+OWN = ("seed", "forward", "entries")
 
 
 def gradcheck(layer, *inputs, **how):
@@ -32,7 +32,6 @@ def gradcheck(layer, *inputs, **how):
              arrays and None get no gradient
     forward  a function in place of layer.forward, called as forward(layer, *inputs, **options); it
              must return (outputs, cache) as the layer does
-    keep     True leaves the parameters as they are instead of randomising them
     entries  compare at most this many entries of each array, chosen at random
     seed     the seed of the random numbers
     Other keywords, and those of these that forward has itself, are forward's. The layer and the
