@@ -10,7 +10,7 @@ import pytest
 
 from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
 from npdl.errors import InputError
-from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.adapters import Unfit, as_layer, functions
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.check.subjects import Subject
 
@@ -167,15 +167,6 @@ class CacheBeside(Attributes):
         return super().backward(dout)
 
 
-class Called(Attributes):
-    """Has __call__ in place of forward."""
-
-    forward = None
-
-    def __call__(self, x):
-        return Attributes.forward(self, x)
-
-
 class ParamsInNests(Layer):
     """Params in a list, a layer in a dict, and a cache in self."""
 
@@ -194,7 +185,7 @@ class ParamsInNests(Layer):
 
 
 @pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, Objects, NumpyMl,
-                                 LeftInSelf, MadeInForward, CacheBeside, Called, ParamsInNests])
+                                 LeftInSelf, MadeInForward, CacheBeside, ParamsInNests])
 def test_a_class_is_checked_with_all_its_parameters(cls):
     report = gradcheck(cls(), X)
     assert report.ok() and len(report.rows) >= 2, report
@@ -237,8 +228,9 @@ def rnn_cell_backward(da_next, cache):
 
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
     parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
-    report = gradcheck((rnn_cell_forward, rnn_cell_backward), normal(3, 4), normal(5, 4),
-                       parameters)
+    layer, inputs, _ = sample(functions("rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: (
+        normal(3, 4), normal(5, 4), parameters)))
+    report = gradcheck(layer, *inputs)
     assert report.ok(), report
     assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}
     assert "backward takes the gradient of the first" in str(report)

@@ -163,7 +163,7 @@ def functions(name, forward, backward, sample=None):
     cls = named(Functions, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
-        cls.sample = classmethod(lambda cls: (cls(), *tupled(sample())))
+        cls.sample = classmethod(lambda cls: (cls(), tupled(sample()), {}))
     return cls
 
 
