@@ -81,26 +81,6 @@ class Attributes:
         return dout @ self.W.T
 
 
-class Weight:
-    def __init__(self, data):
-        self.data, self.grad = data, np.zeros_like(data)
-
-
-class Objects:
-    """Parameters in objects with data and grad."""
-
-    def __init__(self, times=1):
-        self.W, self.times = Weight(normal(4, 3)), times
-
-    def forward(self, x):
-        self.x = x
-        return x @ self.W.data
-
-    def backward(self, dout):
-        self.W.grad += self.times * self.x.T @ dout
-        return dout @ self.W.data.T
-
-
 class NumpyMl:
     """Dicts of parameters that the first forward makes, and lists of inputs that are remembered."""
 
@@ -184,8 +164,8 @@ class ParamsInNests(Layer):
         return dy @ self.p[0].data.T
 
 
-@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, Objects, NumpyMl,
-                                 LeftInSelf, MadeInForward, CacheBeside, ParamsInNests])
+@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl, LeftInSelf,
+                                 MadeInForward, CacheBeside, ParamsInNests])
 def test_a_class_is_checked_with_all_its_parameters(cls):
     report = gradcheck(cls(), X)
     assert report.ok() and len(report.rows) >= 2, report
@@ -471,7 +451,7 @@ def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
     assert report.right is right and f"input {name}: backward return" in str(report)
 
 
-@pytest.mark.parametrize("gradient", ["dy", "[dy]", "dy[0]", "'no'", "dy.astype(object)"])
+@pytest.mark.parametrize("gradient", ["[dy]", "'no'", "dy.astype(object)"])
 def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
     space = {"Attributes": Attributes}
     exec(f"class Odd(Attributes):\n    def backward(self, dy):\n        dx = super().backward(dy)\n"
