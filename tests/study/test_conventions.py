@@ -164,8 +164,8 @@ class ParamsInNests(Layer):
         return dy @ self.p[0].data.T
 
 
-@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl, LeftInSelf,
-                                 MadeInForward, CacheBeside, ParamsInNests])
+@pytest.mark.parametrize("cls", [DeepLearningFromScratch, TwoLayers, Attributes, NumpyMl,
+                                 LeftInSelf, MadeInForward, CacheBeside, ParamsInNests])
 def test_a_class_is_checked_with_all_its_parameters(cls):
     report = gradcheck(cls(), X)
     assert report.ok() and len(report.rows) >= 2, report
