@@ -137,7 +137,7 @@ def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
                 r[name] += 0.02 * (dw[name]**2 - r[name])       # mean of their squares
                 step = m[name] / (1 - 0.9**t) / (np.sqrt(r[name] / (1 - 0.98**t)) + 1e-8)
                 w[name] -= lr * (step + decay * w[name])
-        if t % 300 == 0:
+        if t % 300 == 0 or t == steps:
             right = gpt(ids, weights)[0][:, -1].argmax(-1) == answers
             print(f"step {t}  loss {loss:.4f}  right: {right[:examples].mean():.0%} of the "
                   f"training sums, {right[examples:].mean():.0%} of the others")

@@ -34,7 +34,7 @@ from npdl.train.run import Run
 from npdl.train.task import make_optimizer, make_task
 
 
-def train(config, check=False, **process):
+def train(config, **process):
     """Train an LSTM as `config` describes (npdl.train.config); return the exit status."""
     # Data: equations, or windows of a text. data.batch(step) depends on nothing but the step.
     data = make_task(config)
@@ -64,12 +64,11 @@ def train(config, check=False, **process):
 
     # By default the same update is recorded once and replayed (npdl.engine), which is faster. With
     # --engine plain, every layer can be stepped through in a debugger.
-    engine = make_engine("plain" if check else config.engine, model, optimizer,
-                         config.target, config.threads)
+    engine = make_engine(config.engine, model, optimizer, config.target, config.threads)
     update = plain_update if engine.name == "plain" else engine.step
 
     # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C.
-    with Run(config, model, optimizer, check=check, **process) as run, engine:
+    with Run(config, model, optimizer, **process) as run, engine:
         for step in run.steps():
             lr = lr_at(step)
             rng = dropout_rng(config.dropout, config.seed, step)

@@ -78,7 +78,7 @@ def check(table):
     for field in dataclasses.fields(table):
         value, allowed = getattr(table, field.name), field.metadata["allowed"]
         kind, option = types_of(type(table))[field.name], option_of(field.name)
-        if isinstance(allowed, tuple) and value not in allowed:
+        if isinstance(allowed, tuple) and value not in allowed and not callable(value):
             raise InputError(f"{option} {value!r:.40}: choose one of "
                              f"{', '.join(map(str, allowed))}")
         holds = allowed.holds if isinstance(allowed, Range) else lambda value: True
@@ -95,6 +95,8 @@ def _is_of(value, kind):
                 and all(_is_of(item, parts[0]) for item in value))
     if parts:                               # one of several types
         return any(_is_of(value, part) for part in parts)
+    if kind is Callable:
+        return callable(value)
     if kind is float:
         return (isinstance(value, (int, float)) and not isinstance(value, bool)
                 and abs(value) <= sys.float_info.max)

@@ -12,6 +12,7 @@ import zipfile
 
 import numpy as np
 
+from npdl.backend import to_device, to_host
 from npdl.errors import CheckpointError, InputError
 from npdl.files import is_file, parse_json, reason, write_atomically
 from npdl.training_errors import check_state_dict
@@ -69,13 +70,58 @@ def load(path):
         raise CheckpointError(f"{path}: cannot be read ({reason(error)}); {ADVICE}") from error
 
 
-def check_fits(path, arrays, expected):
-    """Raise CheckpointError unless `arrays` has the names, shapes and dtypes of `expected`."""
+def get_state(config, model, optimizer, step, seconds=0.0):
+    """Return (arrays, meta) of a run, for `save`."""
+    arrays, moments = _parameters(config, model), optimizer.state_dict()
+    updates = moments.pop("steps")
+    for moment, values in moments.items():
+        arrays.update({f"{moment}/{name}": value for name, value in values.items()})
+    return arrays, {"step": step, "updates": updates, "seconds": seconds}
+
+
+def _parameters(config, model):
+    """Return {name: array} of the parameters; of a real model only those that are trained.
+
+    The others are in the real model's own folder.
+    """
+    return {f"param/{name}": to_host(param.data).copy()
+            for name, param in model.params(frozen=config.pretrained is None)}
+
+
+def restore(path, config, model, optimizer=None):
+    """Restore a run's model, and its optimizer if it is given, from a checkpoint; return its meta.
+
+    Raises CheckpointError unless it has the names, shapes and dtypes of this run.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: is missing, and the run's parameters were in it; put it back, "
+                         "or start a new run with another --out")
+    arrays, meta = load(path)
+    if optimizer is None:
+        arrays = {name: array for name, array in arrays.items() if name.startswith("param/")}
+        expected = _parameters(config, model)
+    else:
+        expected = get_state(config, model, optimizer, 0)[0]
     try:
         check_state_dict(expected, arrays, "array")
     except InputError as error:
         raise CheckpointError(f"{path}: does not fit this model: {error}; build the model with the "
                               "options that the checkpoint was saved with") from error
+    counts, seconds = [meta.get(name) for name in ("step", "updates")], meta.get("seconds")
+    if not (all(type(count) is int and 0 <= count <= config.steps for count in counts)
+            and type(seconds) in (int, float) and seconds >= 0):
+        raise CheckpointError(f"{path}: its step, {counts[0]!r}, or its time is missing or not of "
+                              f"a run of {config.steps} steps; go back to a copy")
+    parts = {}
+    for key, value in arrays.items():
+        part, name = key.split("/", 1)
+        parts.setdefault(part, {})[name] = value
+    given = parts.pop("param")
+    for name, param in model.params(frozen=config.pretrained is None):
+        param.data[...] = to_device(given[name])
+    if optimizer is not None:
+        optimizer.load_state_dict({"steps": meta["updates"], **parts})
+    return meta
 
 
 def _digest(file, end):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 
 from npdl.adapt.quantize import ROUNDINGS
 from npdl.backend import NAMES as BACKENDS
@@ -27,11 +28,11 @@ from npdl.train.engine import ENGINES
 from npdl.train.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
-RETIRED = ("compute",)          # settings of old runs that nothing depends on any more
+RETIRED = ("compute", "merged")          # settings of old runs that nothing depends on any more
 # Newer settings, which a file holds only if they have another value than this one: an older run has
 # the same settings, and a sweep's folder the same name, as without them.
-ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True, "merged": False,
-         "engine": "recorded", "target": "auto", "double": False}
+ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True,
+         "engine": "recorded", "target": "auto", "double": False, "task": None}
 RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
 # The headings of the options, in the order of the helps.
@@ -41,6 +42,50 @@ DATES = "data: dates"
 MODEL, TRAINING, RECORDS, MACHINE = "model", "training", "records", "machine"
 ADAPTERS = "adapters"
 GPT = "train-gpt"
+
+
+OWN = ("model", "optimizer", "schedule", "task")      # settings that a function may replace
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """A function or a class of one's own in the place of a setting, called as it is.
+
+    Two are equal if their names are: a run's folder holds the name alone. `function` is None where
+    another program than the run's own reads the folder.
+    """
+
+    name: str
+    function: Callable | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def of(cls, value):
+        """Return a function as an Own and any other value as it is.
+
+        The name of a functools.partial has its arguments: decayed(end=0.1). Raises InputError for
+        a function without a name.
+        """
+        if isinstance(value, cls) or not callable(value):
+            return value
+        inner = getattr(value, "func", value)
+        name = getattr(inner, "__name__", "<nameless>")
+        if name.startswith("<"):
+            raise InputError(f"{name}: a run is recorded with the names of its functions; define "
+                             "this one by def or class")
+        if inner is not value:
+            given = [repr(argument) for argument in value.args]
+            given += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
+            name += f"({', '.join(given)})"
+        return cls(name, value)
+
+    def __call__(self, *arguments):
+        if self.function is None:
+            raise InputError(f"{self.name}: is defined in the program that trained the run; load "
+                             "it there by load_run(folder, config)")
+        return self.function(*arguments)
+
+    def __str__(self):
+        return self.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,28 +120,29 @@ class Config:
     """The settings that every run has.
 
     `Config(**settings)` makes the class of the task that they describe: ArithmeticConfig,
-    TextConfig, DatesConfig or PretrainedConfig. The defaults are those of the command line, except
-    for `threads`. Raises InputError for a setting that the task doesn't have, or for a value that
-    isn't allowed.
+    TextConfig, DatesConfig, PretrainedConfig or OwnConfig. The defaults are those of the command
+    line, except for `threads`. Raises InputError for a setting that the task doesn't have, or for
+    a value that isn't allowed.
 
-    engine   what computes a step: "plain" npdl's layers, "recorded" their recording (npdl.engine);
-             the results differ by rounding only
-    target   what a recording is lowered to; "auto" is C if there is a compiler, or else NumPy
-    threads  threads of the recorded engine that share a batch; for a real model, BLAS's threads;
-             results are bitwise identical for the same number
+    Four settings may be functions or classes of one's own (docs/own.md):
+
+    model      model(config, task) -> a Layer from ids (B, S) to logits (B, S, V)
+    optimizer  optimizer(config, model) -> an npdl.optim.Optimizer
+    schedule   schedule(config) -> a function of the step that returns the learning rate
+    task       task(config) -> a Task (npdl.train.task)
     """
 
     # Settings that only some tasks have; their classes define them below.
-    text = pretrained = adapters = None
-    merged = translates = False
+    text = pretrained = adapters = task = None
+    translates = False
     dropout = 0.0
 
-    model: str = setting(None, "gpt")
+    model: str | Callable = setting(None, "gpt")
     steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
     batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
                          "B", COUNT)
-    optimizer: str = setting(TRAINING, "adamw", "update rule", allowed=("adamw", "adam", "sgd"),
-                             rare=True)
+    optimizer: str | Callable = setting(TRAINING, "adamw", "update rule",
+                                        allowed=("adamw", "adam", "sgd"), rare=True)
     lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
     betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
                                          "AdamW", ("B1", "B2"), rare=True)
@@ -104,8 +150,8 @@ class Config:
     momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1, rare=True)
     weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
     decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"), rare=True)
-    schedule: str = setting(TRAINING, "constant", "of the learning rate", allowed=tuple(SCHEDULES),
-                            rare=True)
+    schedule: str | Callable = setting(TRAINING, "constant", "of the learning rate",
+                                       allowed=tuple(SCHEDULES), rare=True)
     warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
                           rare=True)
     lr_min: float = setting(TRAINING, 0.0, "final learning rate of linear and cosine",
@@ -136,22 +182,32 @@ class Config:
         return object.__new__(kind)
 
     def __post_init__(self):
+        for name in OWN:
+            if callable(getattr(self, name)):
+                object.__setattr__(self, name, Own.of(getattr(self, name)))
         check(self)
 
     @classmethod
     def refuse(cls, names):
         """Raise InputError if one of the names is not a setting of this task."""
         for odd in sorted(set(names) - names_of(cls)):
-            theirs = " or ".join(other.task for other in TASKS if odd in names_of(other))
+            theirs = " or ".join(other.kind for other in TASKS if odd in names_of(other))
             raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}is not an "
-                             f"option of {cls.task}; leave it out")
+                             f"option of {cls.kind}; leave it out")
 
     @property
     def command(self):
         """Return the command that starts such a run, and resumes it."""
         if self.is_based:
             return "python -m npdl finetune"
+        if self.is_own:
+            return "the program that began it"
         return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
+
+    @property
+    def is_own(self):
+        """Return True if a setting is a function of one's own."""
+        return any(isinstance(getattr(self, name), Own) for name in OWN)
 
     @property
     def is_based(self):
@@ -160,10 +216,11 @@ class Config:
 
     def to_json(self):
         """Return a dict that JSON can hold."""
-        values = dataclasses.asdict(self)
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.adapters is not None:
-            values["adapters"] = _without_added(values["adapters"])
-        return _without_added(values)
+            values["adapters"] = _without_added(dataclasses.asdict(self.adapters))
+        return {name: {"own": value.name} if isinstance(value, Own) else value
+                for name, value in _without_added(values).items()}
 
     @staticmethod
     def from_json(values):
@@ -175,12 +232,12 @@ class Config:
         odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
         if odd:
             raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
-        values = {name: _tupled(value) for name, value in {**ADDED, **values}.items()
+        values = {name: _read(value) for name, value in {**ADDED, **values}.items()
                   if name in names_of(kind)}
         values["engine"] = RENAMED.get(values["engine"], values["engine"])
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
-            values["adapters"] = Adapters(**{name: _tupled(value) for name, value in adapters})
+            values["adapters"] = Adapters(**{name: _read(value) for name, value in adapters})
         return kind(**values)
 
 
@@ -241,22 +298,19 @@ class LanguageModelConfig(NetworkConfig):
     """A GPT or an LSTM.
 
     adapters  low-rank adapters, which alone are trained (npdl.train.finetune), or None
-    merged    True if the run began with the merged parameters of a fine-tuned one, which only its
-              checkpoint holds
     """
 
-    model: str = setting(None, "gpt", allowed=("gpt", "lstm"))
+    model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
     tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
                          rare=True)
     adapters: Adapters | None = setting(None, None)
-    merged: bool = setting(None, False)
 
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
     """Equations. The vocabulary's numbers are 0..numbers-1; None: as many as p and q need."""
 
-    task = "modular arithmetic"
+    kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
     q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
     operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
@@ -288,7 +342,7 @@ class WindowsConfig(Config):
 class TextConfig(WindowsConfig, LanguageModelConfig):
     """The characters of a text, which are read from it."""
 
-    task = "a text"
+    kind = "a text"
     characters: str | None = setting(None, None)
 
 
@@ -298,7 +352,7 @@ class TextConfig(WindowsConfig, LanguageModelConfig):
 class DatesConfig(NetworkConfig):
     """Dates to translate (npdl.data.dates), by an encoder-decoder."""
 
-    task, translates = "dates to translate", True
+    kind, translates = "dates to translate", True
     model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
     r_train: float = setting(DATES, 0.9, "fraction of the days to train on, in (0, 1]; with 1 "
                              "there is no validation set", "R", SHARE)
@@ -313,7 +367,7 @@ class PretrainedConfig(WindowsConfig):
     The model's weights stay there; pretrained_sha256 is their digest.
     """
 
-    task = "a real model"
+    kind = "a real model"
     model: str = setting(None, "pretrained", allowed=("pretrained",))
     pretrained: str | None = setting(None, None)
     pretrained_sha256: str | None = setting(None, None)
@@ -327,7 +381,16 @@ class PretrainedConfig(WindowsConfig):
             raise InputError("--text: is missing; name the text to fine-tune on")
 
 
-TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig)
+@dataclasses.dataclass(frozen=True)
+class OwnConfig(LanguageModelConfig):
+    """A task of one's own."""
+
+    kind = "a task of one's own"
+    task: Callable | None = setting(None, None)
+    r_train: float = setting(None, 0.5, allowed=SHARE)
+
+
+TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
 
 
 @functools.cache
@@ -342,10 +405,15 @@ def task_of(settings):
         return DatesConfig
     if settings.get("model") == "pretrained" or settings.get("pretrained") is not None:
         return PretrainedConfig
+    if settings.get("task") is not None:
+        return OwnConfig
     return ArithmeticConfig if settings.get("text") is None else TextConfig
 
 
-def _tupled(value):
+def _read(value):
+    """Return a setting as it was before to_json."""
+    if isinstance(value, dict) and value.keys() == {"own"}:
+        return Own(str(value["own"]))
     return tuple(value) if isinstance(value, list) else value
 
 

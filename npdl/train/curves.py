@@ -1,4 +1,4 @@
-"""Loss and accuracy of a run over its training steps, as one picture."""
+"""Loss and accuracy of runs over their training steps, as one picture."""
 
 import math
 
@@ -11,51 +11,74 @@ INK = "#333333"
 
 
 def plot_curves(records, path, title, log_steps=False):
+    """Draw loss (logarithmic) and accuracy over steps of one run into the PNG file `path`.
+
+    The other arguments and errors are those of `plot_groups`.
+    """
+    plot_groups({title: [list(records)]}, path, log_steps)
+
+
+def plot_groups(groups, path, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
+    groups     {title: the records of each of its runs}: side by side, each with the mean over its
+               runs and a band from their lowest to their highest value
+    log_steps  draw the steps logarithmically too, without step 0
+
     A record has `step` and any of `train_loss`, `validation_loss`, `train_accuracy`,
-    `validation_accuracy`; absent values are left out. With `log_steps` the steps are logarithmic
-    too, and step 0 is not shown. The same records give the same bytes. Raises InputError without
-    records, CheckpointError when the file cannot be written.
+    `validation_accuracy`; absent values are left out. The same records give the same bytes. Raises
+    InputError without records, CheckpointError when the file cannot be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # they take a second to load
     from matplotlib.figure import Figure
 
-    records = list(records)
-    if not records:
+    if not groups or not all(records for runs in groups.values() for records in runs):
         raise InputError("no records to plot; log at least one evaluation first")
-    figure = Figure(figsize=(10, 4), dpi=150, layout="constrained", facecolor="white")
+    count = len(groups)
+    figure = Figure(figsize=(10, 4) if count == 1 else (max(10, 4 * count), 7), dpi=150,
+                    layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, wspace=0.04)    # inches, inches, share
-    left, right = figure.subplots(1, 2)
-    _draw(left, records, "loss", log_steps)
-    left.set_yscale("log", nonpositive="mask")
-    _draw(right, records, "accuracy", log_steps)
-    right.set_ylim(-0.03, 1.03)
-    if left.lines:                        # one legend, above the panels: the curves go everywhere
-        figure.legend(handles=left.lines, loc="outside upper right", ncols=2, frameon=False,
+    if count == 1:
+        panels = figure.subplots(1, 2, squeeze=False).T
+        figure.suptitle(*groups, color=INK, fontsize=12, parse_math=False)
+    else:
+        panels = figure.subplots(2, count, sharex=True, sharey="row")
+        for axes, title in zip(panels[0], groups, strict=True):
+            axes.set_title(title, color=INK, fontsize=10, parse_math=False, wrap=True)
+    for k, runs in enumerate(groups.values()):
+        _draw(panels[0][k], runs, "loss", log_steps)
+        _draw(panels[1][k], runs, "accuracy", log_steps)
+        panels[0][k].set_yscale("log", nonpositive="mask")
+        panels[1][k].set_ylim(-0.03, 1.03)
+    lines = max((axes.lines for axes in panels.flat), key=len)
+    if lines:                             # one legend, above the panels: the curves go everywhere
+        figure.legend(handles=lines, loc="outside upper right", ncols=2, frameon=False,
                       labelcolor=INK)
-    figure.suptitle(title, color=INK, fontsize=12, parse_math=False)
     write_atomically(
         path, lambda file: figure.savefig(file, format="png", metadata={"Software": None})
     )
 
 
-def _draw(axes, records, quantity, log_steps):
+def _draw(axes, runs, quantity, log_steps):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -math.inf
     for split, (colour, dash) in LOOKS.items():
         key = f"{split}_{quantity}"
-        points = [
-            (record["step"], record[key])
-            for record in records if record.get(key) is not None and record["step"] >= first
-        ]
-        if points:
-            steps, values = zip(*points, strict=True)
-            marker = "o" if len(points) < 30 else None
-            axes.plot(steps, values, color=colour, linewidth=1.3, linestyle=dash, label=split,
-                      marker=marker, markersize=3, solid_joinstyle="round")
+        found = [{record["step"]: record[key] for record in records
+                  if record.get(key) is not None and record["step"] >= first}
+                 for records in runs]
+        steps = [step for step in found[0] if all(step in values for values in found)]
+        if steps:
+            values = [[values[step] for values in found] for step in steps]
+            marker = "o" if len(steps) < 30 else None
+            axes.plot(steps, [math.fsum(row) / len(row) for row in values], color=colour,
+                      linewidth=1.3, linestyle=dash, label=split, marker=marker, markersize=3,
+                      solid_joinstyle="round")
+            if len(runs) > 1:
+                axes.fill_between(steps, [min(row) for row in values],
+                                  [max(row) for row in values], color=colour, alpha=0.2, lw=0)
     if log_steps:
         axes.set_xscale("log")
     else:

@@ -17,14 +17,12 @@ import time
 from npdl.adapt import merge_lora
 from npdl.adapt.linears import QuantLinear
 from npdl.backend import to_host
-from npdl.cli.folders import new_folder
 from npdl.core import named_layers
 from npdl.errors import InputError
-from npdl.train import checkpoint
+from npdl.train.checkpoint import get_state
 from npdl.train.config import Adapters, PretrainedConfig, names_of
-from npdl.train.folder import conclude, write_config
+from npdl.train.folder import conclude, make_folder
 from npdl.train.loop import Trainer
-from npdl.train.metrics import MetricsWriter
 from npdl.train.run import load_run
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
@@ -125,18 +123,11 @@ def merge(folder, out):
     run = load_run(folder)
     if run.config.adapters is None:
         raise InputError(f"{folder}: has no adapters to merge; name a run that was fine-tuned")
-    config = dataclasses.replace(run.config, adapters=None, merged=True)
+    config = dataclasses.replace(run.config, adapters=None)
     trainer = Trainer(config, plain_parameters(run.model))
-    trainer.step = run.step
     records = [record for record in run.records if record["step"] <= run.step]
-    with new_folder(out) as made:
-        write_config(made, config)
-        with MetricsWriter(made / "metrics.jsonl") as metrics:
-            for record in records:
-                metrics.write(record)
-        arrays, meta = trainer.state()
-        checkpoint.save(made / "checkpoint.npz", arrays, {**meta, "seconds": 0.0})
+    state = get_state(config, trainer.model, trainer.optimizer, run.step)
+    with make_folder(out, config, state, records) as made:
         if records:
-            conclude(made, config, trainer.model, run.step, records,
-                     time.monotonic() - started)
+            conclude(made, config, trainer.model, run.step, records, time.monotonic() - started)
     return trainer.model

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from npdl import adapt
 from npdl.cli.console import note
-from npdl.cli.folders import clean_stale
+from npdl.cli.folders import new_folder
 from npdl.errors import InputError, NpdlError
 from npdl.files import read_json, reason, write_json
-from npdl.train.config import Config
+from npdl.train import checkpoint
+from npdl.train.config import Config, Own
 from npdl.train.curves import plot_curves
+from npdl.train.metrics import append
 from npdl.train.summary import summarise
 from npdl.train.versions import versions
 
@@ -27,7 +29,6 @@ except ImportError:             # Windows: there, nothing keeps two processes ou
     fcntl = None
 
 READ_FROM_DATA = "sha256", "characters", "pretrained_sha256"
-MADE = ("checkpoint.npz", "metrics.jsonl", "summary.json")      # by a run, after config.json
 
 
 class FolderInUse(InputError):
@@ -59,51 +60,36 @@ def locked(folder):
         os.close(handle)
 
 
-def make_folder(folder):
-    """Create the folder of a new run; InputError if it holds one or can't be created."""
-    with _usable(folder):
-        _refuse_another(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+@contextlib.contextmanager
+def make_folder(folder, config, state, records=()):
+    """Create the folder of a run with its first files; it appears whole when the block ends.
 
-
-def begin(config, folder):
-    """Write the settings of a new run into its folder, which this process has locked."""
-    with _usable(folder):
-        _refuse_another(folder)                 # another process may have been quicker
-        clean_stale(folder)
-        (folder / "metrics.jsonl").unlink(missing_ok=True)
-    write_config(folder, config)
-
-
-def _refuse_another(folder):
-    """Raise InputError if a folder holds a run, or files of one."""
-    files = [name for name in MADE if os.path.lexists(folder / name)]
-    if not (folder / "config.json").exists():
-        if files:
-            raise InputError(f"--out {folder}: holds the {files[0]} of a run without its "
-                             "config.json; put that back and --resume, or choose another folder")
-    elif not is_bare(folder):
+    state    (arrays, meta) of its first checkpoint
+    Raises InputError if the folder holds something already, or can't be created.
+    """
+    if holds_run(folder):
         raise InputError(f"--out {folder}: holds a run already; continue it by --resume, or choose "
                          "another folder")
+    with new_folder(folder) as made:
+        write_config(made, config)
+        (made / "metrics.jsonl").touch()
+        for record in records:
+            append(made / "metrics.jsonl", record)
+        checkpoint.save(made / "checkpoint.npz", *state)
+        yield made
 
 
-@contextlib.contextmanager
-def _usable(folder):
+def holds_run(folder):
+    """Return True if a folder is a run's."""
+    return os.path.lexists(Path(folder) / "config.json")
+
+
+def is_finished(folder, config):
+    """Return True if the run has made all its steps and written its summary."""
     try:
-        yield
-    except OSError as error:
-        raise InputError(f"--out {folder}: cannot be created ({reason(error)}); choose a folder "
-                         "that you may write to") from error
-
-
-def is_bare(folder):
-    """Return True if the run was killed before its first checkpoint, so that it has to restart.
-
-    A run with a summary has been saved, and a merged run began with a checkpoint; if these have no
-    checkpoint, somebody has removed it.
-    """
-    return (not (folder / "checkpoint.npz").exists() and not (folder / "summary.json").exists()
-            and not read_config(folder).merged)
+        return read_json(Path(folder) / "summary.json")["steps"] >= config.steps
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def conclude(folder, config, model, step, records, seconds):
@@ -134,26 +120,36 @@ def count(model):
 
 def describe(config):
     """Return a title for the run's figures."""
+    return f"{outline(config)}, seed {config.seed}"
+
+
+def outline(config):
+    """Return the model and the data of a run, in words."""
     model = model_name(config)
     if config.translates:
-        return f"{model}, dates, seed {config.seed}"
+        return f"{model}, dates"
+    if config.task is not None:
+        return f"{model}, {config.task}"
     if config.adapters is not None:
         model += ", LoRA" if config.adapters.bits is None else ", QLoRA"
     if config.pretrained is not None:
-        return f"{model}, {os.path.basename(config.text)}, seed {config.seed}"
+        return f"{model}, {os.path.basename(config.text)}"
     if config.text is not None:
-        task = f"{os.path.basename(config.text)}, block {config.block}"
+        data = f"{os.path.basename(config.text)}, block {config.block}"
     else:
         q = "" if config.q in (None, config.p) else f", q={config.q}"
-        task = f"{config.operator} mod {config.p}{q}"
-    return f"{model}, {task}, r_train={config.r_train:g}, seed {config.seed}"
+        data = f"{config.operator} mod {config.p}{q}"
+    return f"{model}, {data}, r_train={config.r_train:g}"
 
 
 def model_name(config):
-    """Return GPT, LSTM, an encoder-decoder's name, or a real model's own name."""
-    if config.translates:
-        return config.model.replace("seq2seq", "Seq2Seq").replace("lstm-", "LSTM ")
-    return config.model.upper() if config.pretrained is None else stem(config.pretrained)
+    """Return GPT, LSTM, an encoder-decoder's name, a real model's own name, or one's own."""
+    if config.pretrained is not None:
+        return stem(config.pretrained)
+    if isinstance(config.model, Own):
+        return str(config.model)
+    return {"seq2seq": "Seq2Seq", "lstm-seq2seq": "LSTM Seq2Seq"}.get(config.model,
+                                                                      config.model.upper())
 
 
 def stem(path):

@@ -14,43 +14,23 @@ from npdl.files import is_file, reason, refuse_constant, write_atomically
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
 
-class MetricsWriter:
-    """Append records to the file `path`, which is created if it doesn't exist."""
+def append(path, record):
+    """Append one record to the file `path`, which is created if it doesn't exist.
 
-    def __init__(self, path):
-        self.path = path
-        try:
-            self._file = open(path, "ab")
-        except OSError as error:
-            raise InputError(f"{path}: metrics cannot be opened ({reason(error)}); choose a "
-                             "writable folder") from error
-
-    def write(self, record):
-        """Append one record; the system has it when the call returns.
-
-        Raises InputError for values that JSON can't hold, such as NaN, and CheckpointError if the
-        system can't write.
-        """
-        try:
-            line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(f"{self.path}: record {str(record)[:80]!r} cannot be written as JSON "
-                             f"({reason(error)}); use finite numbers and text") from error
-        try:
-            self._file.write(line.encode())
-            self._file.flush()
-        except OSError as error:
-            raise CheckpointError(f"{self.path}: metrics cannot be written ({reason(error)}); "
-                                  "free space and resume") from error
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        try:
-            self._file.close()
-        except OSError:                 # write() has already reported it
-            pass
+    The system has the record when the call returns. Raises InputError for values that JSON can't
+    hold, such as NaN, and CheckpointError if the system can't write.
+    """
+    try:
+        line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: record {str(record)[:80]!r} cannot be written as JSON "
+                         f"({reason(error)}); use finite numbers and text") from error
+    try:
+        with open(path, "ab") as file:
+            file.write(line.encode())
+    except OSError as error:
+        raise CheckpointError(f"{path}: metrics cannot be written ({reason(error)}); "
+                              "free space and resume") from error
 
 
 def read_records(path):

@@ -7,8 +7,11 @@ from npdl.cli.console import print_text
 from npdl.decoding import sample
 from npdl.decoding.continuation import continuation
 from npdl.init import generator
+from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.train.summary import table
+from npdl.train.config import Own
+from npdl.train.folder import describe
+from npdl.train.summary import combine, table
 
 SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 
@@ -16,7 +19,7 @@ SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 def print_result(run, task, summary):
     """Print the summary of a finished run (npdl.train.run.Run)."""
     if run.config.text is None:
-        print(table(summary))
+        print(table({describe(run.config): combine([summary])}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
               "Δt: from training's to validation's")
     else:
@@ -34,19 +37,24 @@ def print_text_result(run, task, summary):
               f"{best:.4f} at step {summary[f't_f_{part}_loss']}")
     if run.config.pretrained is None and is_host():
         print("\nA sample:\n")
-        for line in sample_lines(run.model, task.vocabulary):
+        for line in sample_lines(run.model, task.vocabulary, run.config.block):
             print_text(f"  {line}")
         print()
-    print(f'more: python -m npdl generate {run.folder} "A prompt" --method sample')
+    if isinstance(run.config.model, Own):
+        print(f'more: load_run("{run.folder}", config).model, for npdl.decoding.sample')
+    else:
+        print(f'more: python -m npdl generate {run.folder} "A prompt" --method sample')
 
 
-def sample_lines(model, vocabulary, seed=0):
-    """Return the first lines of a text that the model writes."""
+def sample_lines(model, vocabulary, window, seed=0):
+    """Return the first lines of a text that the model writes; one's own sees `window` tokens."""
     characters = vocabulary.characters
     ids = vocabulary.encode("\n" if "\n" in characters else characters[0])
     tokens = SAMPLE_LINES * SAMPLE_WIDTH
-    options = {} if isinstance(model, LSTMLM) else {"capacity": len(ids) + tokens,
-                                                    "keep": model.max_len // 2}
+    if isinstance(model, GPT):
+        options = {"capacity": len(ids) + tokens, "keep": model.max_len // 2}
+    else:
+        options = {} if isinstance(model, LSTMLM) else {"window": window}
     [found] = sample(continuation(model, ids, **options), tokens, generator(seed), None, 1,
                      temperature=0.8)
     lines = [line[start : start + SAMPLE_WIDTH]

@@ -5,7 +5,6 @@ again completes what is missing. Several sweeps on one machine may share a folde
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import multiprocessing
@@ -20,10 +19,9 @@ from npdl.backend import using
 from npdl.cli.console import note
 from npdl.errors import InputError
 from npdl.files import reason
-from npdl.train.folder import FolderInUse, is_bare, read_config
+from npdl.train.folder import FolderInUse, is_finished
 from npdl.train.metrics import read_records
 from npdl.train.run import StopSignals, train
-from npdl.train.summary import read_summary
 
 
 def sweep(configs, root, jobs=2, quiet=False):
@@ -83,11 +81,8 @@ def _work(config, folder, launcher):
     try:
         if is_finished(folder, config):
             return folder, "finished", ""
-        begun = (folder / "config.json").exists()
-        if begun and dataclasses.replace(read_config(folder), backend=config.backend) != config:
-            raise InputError("holds a run with other settings; move it away")
         with using(config.backend):
-            status = train(config, folder, begun and not is_bare(folder), quiet=True)
+            status = train(config, folder, quiet=True)
         return folder, "finished" if status == 0 else "stopped", ""
     except FolderInUse:
         return folder, "in use", ""
@@ -100,14 +95,6 @@ def folder_of(root, config):
     settings = {**config.to_json(), "backend": None, "compute": "shared"}   # an old setting's value
     text = json.dumps(settings, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def is_finished(folder, config):
-    """Return True if the run has made all its steps and written its summary."""
-    try:
-        return read_summary(Path(folder) / "summary.json")["steps"] >= config.steps
-    except (InputError, TypeError):
-        return False
 
 
 def load_records(root, config):

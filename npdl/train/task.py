@@ -16,6 +16,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
+from npdl.train.config import Own
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
 from npdl.train.pretrained import digest, load, read, read_tokenizer
@@ -27,9 +28,9 @@ BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
 
 
 class Task:
-    """Data to train on; `vocabulary`, `vocab_size` and `max_len` are what its model needs.
+    """Data to train on; `vocab_size`, `max_len` and `padding_id` are what a model needs.
 
-    batch(step)  the Batch of update number `step`, from 0
+    batch(step)  the Batch of update number `step`, from 0; it depends on nothing else
     evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
     """
 
@@ -246,6 +247,8 @@ def resolved(config):
 
 def make_task(config):
     """Return the task that the settings (from `resolved`) describe."""
+    if config.task is not None:
+        return config.task(config)
     if config.translates:
         return DatesTask(config)
     if config.pretrained is not None:
@@ -254,13 +257,33 @@ def make_task(config):
 
 
 def make_model(config, task, base=None):
-    """Return a new model, initialised with the settings' seed.
+    """Return the model that the settings describe, with its adapters.
 
     base  {name: array}: parameters that replace the random ones, before adapters are added
     """
-    rng = stream(config.seed, 0)
-    if config.model == "pretrained":
-        return pretrained_model(config, rng)
+    rng, adapters = stream(config.seed, 0), config.adapters
+    quantized = {}
+    if adapters is not None and adapters.bits is not None:
+        quantized = {name: getattr(adapters, name)
+                     for name in ("bits", "block", "rounding", "double")}
+    if config.pretrained is not None:
+        model = load(config.pretrained, config.dtype, **quantized).model
+        model.set_trainable(adapters is None)
+    else:
+        model = new_model(config, task, rng)
+        if base is not None:
+            model.load_state_dict(base)
+        if quantized:
+            quantize_linears(model, **quantized)
+    if adapters is not None:
+        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
+    return model
+
+
+def new_model(config, task, rng):
+    """Return a new model, initialised by the generator."""
+    if isinstance(config.model, Own):
+        return config.model(config, task)
     common = {"bias": config.bias, "dropout": config.dropout, "rng": rng, "dtype": config.dtype}
     transformer = {"norm": config.norm, "positions": config.positions,
                    "activation": config.activation, **common}
@@ -278,38 +301,15 @@ def make_model(config, task, base=None):
                     task.max_len, norm_bias=config.norm_bias, tied=config.tied,
                     padding_id=task.padding_id, **transformer)
     initialise(model, config.init, rng)
-    if base is not None:
-        model.load_state_dict(base)
-    if config.adapters is not None:
-        adapters = config.adapters
-        if adapters.bits is not None:
-            quantize_linears(model, adapters.bits, **quantization(adapters))
-        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
     return model
-
-
-def pretrained_model(config, rng):
-    """Return the real model that the settings name, with adapters or wholly trainable."""
-    adapters, quantized = config.adapters, {}
-    if adapters is not None and adapters.bits is not None:
-        quantized = {"bits": adapters.bits, **quantization(adapters)}
-    model = load(config.pretrained, config.dtype, **quantized).model
-    if adapters is None:
-        model.set_trainable(True)
-    else:
-        add_lora(model, adapters.rank, alpha=adapters.alpha, where=adapters.where, rng=rng)
-    return model
-
-
-def quantization(adapters):
-    """Return the options of quantize_linears besides the bits."""
-    return {"block": adapters.block, "rounding": adapters.rounding, "double": adapters.double}
 
 
 def make_optimizer(config, model):
     """Return the optimizer that the settings describe."""
     if config.decay == "matrices":
         optim.matrices_only(model)
+    if isinstance(config.optimizer, Own):
+        return config.optimizer(config, model)
     if config.optimizer == "sgd":
         return optim.SGD(model, config.lr, momentum=config.momentum,
                          weight_decay=config.weight_decay)

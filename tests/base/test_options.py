@@ -233,4 +233,4 @@ def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
         assert ended.value.code == 0
     short, whole = said
     assert {"--steps", "--lr", "--batch"} <= short < whole
-    assert {"--betas", "--eps", "--check"} <= whole - short
+    assert {"--betas", "--eps", "--target"} <= whole - short

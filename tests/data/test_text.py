@@ -106,7 +106,7 @@ def next_token_loss(model, inputs, targets, backward=False):
 def test_evaluation_agrees_with_the_plain_formulas(text, engine):
     trainer = trained(small(text, threads=2, eval_batches=200, engine=engine), 5)
     with trainer.engine:
-        record = trainer.evaluate()
+        record = trainer.measure()
     ids = trainer.task.vocabulary.encode(PLAY)
     cut = round(0.9 * len(ids))
     for place, (name, part) in enumerate((("train", ids[:cut]), ("validation", ids[cut:]))):

@@ -14,7 +14,7 @@ from npdl import backend
 from npdl.errors import BackendError, InputError
 from tests.tools import cupy_on_cpu, device, slow
 from tests.tools.device_helpers import SETTINGS, small_config
-from tests.tools.trained import trained
+from tests.tools.trained import state_of, trained
 
 pytestmark = pytest.mark.skipif(cupy_on_cpu.installed(), reason="this CuPy is an emulated one")
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,6 +149,6 @@ def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):
         pytest.skip("an option of the GPT")
     wanted = trained(config, 4)
     with device.numpy_as_cupy(), backend.using("cupy"):
-        found, _ = trained(config, 4).state()
-    for name, array in wanted.state()[0].items():
+        found, _ = state_of(trained(config, 4))
+    for name, array in state_of(wanted)[0].items():
         np.testing.assert_allclose(found[name], array, rtol=0, atol=1e-9, err_msg=name)

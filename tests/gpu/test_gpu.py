@@ -10,12 +10,12 @@ from npdl.backend import to_host, xp
 from npdl.errors import BackendError
 from npdl.study.deviation import deviation
 from npdl.train.config import Config
-from npdl.train.loop import Trainer
+from npdl.train.loop import Trainer, l2_norm
 from npdl.train.run import load_run, train
 from tests.tools.cases import all_cases
 from tests.tools.device import REASON, needs_cupy, unwaited
 from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config
-from tests.tools.trained import trained
+from tests.tools.trained import state_of, trained
 
 pytestmark = needs_cupy
 if REASON is not None:                          # hundreds of cases: not one by one
@@ -53,8 +53,9 @@ def records_of(config, steps=STEPS):
     with trainer.engine:
         for _ in range(steps):
             trainer.update()
-            records.append(trainer.evaluate())
-    return records, trainer.state()[0]
+            records.append({**trainer.measure(), "l2_norm": l2_norm(trainer.optimizer),
+                            "step": trainer.step})
+    return records, state_of(trainer)[0]
 
 
 def assert_first_steps_agree(config, steps=STEPS):

@@ -22,6 +22,11 @@ def trained(config, steps, base=None):
     return updated(Trainer(config, base), steps)
 
 
+def state_of(trainer):
+    """What a checkpoint of the trainer holds: (arrays, meta)."""
+    return checkpoint.get_state(trainer.config, trainer.model, trainer.optimizer, trainer.step, 1.0)
+
+
 def arrays_of(folder):
     """What the checkpoint of a run holds."""
     return checkpoint.load(folder / "checkpoint.npz")[0]
@@ -42,6 +47,5 @@ def assert_same_runs(one, other):
 
 def resumed_from(folder, config, step, base=None):
     """Set the finished run of `config` in a folder back to a step of its past, and resume it."""
-    arrays, meta = trained(config, step, base).state()
-    checkpoint.save(folder / "checkpoint.npz", arrays, {**meta, "seconds": 1.0})
+    checkpoint.save(folder / "checkpoint.npz", *state_of(trained(config, step, base)))
     assert train(resumed_config(folder, {}), folder, resume=True, quiet=True) == 0

@@ -64,9 +64,9 @@ def test_a_folder_without_a_run_is_called_so(runs, capsys):
 
 
 def test_a_stopped_run_is_in_no_mean_and_columns_that_differ_are_two(runs, capsys):
-    status, text = said(capsys, commands.table, *runs.values())
-    heads = ["GPT, + mod 5, r_train 0.5, width 8 (seeds 0)",
-             "GPT, + mod 5, r_train 0.5, width 16 (seeds 0)"]
+    status, text = said(capsys, commands.table, *list(runs.values())[::-1])
+    heads = ["GPT, + mod 5, r_train=0.5, width 8 (seeds 0)",
+             "GPT, + mod 5, r_train=0.5, width 16 (seeds 0)"]
     assert status == 0 and " | ".join(heads) in text
     assert f"{runs['stopped']}: stopped at step 4 of 40, and left out" in text
     status, text = said(capsys, commands.table, runs["stopped"])

@@ -14,6 +14,7 @@ import pytest
 from npdl.cli.folders import clean_stale
 from npdl.errors import CheckpointError
 from npdl.train import checkpoint
+from npdl.train.run import resumed_config, train
 
 META = {"step": 7, "model": {"layers": 2, "bias": True, "p": None}, "lr": 1e-3, "note": "é ∘"}
 
@@ -76,15 +77,17 @@ def test_nan_and_infinity_are_not_saved(tmp_path, bad):
 
 
 @pytest.mark.parametrize("changes, what", [
-    ({"new": np.ones(1, "f4")}, "array 'new' is missing (1 names"),
-    ({"adam.step": None}, "array 'adam.step' is unknown"),
-    ({"param/decoder.0.b": np.ones(4)}, r"float64 (3,); this model needs float64 (4,)"),
-    ({"param/decoder.0.b": np.ones(3, "f4")}, "this model needs float32 (3,)")])
-def test_arrays_of_another_model_are_refused(changes, what):
-    checkpoint.check_fits("a.npz", example(), example())
-    expected = {name: array for name, array in (example() | changes).items() if array is not None}
-    with pytest.raises(CheckpointError, match="a.npz: does not fit this model: ") as caught:
-        checkpoint.check_fits("a.npz", example(), expected)
+    ({"param/new": np.ones(1, "f4")}, "array 'param/new' is unknown"),
+    ({"m/embedding.W": None}, "array 'm/embedding.W' is missing"),
+    ({"param/classifier.b": np.ones(4, "f4")}, "float32 (4,); this model needs float32 (10,)"),
+    ({"param/classifier.b": np.ones(10)}, "float64 (10,); this model needs float32 (10,)")])
+def test_arrays_of_another_model_are_refused(copy_of, changes, what):
+    path = copy_of("gpt") / "checkpoint.npz"
+    arrays, meta = checkpoint.load(path)
+    checkpoint.save(path, {name: array for name, array in (arrays | changes).items()
+                           if array is not None}, meta)
+    with pytest.raises(CheckpointError, match="does not fit this model: ") as caught:
+        train(resumed_config(path.parent, {}), path.parent, quiet=True)
     assert what in str(caught.value)
 
 

@@ -199,7 +199,6 @@ BAD = [
     (("{base}", "--resume"), "give the folder of the run"),
     (("{base}", "--merge"), "has no adapters to merge"),
     (("{base}", "--merge", "--rank", 2), "--rank: has no effect with --merge"),
-    (("{base}", "--merge", "--check"), "--check: has no effect with --merge"),
     (("{base}", "--merge", "--for-steps", 2), "--for-steps: has no effect with --merge"),
     (("--resume",), "holds no run"),
     (("--resume", "--rank", 3), "--rank: the adapters"),
@@ -221,18 +220,6 @@ def test_runs_of_the_wrong_kind_are_refused(base, lora, capsys):
     assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
     assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
     assert "holds a run already" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("kind", ["lora", "qlora"])
-def test_check_finds_where_a_fine_tuning_overflows(tmp_path, base, capsys, kind):
-    out = str(tmp_path / "run")
-    options = [str(base), "--lr", "1e30", "--steps", "5", "--quiet", "--out", out]
-    bits = ["--bits", "4"] if kind == "qlora" else []
-    assert commands.finetune([*options, *bits]) == 2
-    assert "--resume --check" in capsys.readouterr().err
-    assert commands.finetune(["--resume", "--check", "--quiet", "--out", out]) == 2
-    checked = capsys.readouterr().err
-    assert "encountered in" in checked and "npdl/" in checked and checked.count("\n") == 1
 
 
 @pytest.mark.slow

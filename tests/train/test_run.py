@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from npdl.errors import InputError, NpdlError
-from npdl.train import checkpoint, folder
-from npdl.train.config import Config
+from npdl.train import checkpoint, folder, run
+from npdl.train.config import Config, Own
 from npdl.train.folder import FolderInUse, locked
 from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, resumed_config, train
-from tests.tools import commands, slow
+from tests.tools import slow
 from tests.tools.trained import (
     ENGINES,
     arrays_of,
@@ -114,33 +114,23 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
 
 
 @every_engine
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")       # which NumPy's layers give
 def test_a_run_that_diverges_stops_and_keeps_its_last_checkpoint(tmp_path, engine):
     config = small(steps=40, lr=1e30, save_every=1, eval_first=0, eval_every=40, threads=2,
                    engine=engine)
-    with pytest.raises(Diverged, match=r"step 2: embedding.W \(and \d+ more\) not finite"):
+    with pytest.raises(Diverged, match=r"step 2: embedding.W \(and \d+ more\) not finite; the last "
+                                       "checkpoint is kept"):
         train(config, tmp_path / "run", quiet=True)
     assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
-    with pytest.raises(Diverged, match="the last checkpoint is kept; .* or --resume --check to"):
+    with pytest.raises(Diverged):
         train(config, tmp_path / "run", resume=True, quiet=True)
-    config = dataclasses.replace(config, save_every=40, eval_every=1)
-    with pytest.raises(Diverged, match="nothing was saved yet; .* or the same command with --che"):
-        train(config, tmp_path / "other", quiet=True)
 
 
-@every_engine
-def test_check_names_the_operation_that_overflows(tmp_path, engine):
-    config = small(steps=40, lr=1e30, save_every=1, eval_first=0, engine=engine)
-    with pytest.raises(Diverged, match=r"step 2: overflow encountered in \w+ in \w+ at "
-                                       r"npdl/layers/\w+\.py:\d+: .* = .*the last checkpoint"):
-        train(config, tmp_path / "run", quiet=True, check=True)
-    assert checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"] == 1
-
-
-def test_check_changes_no_number_of_the_plain_engine(tmp_path):
-    config = small(steps=6, engine="plain")
-    for name in ("plain", "checked"):
-        train(config, tmp_path / name, quiet=True, check=name == "checked")
-    assert_same_runs(tmp_path / "plain", tmp_path / "checked")
+def test_the_plain_engine_warns_of_the_operation_that_overflows(tmp_path):
+    config = small(steps=40, lr=1e30, eval_first=0, engine="plain")
+    with pytest.raises(RuntimeWarning, match="overflow encountered") as caught:
+        train(config, tmp_path / "run", quiet=True)
+    assert "npdl/layers" in str(caught.traceback[-1].path)
 
 
 def test_without_a_validation_set_only_training_is_recorded(tmp_path):
@@ -169,6 +159,7 @@ def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
     ("sizes", [1, 2], "metric 'sizes': has returned list; return a number"),
     ("rows", np.zeros(3), r"metric 'rows': has returned float64 \(3,\); return a number"),
     ("odd", float("nan"), "metric 'odd': is nan at step 1; return a finite number"),
+    ("vast", np.float32("inf"), "metric 'vast': is inf at step 1; return a finite number"),
     ("huge", 10**400, "metric 'huge': has returned .*; return a number"),
 ])
 def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, message):
@@ -178,7 +169,7 @@ def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, mess
 
 def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(run_of):
     for given, message in (({"lr": 0.5}, "--lr 0.5"), ({"steps": 3}, "--steps 3"),
-                           ({"engine": "recorded"}, "--engine recorded"),
+                           ({"optimizer": Own("Muon")}, "--optimizer Muon: .* has adamw"),
                            ({"text": "x"}, "--text")):
         with pytest.raises(InputError, match=message):
             resumed_config(run_of("gpt"), given)
@@ -221,7 +212,7 @@ def test_a_run_without_its_settings_is_not_overwritten(copy_of, name):
     for other in set(os.listdir(run_folder)) - {name}:
         (run_folder / other).unlink()
     before = (run_folder / name).read_bytes()
-    with pytest.raises(InputError, match=f"holds the {name} of a run without its config.json"):
+    with pytest.raises(InputError, match="is not an empty folder"):
         train(Config(p=5), run_folder, quiet=True)
     assert os.listdir(run_folder) == [name] and (run_folder / name).read_bytes() == before
 
@@ -248,21 +239,21 @@ def test_the_lock_of_a_killed_process_is_released(tmp_path):
         pass
 
 
-def test_killed_before_the_first_checkpoint_the_same_command_starts_again(tmp_path):
-    config = small(steps=5)
+@pytest.mark.parametrize("moment", ["save", "append"])
+def test_killed_at_its_beginning_a_run_is_there_whole_or_not_at_all(tmp_path, moment):
+    config, owner = small(steps=5), {"save": checkpoint, "append": run}[moment]
     pid = os.fork()
     if pid == 0:
-        checkpoint.save = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         train(config, tmp_path / "run", quiet=True)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    with pytest.raises(InputError, match="without --resume"):
-        train(resumed_config(tmp_path / "run", {}), tmp_path / "run", resume=True, quiet=True)
+    assert (tmp_path / "run").exists() == (moment == "append")
     assert train(config, tmp_path / "run", quiet=True) == 0
     assert train(config, tmp_path / "whole", quiet=True) == 0
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
     with pytest.raises(InputError, match="holds a run already"):
-        train(config, tmp_path / "run", quiet=True)
+        train(config, tmp_path / "run", resume=False, quiet=True)
 
 
 @pytest.mark.slow
@@ -283,13 +274,3 @@ def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
     assert train(resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
     assert {path.name for path in run_folder.iterdir()} == FILES
     assert_same_runs(whole, run_folder)
-
-
-def test_an_edited_summary_is_one_line(copy_of, capsys):
-    run_folder = copy_of("gpt")
-    summary = json.loads((run_folder / "summary.json").read_text())
-    for changes in ({"train_loss": "x"}, {"final": []}, {"steps": "many"}):
-        (run_folder / "summary.json").write_text(json.dumps(summary | changes))
-        assert commands.table([str(run_folder)]) == 2
-        errors = capsys.readouterr().err
-        assert errors.count("\n") == 1 and "summary.json: cannot be used" in errors

@@ -11,9 +11,9 @@ import pytest
 from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train.config import Config
-from npdl.train.folder import begin, locked, read_config
+from npdl.train.folder import is_finished, locked, read_config
 from npdl.train.run import load_run, train
-from npdl.train.sweep import folder_of, is_finished, load_records, sweep
+from npdl.train.sweep import folder_of, load_records, sweep
 from tests.tools import device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.processes import recorded_step, start_python
@@ -68,7 +68,7 @@ def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys
     broken, used, good = (folder_of(tmp_path, config) for config in (*CONFIGS, third))
     broken.mkdir(parents=True)
     (broken / "config.json").write_text("not a run")
-    used.mkdir()
+    train(CONFIGS[1], used, quiet=True, for_steps=1)
     with locked(used):
         outcomes = sweep([*CONFIGS, third], tmp_path, jobs=1, quiet=True)
     assert outcomes == {"failed": [broken], "in use": [used], "finished": [good]}
@@ -76,15 +76,13 @@ def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys
 
 
 def test_a_run_may_continue_with_another_backend(tmp_path):
-    config = dataclasses.replace(CONFIGS[0], engine="plain")
-    there = dataclasses.replace(config, backend="cupy")
-    folder = folder_of(tmp_path, config)
-    folder.mkdir()
-    begin(config, folder)                       # and killed before its first checkpoint
+    there = dataclasses.replace(CONFIGS[0], backend="cupy")
+    folder = folder_of(tmp_path, there)
+    train(CONFIGS[0], folder, quiet=True, for_steps=10)
     with device.numpy_as_cupy():
         assert sweep([there], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
     assert read_config(folder) == there
-    train(config, tmp_path / "unbroken", quiet=True)
+    train(CONFIGS[0], tmp_path / "unbroken", quiet=True)
     assert_same_records(load_run(folder).records, load_run(tmp_path / "unbroken").records)
 
 

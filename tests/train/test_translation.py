@@ -18,7 +18,7 @@ from npdl.train.task import DatesTask
 from tests.tools import commands, slow
 from tests.tools.processes import start, wait_for_checkpoint
 from tests.tools.refusals import check_refused, status_of
-from tests.tools.trained import assert_same_bytes, assert_same_runs, resumed_from, trained, updated
+from tests.tools.trained import assert_same_runs, resumed_from, trained
 
 TINY = {"engine": "plain", "width": 8, "heads": 2, "layers": 1, "batch": 4, "steps": 6,
         "eval_every": 3, "save_every": 2}
@@ -36,19 +36,9 @@ def tiny(model, **settings):
     return Config(model=model, **{**TINY, **settings})
 
 
-@every_model
-@pytest.mark.parametrize("settings", [{}, {"dropout": 0.3, "layers": 2}])
-def test_a_resumed_trainer_is_bitwise_identical(model, settings):
+@pytest.mark.parametrize("model, settings", [(SEQ2SEQ[0], {}), (SEQ2SEQ[1], {"dropout": 0.3})])
+def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model, settings):
     config = tiny(model, **settings)
-    state, whole = trained(config, 2).state(), trained(config, 6)
-    second = Trainer(config)
-    second.load_state(*state)
-    assert_same_bytes(updated(second, 4).state()[0], whole.state()[0])
-
-
-@every_model
-def test_a_run_is_a_folder_that_resumes_and_loads(tmp_path, model):
-    config = tiny(model)
     for name in ("whole", "cut"):
         assert train(config, tmp_path / name, quiet=True) == 0
     resumed_from(tmp_path / "cut", config, 2)

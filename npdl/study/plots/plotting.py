@@ -4,10 +4,11 @@
     python -m npdl plot flow [RUN]           activations and gradients of each layer
     python -m npdl plot attention RUN        attention weights, layers by heads
     python -m npdl plot embeddings RUN       principal components and Fourier spectrum
-    python -m npdl plot curves RUN           loss and accuracy over the steps
+    python -m npdl plot curves RUN ...       loss and accuracy over the steps
 
 RUN is the folder of a training run. Without one, `flow` shows a model at its initialisation
-(--model, --depth, --norm). The file is WHAT.png, or --out FILE.
+(--model, --depth, --norm). `curves` of several runs shows other settings side by side, and the mean
+and the range of runs that differ in their seed only. The file is WHAT.png, or --out FILE.
 """
 
 import dataclasses
@@ -21,8 +22,9 @@ from npdl.study.plots.embedding_spectrum import plot_embeddings
 from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.style import save
 from npdl.study.plots.through_time import plot_gradients
+from npdl.train.commands.table import grouped
 from npdl.train.config import Config
-from npdl.train.curves import plot_curves
+from npdl.train.curves import plot_groups
 from npdl.train.folder import describe, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
@@ -46,18 +48,22 @@ class Settings:
     log_steps: bool = setting("curves", False, "logarithmic steps")
 
 
-def plot(what, run=None, out=None, **how):
+def plot(what, *runs, out=None, **how):
     """Draw a plot, one of KINDS, into a PNG file (WHAT.png if `out` is None); return its path.
 
-    `run` is a run folder, needed for NEED_RUN; `how` are Settings that belong to `what`. Raises
-    InputError for options that do not go together and for a folder without a run.
+    `runs` are run folders: one for NEED_RUN, and any number for curves; `how` are Settings that
+    belong to `what`. Raises InputError for options that do not go together and for a folder
+    without a run.
     """
+    run = runs[0] if runs else None
     if what not in KINDS:
         raise InputError(f"plot {what!r} is unknown; choose one of: {', '.join(KINDS)}")
     if run is None and what in NEED_RUN:
         raise InputError(f"plot {what} needs a run; give its folder: plot {what} runs/NAME")
     if run is not None and what == "gradients":
         raise InputError("plot gradients is about new layers; leave the run out")
+    if len(runs) > 1 and what != "curves":
+        raise InputError(f"plot {what} shows one run; leave out {runs[1]}")
     settings = Settings(**how)
     check(settings)
     for field in dataclasses.fields(settings):
@@ -68,8 +74,9 @@ def plot(what, run=None, out=None, **how):
     if what == "gradients":
         return save(plot_gradients(settings.steps), path)
     if what == "curves":
-        config, records = read_config(run), read_records(Path(run) / "metrics.jsonl")
-        plot_curves(records, path, describe(config), settings.log_steps)
+        titles = grouped(runs) if len(runs) > 1 else {describe(read_config(run)): [run]}
+        plot_groups({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
+                     for title, found in titles.items()}, path, settings.log_steps)
         return path
     if run is None:
         config = dataclasses.replace(Config(model=settings.model), layers=settings.depth,
@@ -90,7 +97,8 @@ def add_arguments(parser):
     """Add the options of `python -m npdl plot` to an argparse parser."""
     set_description(parser, __doc__)
     parser.add_argument("what", choices=KINDS, metavar="WHAT", help=", ".join(KINDS))
-    parser.add_argument("run", nargs="?", metavar="RUN", type=file_or_folder, help="a run folder")
+    parser.add_argument("runs", nargs="*", metavar="RUN", type=file_or_folder, help="a run folder; "
+                        "of curves, several")
     parser.add_argument("--out", metavar="FILE", type=file_or_folder,
                         help="the PNG to write (default: WHAT.png)")
     add_settings(parser, "plot", ("gradients", "flow", "attention", "curves"),
@@ -99,4 +107,5 @@ def add_arguments(parser):
 
 def run(options):
     """Draw the plot that the options ask for, and print its path."""
-    print(plot(**vars(options)))
+    how = vars(options)
+    print(plot(how.pop("what"), *how.pop("runs"), **how))

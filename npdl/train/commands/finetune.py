@@ -113,7 +113,7 @@ def fresh(source, out, given, adapters, how):
         print(counts(base.model, Trainer(config, parameters).model))
     suffix = "lora" if adapters.bits is None else "qlora"
     out = out or f"{source.rstrip('/')}-{suffix}"
-    return runs.train(config, out, base=parameters, **how)
+    return runs.train(config, out, False, base=parameters, **how)
 
 
 def fresh_model(source, out, given, adapters, how):
@@ -123,7 +123,7 @@ def fresh_model(source, out, given, adapters, how):
         "qlora")
     out = out or str(Path("runs") / f"{folders.stem(source)}-{kind}")
     backend.use(config.backend)
-    status = runs.train(config, out, **how)
+    status = runs.train(config, out, False, **how)
     return show_result(out, status, how["quiet"])
 
 
@@ -159,8 +159,7 @@ def resumed(out, given, adapters, how):
 
 def merged(source, out, given, quiet, **training):
     """Write a fine-tuned run without its adapters."""
-    asked = {**given, **training, "check": training["check"] or None}
-    odd = next((name for name, value in asked.items() if value is not None), None)
+    odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
     if odd is not None:
         raise InputError(f"{option_of(odd)}: has no effect with --merge; leave it out")
     out = out or f"{source.rstrip('/')}-merged"

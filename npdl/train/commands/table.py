@@ -4,7 +4,8 @@
 
 Rows: L, the lowest loss; A, the best accuracy (train: on the training set, val: on the validation
 set); t_f, the first step that reached it; Δt, the steps from training's t_f to validation's. Each
-cell is the mean over the seeds ± the population standard deviation. An unfinished run is named
+cell is the mean over the seeds ± the population standard deviation. The columns are in the order
+of the settings in which they differ. An unfinished run is named
 below the table and is left out of the means.
 """
 
@@ -13,62 +14,59 @@ from pathlib import Path
 
 from npdl.cli.console import file_or_folder, set_description
 from npdl.errors import InputError
-from npdl.train.folder import model_name
+from npdl.train.folder import is_finished, outline, read_config
 from npdl.train.metrics import read_records
-from npdl.train.run import read_config
-from npdl.train.summary import combine, combined_markdown, read_summary
+from npdl.train.summary import combine, summarise, table
 
-HEADED = ("model", "text", "operator", "p", "r_train", "seed")      # what a heading says anyway
+# Settings that the outline of a run names, or that follow from another one.
+OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
+
+
+def grouped(folders):
+    """Return {heading: [folder]} of runs; those that differ in their seed only share a heading.
+
+    The groups are in the order of the settings in which they differ. A heading has the model, the
+    data, these settings and the seeds. A folder that is named twice counts once.
+    """
+    groups = {}
+    for folder in {Path(folder).resolve(): folder for folder in folders}.values():
+        config = read_config(folder)
+        groups.setdefault(dataclasses.replace(config, seed=0), []).append((config.seed, folder))
+    names = dict.fromkeys(field.name for config in groups for field in dataclasses.fields(config))
+    differ = [name for name in names
+              if len({getattr(config, name, None) for config in groups}) > 1]
+    found = {}
+    for config in sorted(groups, key=lambda config: [_rank(getattr(config, name, None))
+                                                     for name in differ]):
+        apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
+                        if name not in OUTLINED and hasattr(config, name))
+        seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
+        found[f"{outline(config)}{apart} (seeds {seeds})"] = [run for _, run in groups[config]]
+    return found
 
 
 def columns(folders):
-    """Return {heading: combined summary} and a line about each unfinished run.
-
-    Runs that differ in their seed only are combined. A folder that is named twice counts once.
-    """
-    groups, stopped = {}, []
-    for folder in {Path(folder).resolve(): folder for folder in folders}.values():
+    """Return {heading: combined summary} and a line about each unfinished run."""
+    finished, stopped = [], []
+    for folder in folders:
         config = read_config(folder)
-        path = Path(folder) / "summary.json"
-        summary = read_summary(path) if path.exists() else None
-        steps = _last_step(folder) if summary is None else summary["steps"]
-        if steps < config.steps:
-            stopped.append(f"{folder}: stopped at step {steps} of {config.steps}, and left out; "
-                           "finish it by --resume")
+        if is_finished(folder, config):
+            finished.append(folder)
         else:
-            summary = summary or read_summary(path)         # says that it is missing
-            alike = dataclasses.replace(config, seed=0)
-            groups.setdefault(alike, []).append((config.seed, summary))
-    headings = _headings({config: [seed for seed, _ in members]
-                          for config, members in groups.items()})
-    return {headings[config]: combine([s for _, s in members])
-            for config, members in groups.items()}, stopped
+            records = read_records(Path(folder) / "metrics.jsonl")
+            step = records[-1]["step"] if records else 0
+            stopped.append(f"{folder}: stopped at step {step} of {config.steps}, and left out; "
+                           "finish it by --resume")
+    return {heading: combine([summarise(read_records(Path(run) / "metrics.jsonl"))
+                              for run in runs])
+            for heading, runs in grouped(finished).items()}, stopped
 
 
-def _last_step(folder):
-    path = Path(folder) / "metrics.jsonl"
-    if not path.exists():
-        return 0
-    records = read_records(path)
-    return records[-1]["step"] if records else 0
-
-
-def _headings(groups):
-    """Return {config: its heading}."""
-    names = [field.name for config in groups for field in dataclasses.fields(config)]
-    differ = [name for name in dict.fromkeys(names) if name not in HEADED
-              and len({getattr(config, name, None) for config in groups}) > 1]
-    return {config: heading(config, seeds, differ) for config, seeds in groups.items()}
-
-
-def heading(config, seeds, differ=()):
-    """Return the model, the data, the settings in which the columns differ, and the seeds."""
-    data = "dates" if config.translates else f"{config.operator} mod {config.p}" if (
-        config.text is None) else config.text
-    what = data if config.text else f"{data}, r_train {config.r_train:g}"
-    apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
-                    if hasattr(config, name))
-    return f"{model_name(config)}, {what}{apart} (seeds {', '.join(map(str, sorted(seeds)))})"
+def _rank(value):
+    """Return a key that sorts none before numbers and numbers before words."""
+    if value is None:
+        return 0, 0
+    return (1, value) if isinstance(value, (int, float)) else (2, str(value))
 
 
 def _setting(name, value):
@@ -88,7 +86,7 @@ def run(options):
     found, stopped = columns(options.runs)
     if not found:
         raise InputError("; ".join(stopped))
-    print(combined_markdown(found))
+    print(table(found))
     for line in stopped:
         print(line)
     return 0

@@ -41,14 +41,12 @@ class Process:
     for_steps: int | None = setting(PROCESS, None, "make N more updates now, save and leave; "
                                     "--resume continues", "N", COUNT)
     quiet: bool = setting(PROCESS, False, "print nothing")
-    check: bool = setting(PROCESS, False, "stop at the first operation that overflows or is "
-                          "undefined, and name it; computes with --engine plain", rare=True)
 
 
 def run_script(train, model, description, arguments=None):
     """Run a training script and return its exit status.
 
-    train  called as train(config, folder=, resume=, quiet=, for_steps=, check=)
+    train  called as train(config, folder=, resume=, quiet=, for_steps=)
     model  "gpt", "lstm" or "seq2seq": which options there are
     """
     parser = OneLineParser(prog=f"train_{model}.py")
@@ -68,7 +66,7 @@ def parsed(options):
     """Return (the settings that were given, --out, the other arguments of `train`)."""
     given = vars(options)
     process = taken(Process, given)
-    how = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps", "check")}
+    how = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps")}
     return given, process.out, how
 
 
