@@ -1,0 +1,127 @@
+"""Optimizers, schedules, models and tasks of one's own, in runs, sweeps, curves and tables."""
+
+import functools
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import npdl
+from npdl.errors import InputError
+from npdl.study.plots.plotting import plot
+from npdl.train.config import Config, Own
+from npdl.train.metrics import read_records
+from npdl.train.run import load_run, train
+from tests.tools import commands
+from tests.tools.trained import assert_same_runs
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
+SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_first": 0, "eval_every": 2}
+
+
+def nesterov(config, model):
+    return npdl.NesterovSGD(model, config.lr, momentum=0.9)
+
+
+def rms_prop(config, model):
+    return npdl.RMSprop(model, config.lr)
+
+
+def muon(config, model):
+    return npdl.Muon(model, ["decoder.blocks.0.ffn.up.W"], config.lr)
+
+
+class Grokfast(npdl.AdamW):
+    """AdamW behind Grokfast's filter, whose mean is a moment like the others."""
+
+    moments = ("m", "v", "mu")
+
+    def __init__(self, config, model, amplify=2.0):
+        super().__init__(model, config.lr)
+        self.amplify = amplify
+
+    def update(self, name, p, lr, decay):
+        mu = self.mu[name]
+        mu[...] = 0.98 * mu + 0.02 * p.grad
+        p.grad[...] = p.grad + self.amplify * mu
+        super().update(name, p, lr, decay)
+
+
+def alternating(config):
+    return lambda step: config.lr * (1 + step % 2)
+
+
+@pytest.mark.parametrize("optimizer", [nesterov, rms_prop, muon,
+                                       functools.partial(Grokfast, amplify=3.0)])
+def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_path, optimizer):
+    config = Config(optimizer=optimizer, schedule=alternating, **SMALL)
+    plain = Config(**{**SMALL, "engine": "plain"}, optimizer=optimizer, schedule=alternating)
+    train(config, tmp_path / "whole", quiet=True)
+    train(config, tmp_path / "cut", quiet=True, for_steps=3)
+    train(config, tmp_path / "cut", quiet=True)
+    assert_same_runs(tmp_path / "whole", tmp_path / "cut")
+    records = read_records(tmp_path / "whole" / "metrics.jsonl")
+    assert [record["lr"] for record in records] == [2e-3, 2e-3]
+    train(plain, tmp_path / "plain", quiet=True)
+    for one, other in zip(records, read_records(tmp_path / "plain" / "metrics.jsonl"), strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    assert load_run(tmp_path / "whole").step == 4           # its model is npdl's
+    with pytest.raises(InputError, match="--lr 0.5: the run in"):
+        train(Config(optimizer=optimizer, schedule=alternating, **SMALL, lr=0.5),
+              tmp_path / "whole")
+
+
+def test_a_function_of_ones_own_is_recorded_by_its_name():
+    config = Config(optimizer=functools.partial(Grokfast, amplify=3.0))
+    assert config.optimizer == Own("Grokfast(amplify=3.0)") != Own("Grokfast")
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+    with pytest.raises(InputError, match="<lambda>: .* define this one by def"):
+        Config(optimizer=lambda config, model: None)
+    with pytest.raises(InputError, match="--betas"):
+        Config(betas=muon)
+
+
+def example(name):
+    return runpy.run_path(EXAMPLES / f"{name}.py")["main"]
+
+
+def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, capsys, curves):
+    settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8}
+    example("own_optimizer")(tmp_path, **settings)
+    shown = capsys.readouterr().out
+    assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
+    assert capsys.readouterr().out == shown
+    table, plotted = shown.splitlines()[-2:]
+    runs = table.split()[4:]
+    assert commands.table(runs[::-1]) == 0
+    heads = capsys.readouterr().out.splitlines()[0].split(" | ")
+    assert heads[1].endswith("optimizer FallingDecay(end=0.1) (seeds 0, 1)")
+    assert heads[2].startswith("GPT, + mod 5, r_train=0.8, optimizer FallingDecay(end=1.0)")
+    assert plotted.split()[:5] == ["python", "-m", "npdl", "plot", "curves"]
+    assert plot("curves", *runs, out=tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys):
+    small = {"n": 3, "steps": 200, "width": 32, "batch": 20, "lr": 3e-3}
+    assert example("own_task")(tmp_path, **small) > 0.95
+    assert "python -m npdl" not in capsys.readouterr().out
+    assert commands.table([str(tmp_path / "run")]) == 0
+    assert "| GPT, Permutations(n=3) (seeds 0) |" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"Permutations\(n=3\): is defined in the program"):
+        load_run(tmp_path / "run")
+
+
+def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path, capsys):
+    names = runpy.run_path(EXAMPLES / "own_model.py")
+    x = np.random.default_rng(0).normal(size=(2, 4, 3))
+    assert npdl.gradcheck(names["CoupledLSTM"](3, 2, rng=0), x).ok
+    names["main"](tmp_path, steps=4)
+    said = capsys.readouterr().out
+    assert "A sample:" in said and "more: load_run(" in said
+    assert commands.generate([str(tmp_path / "run")]) == 2
+    assert "coupled: is defined in the program that trained the run" in capsys.readouterr().err
+    config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,
+                    lr=1e-2, clip=1.0, steps=4, eval_every=1)
+    assert load_run(tmp_path / "run", config).model.params()
