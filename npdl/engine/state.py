@@ -46,6 +46,9 @@ class Mirror:
     def of(self, value):
         """Return the copy of a value; for an object that was met before, the same copy."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
+            if holds_objects(value):
+                raise Unsupported(f"{value.__name__}, a function of one's own, holds objects that "
+                                  "are not copied with the model")
             return value
         if id(value) not in self._copies:
             made = self._made(value)
@@ -187,6 +190,13 @@ class Mirror:
             for key, item in vars(value).items():
                 vars(value)[key] = self.original(item)
         return value
+
+
+def holds_objects(value):
+    """Return True for a function with a closure over anything but plain values."""
+    cells = getattr(value, "__closure__", None) or ()
+    return not all(isinstance(cell.cell_contents, (bool, int, float, np.generic, *PLAIN))
+                   for cell in cells)
 
 
 def is_generator(value):

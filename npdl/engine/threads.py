@@ -46,6 +46,9 @@ class ShardedStep:
                 self._watched.is_current()):
             return
         self._process, self._watched = os.getpid(), watch((self.model, self.loss))
+        if self._watched is None and self.threads > 1:
+            raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
+                             "copied for each thread; give threads=1")
         self.models = [self.model, *(self.model.shadow() for _ in range(self.threads - 1))]
         self.shards = [
             self._make(shard_step, (model, self.loss)) if self._prefixes is None else
