@@ -71,21 +71,17 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return (arrays, meta) of a run, for `save`."""
-    arrays, moments = _parameters(config, model), optimizer.state_dict()
+    """Return (arrays, meta) of a run, for `save`; without an optimizer only the parameters.
+
+    It has a real model's trained parameters only; the others are in the model's own folder.
+    """
+    arrays = {f"param/{name}": to_host(param.data).copy()
+              for name, param in model.params(frozen=config.pretrained is None)}
+    moments = {"steps": 0} if optimizer is None else optimizer.state_dict()
     updates = moments.pop("steps")
     for moment, values in moments.items():
         arrays.update({f"{moment}/{name}": value for name, value in values.items()})
     return arrays, {"step": step, "updates": updates, "seconds": seconds}
-
-
-def _parameters(config, model):
-    """Return {name: array} of the parameters; of a real model only those that are trained.
-
-    The others are in the real model's own folder.
-    """
-    return {f"param/{name}": to_host(param.data).copy()
-            for name, param in model.params(frozen=config.pretrained is None)}
 
 
 def restore(path, config, model, optimizer=None):
@@ -97,11 +93,9 @@ def restore(path, config, model, optimizer=None):
         raise InputError(f"{path}: is missing, and the run's parameters were in it; put it back, "
                          "or start a new run with another --out")
     arrays, meta = load(path)
+    expected, _ = get_state(config, model, optimizer, 0)
     if optimizer is None:
         arrays = {name: array for name, array in arrays.items() if name.startswith("param/")}
-        expected = _parameters(config, model)
-    else:
-        expected = get_state(config, model, optimizer, 0)[0]
     try:
         check_state_dict(expected, arrays, "array")
     except InputError as error:

@@ -11,19 +11,8 @@ The result is a run folder like any other. The fine-tuning of a run contains the
 loads, answers and generates without the folder that it came from.
 """
 
-import dataclasses
-import time
-
-from npdl.adapt import merge_lora
-from npdl.adapt.linears import QuantLinear
-from npdl.backend import to_host
-from npdl.core import named_layers
 from npdl.errors import InputError
-from npdl.train.checkpoint import get_state
 from npdl.train.config import Adapters, PretrainedConfig, names_of
-from npdl.train.folder import conclude, make_folder
-from npdl.train.loop import Trainer
-from npdl.train.run import load_run
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
 # the whole model; the weight decay that makes them small keeps the result near the base.
@@ -52,8 +41,8 @@ def finetune_config(run, adapters, given, folder="the run"):
         raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
                          "fine-tune that")
     if base.adapters is not None:
-        raise InputError(f"{folder}: has adapters already; merge them first (--merge) and "
-                         "fine-tune the merged run")
+        raise InputError(f"{folder}: has adapters already; fine-tune the run that they were added "
+                         "to")
     settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
     if base.text is None:
         settings |= {"numbers": run.task.vocabulary.size - 5}
@@ -95,39 +84,3 @@ def _check_number(name, value, numbers):
     if isinstance(value, int) and value > numbers:
         raise InputError(f"--{name} {value}: the run's vocabulary has the numbers 0 to "
                          f"{numbers - 1}; choose at most {numbers}")
-
-
-def plain_parameters(model):
-    """Return {name: array} of the model without adapters that computes the same.
-
-    Merges the adapters of `model` in place. What was quantized becomes floats.
-    """
-    merge_lora(model)
-    arrays = model.state_dict()
-    for name, layer in named_layers(model):
-        if isinstance(layer, QuantLinear):      # quantized, but without an adapter
-            for part in ("packed", "step", "scale"):
-                arrays.pop(f"{name}.{part}", None)
-            arrays[f"{name}.W"] = to_host(layer.weight())
-    return arrays
-
-
-def merge(folder, out):
-    """Make in `out` the run folder of the fine-tuned run in `folder` with its adapters merged.
-
-    It has the same step and the same records, and fresh moments of the optimizer. The folder
-    appears when all of it is on the disk, or not at all. Returns the merged model. Raises
-    InputError when the run has no adapters or something is in `out`.
-    """
-    started = time.monotonic()
-    run = load_run(folder)
-    if run.config.adapters is None:
-        raise InputError(f"{folder}: has no adapters to merge; name a run that was fine-tuned")
-    config = dataclasses.replace(run.config, adapters=None)
-    trainer = Trainer(config, plain_parameters(run.model))
-    records = [record for record in run.records if record["step"] <= run.step]
-    state = get_state(config, trainer.model, trainer.optimizer, run.step)
-    with make_folder(out, config, state, records) as made:
-        if records:
-            conclude(made, config, trainer.model, run.step, records, time.monotonic() - started)
-    return trainer.model

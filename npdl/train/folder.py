@@ -19,7 +19,6 @@ from npdl.files import read_json, reason, write_json
 from npdl.train import checkpoint
 from npdl.train.config import Config, Own
 from npdl.train.curves import plot_curves
-from npdl.train.metrics import append
 from npdl.train.summary import summarise
 from npdl.train.versions import versions
 
@@ -60,9 +59,8 @@ def locked(folder):
         os.close(handle)
 
 
-@contextlib.contextmanager
-def make_folder(folder, config, state, records=()):
-    """Create the folder of a run with its first files; it appears whole when the block ends.
+def make_folder(folder, config, state):
+    """Create the folder of a run, with its first files or not at all.
 
     state    (arrays, meta) of its first checkpoint
     Raises InputError if the folder holds something already, or can't be created.
@@ -73,10 +71,7 @@ def make_folder(folder, config, state, records=()):
     with new_folder(folder) as made:
         write_config(made, config)
         (made / "metrics.jsonl").touch()
-        for record in records:
-            append(made / "metrics.jsonl", record)
         checkpoint.save(made / "checkpoint.npz", *state)
-        yield made
 
 
 def holds_run(folder):

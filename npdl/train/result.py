@@ -4,6 +4,7 @@ import math
 
 from npdl.backend import is_host
 from npdl.cli.console import print_text
+from npdl.cli.process import peak_memory
 from npdl.decoding import sample
 from npdl.decoding.continuation import continuation
 from npdl.init import generator
@@ -16,26 +17,29 @@ from npdl.train.summary import combine, table
 SAMPLE_LINES, SAMPLE_WIDTH = 5, 78
 
 
-def print_result(run, task, summary):
-    """Print the summary of a finished run (npdl.train.run.Run)."""
+def print_result(run, task, records, summary):
+    """Print the records and the summary of a finished run (npdl.train.run.Run)."""
     if run.config.text is None:
         print(table({describe(run.config): combine([summary])}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
               "Δt: from training's to validation's")
     else:
-        print_text_result(run, task, summary)
+        print_text_result(run, task, records[0], summary)
     print(f"{run.step} steps in {summary['seconds']:.0f} s; "
           f"checkpoint, metrics and their curves are in {run.folder}")
 
 
-def print_text_result(run, task, summary):
+def print_text_result(run, task, first, summary):
     """Print loss and perplexity and, for a model of npdl's own, a few lines that it writes."""
-    part = "train" if summary["validation_loss"] is None else "validation"
-    final, best = summary["final"][f"{part}_loss"], summary[f"{part}_loss"]
-    if final is not None:
-        print(f"{part} loss {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); lowest "
-              f"{best:.4f} at step {summary[f't_f_{part}_loss']}")
-    if run.config.pretrained is None and is_host():
+    loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
+    final, before = summary["final"][loss], ""
+    if first["step"] == 0:
+        before = f"; {first[loss]:.4f} at step 0"
+    print(f"{loss.replace('_', ' ')} {final:.4f} (perplexity {math.exp(min(final, 700)):.2f}); "
+          f"lowest {summary[loss]:.4f} at step {summary[f't_f_{loss}']}{before}")
+    if run.config.pretrained is not None and peak_memory() is not None:
+        print(f"peak memory {peak_memory() / 2**20:,.0f} MiB")
+    elif is_host():
         print("\nA sample:\n")
         for line in sample_lines(run.model, task.vocabulary, run.config.block):
             print_text(f"  {line}")

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from npdl.backend import plain_errors
+from npdl.backend import plain_errors, using
 from npdl.cli.console import missing_packages, note
 from npdl.cli.folders import clean_stale
 from npdl.cli.options import option_of
@@ -68,9 +68,8 @@ class Run:
         if self.resume:
             resumed_config(self.folder, settings_of(self.config))
         else:
-            state = checkpoint.get_state(self.config, self.model, self.optimizer, 0)
-            with make_folder(self.folder, self.config, state):
-                pass
+            make_folder(self.folder, self.config,
+                        checkpoint.get_state(self.config, self.model, self.optimizer, 0))
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.folder))
             self.started = time.monotonic() - self._load()
@@ -155,7 +154,7 @@ class Run:
             summary = conclude(self.folder, self.config, self.model, self.step, records,
                                time.monotonic() - self.started)
             if finished and not self.quiet:
-                print_result(self, task, summary)
+                print_result(self, task, records, summary)
         return self.status
 
     def _load(self):
@@ -185,10 +184,13 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
 
     The other arguments are Run's.
     """
-    trainer = Trainer(config, base, metrics)
-    trainer.task.prepare()
-    run = Run(trainer.config, trainer.model, trainer.optimizer, folder, resume, quiet, for_steps)
-    with run, trainer.engine:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(using(config.backend))
+        trainer = Trainer(config, base, metrics)
+        trainer.task.prepare()
+        run = stack.enter_context(Run(trainer.config, trainer.model, trainer.optimizer, folder,
+                                      resume, quiet, for_steps))
+        stack.enter_context(trainer.engine)
         trainer.step = run.step
         if run.step == 0 and (base is not None or config.is_based):
             run.record(trainer.measure(), trainer.learning_rate(0))

@@ -15,7 +15,6 @@ from pathlib import Path
 import joblib
 from tqdm import tqdm
 
-from npdl.backend import using
 from npdl.cli.console import note
 from npdl.errors import InputError
 from npdl.files import reason
@@ -81,8 +80,7 @@ def _work(config, folder, launcher):
     try:
         if is_finished(folder, config):
             return folder, "finished", ""
-        with using(config.backend):
-            status = train(config, folder, quiet=True)
+        status = train(config, folder, quiet=True)
         return folder, "finished" if status == 0 else "stopped", ""
     except FolderInUse:
         return folder, "in use", ""

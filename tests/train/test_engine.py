@@ -118,7 +118,7 @@ def drop_update(model, optimizer):
 
 
 @pytest.mark.parametrize("change", [double_forward, drop_backward, drop_update])
-def test_methods_that_an_instance_has_of_its_own_are_obeyed(change, capsys):
+def test_methods_that_an_instance_has_of_its_own_are_obeyed(change):
     losses = {}
     for engine in ENGINES:
         trainer = Trainer(small(dtype="float64", engine=engine))
@@ -126,7 +126,6 @@ def test_methods_that_an_instance_has_of_its_own_are_obeyed(change, capsys):
         with trainer.engine:
             losses[engine] = [trainer.update(), trainer.update(), trainer.measure()["train_loss"]]
     assert losses["recorded"] == pytest.approx(losses["plain"], rel=1e-9)
-    assert ("runs plainly" in capsys.readouterr().err) == (change is not drop_update)
     if change is drop_backward:
         with pytest.raises(InputError, match="give threads=1"):
             trainer = Trainer(small(threads=2))
@@ -134,7 +133,7 @@ def test_methods_that_an_instance_has_of_its_own_are_obeyed(change, capsys):
             trainer.update()
 
 
-def test_targets_of_uint64_and_betas_in_a_list_are_taken(capsys):
+def test_targets_of_uint64_and_betas_in_a_list_are_taken():
     rng, losses = np.random.default_rng(0), []
     ids, targets = rng.integers(0, 9, (8, 6)), rng.integers(0, 9, (8, 6)).astype("uint64")
     for engine in ENGINES:

@@ -1,9 +1,7 @@
-"""Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, merging, what is refused."""
+"""Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, what is refused."""
 
 import json
-import os
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
 from npdl.train.commands import ask, generate
 from npdl.train.config import Adapters, Config
-from npdl.train.finetune import finetune_config, merge
+from npdl.train.finetune import finetune_config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
@@ -22,7 +20,7 @@ from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
-SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "eval_first": 0, "eval_every": 200,
+SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 200,
          "save_every": 100}
 QUICK = {"engine": "plain", "steps": 12, "eval_every": 5, "save_every": 4, "threads": 1}
 KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("W_Q", "up")},
@@ -113,8 +111,8 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
-def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, capsys, bits):
-    copy, out, plain = tmp_path / "copy", tmp_path / "tuned", tmp_path / "plain"
+def test_from_the_command_line_it_learns_and_answers(tmp_path, base, capsys, bits):
+    copy, out = tmp_path / "copy", tmp_path / "tuned"
     shutil.copytree(base, copy)
     options = ["--operator", "-", "--rank", "4", "--steps", "300", "--lr", "0.01", "--eval-every",
                "300", "--weight-decay", "0", "--threads", "1", "--out", str(out)]
@@ -132,23 +130,6 @@ def test_from_the_command_line_it_learns_answers_and_merges(tmp_path, base, caps
     assert ask.answers(run, "2 - 5 =")[0][0] == "4"
     assert commands.generate([str(out), "2 - 5 ="]) == 0
     assert capsys.readouterr().out.startswith("2 - 5 = 4 EOS    (probability ")
-    assert commands.finetune([str(out), "--merge", "--out", str(plain)]) == 0
-    merged = load_run(plain)
-    assert merged.config.adapters is None and merged.step == run.step
-    assert merged.model.state_dict().keys() == load_run(base).model.state_dict().keys()
-    assert merged.records == run.records
-    ids = run.task.data.equations.inputs
-    np.testing.assert_allclose(merged.model.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
-
-
-def test_merging_undoes_the_quantization_of_maps_without_an_adapter(tmp_path, base):
-    run = tuned(base, tmp_path / "run", Adapters(**KINDS["qlora some"]), operator="-")
-    merge(tmp_path / "run", tmp_path / "plain")
-    plain = load_run(tmp_path / "plain").model
-    ids = run.task.data.equations.inputs
-    np.testing.assert_allclose(plain.forward(ids)[0], run.model.forward(ids)[0], atol=1e-4)
-    unquantized = load_run(base).model.state_dict()
-    assert np.abs(plain.classifier.W.data - unquantized["classifier.W"]).max() > 0
 
 
 def test_the_device_path_gives_the_same_run(tmp_path, base):
@@ -197,7 +178,7 @@ BAD = [
     (("{base}/nowhere",), "there is no such folder"),
     ((), "give the folder of the run"),
     (("{base}", "--resume"), "give the folder of the run"),
-    (("{base}", "--merge"), "has no adapters to merge"),
+    (("{base}", "--merge"), "is not a run of a real model; npdl.adapt.merge_lora"),
     (("{base}", "--merge", "--rank", 2), "--rank: has no effect with --merge"),
     (("{base}", "--merge", "--for-steps", 2), "--for-steps: has no effect with --merge"),
     (("--resume",), "holds no run"),
@@ -220,37 +201,3 @@ def test_runs_of_the_wrong_kind_are_refused(base, lora, capsys):
     assert "was not fine-tuned; resume it with python experiments/" in capsys.readouterr().err
     assert commands.finetune([str(base), "--steps", "1", "--out", str(base)]) == 2
     assert "holds a run already" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("call, times", [("npdl.train.checkpoint.save", 1), ("os.fsync", 8),
-                                         ("os.rename", 1)])
-def test_a_killed_merge_leaves_nothing_and_can_be_made_again(tmp_path, lora, monkeypatch, curves,
-                                                             call, times):
-    out, left = tmp_path / "merged", iter(range(times, 0, -1))
-    arguments = [str(lora), "--merge", "--quiet", "--out", str(out)]
-    pid = os.fork()
-    if pid == 0:
-        monkeypatch.setattr(call, lambda *_: next(left) == 1 and os.kill(os.getpid(), 9))
-        try:
-            commands.finetune(arguments)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert not out.exists()
-    assert commands.finetune(arguments) == 0
-    assert os.listdir(tmp_path) == ["merged"]
-    assert sorted(os.listdir(out)) == ["checkpoint.npz", "config.json", "curves.png",
-                                       "metrics.jsonl", "summary.json"]
-    assert (out / "metrics.jsonl").read_bytes() == (lora / "metrics.jsonl").read_bytes()
-    assert commands.finetune(arguments) == 2                    # the folder is taken now
-
-
-def test_a_merged_run_is_in_the_table_and_needs_its_checkpoint(tmp_path, base, lora, capsys):
-    out = tmp_path / "merged"
-    assert commands.finetune([str(lora), "--merge", "--quiet", "--out", str(out)]) == 0
-    assert commands.table([str(lora), str(base), str(out)]) == 0
-    assert "GPT, - mod 7" in capsys.readouterr().out
-    (out / "checkpoint.npz").unlink()
-    check_refused(commands.train_gpt, ["--resume", "--quiet", "--out", str(out)],
-                  "checkpoint.npz: is missing", tmp_path / "nothing", capsys)

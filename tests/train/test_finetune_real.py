@@ -120,7 +120,7 @@ def test_what_is_shown_at_the_end(tmp_path, base, capsys):
                str(tmp_path / "run")]
     assert commands.finetune(options) == 0
     shown = capsys.readouterr().out
-    assert "held-out loss" in shown and "at step 1" in shown and "peak memory" in shown
+    assert "at step 1; " in shown and " at step 0\n" in shown and "peak memory" in shown
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["adapted"]["trainable"] == 2 * 8 * (2 * 64 + 2 * 48 + 3 * 96)
 
@@ -165,8 +165,6 @@ BAD = [
     (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator: goes"),
     (("--pretrained", "a"), "--pretrained: goes with --resume"),
     (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
-    (("--rank", 100), "rank = 100"), (("--bits", 1), "bits = 1"),
-    (("--where", "W_X"), "no linear layer fits"), (("--block", 8), "give --bits too"),
     (("--window", 65), "--window 65: the model's context has 64 tokens"),
     (("--window", 0), "--window 0: must be"),
     (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),

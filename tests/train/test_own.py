@@ -12,6 +12,7 @@ import npdl
 from npdl.errors import InputError
 from npdl.study.plots.plotting import plot
 from npdl.train.config import Config, Own
+from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, train
 from tests.tools import commands
@@ -33,20 +34,22 @@ def muon(config, model):
     return npdl.Muon(model, ["decoder.blocks.0.ffn.up.W"], config.lr)
 
 
-class Grokfast(npdl.AdamW):
-    """AdamW behind Grokfast's filter, whose mean is a moment like the others."""
+class GrokfastAdamW(npdl.AdamW):
+    """As docs/own.md has it: AdamW behind Grokfast's filter, whose mean is a moment."""
 
     moments = ("m", "v", "mu")
 
     def __init__(self, config, model, amplify=2.0):
-        super().__init__(model, config.lr)
-        self.amplify = amplify
+        super().__init__(model, config.lr, weight_decay=config.weight_decay)
+        self.grokfast = npdl.Grokfast(self.params.values(), amplify=amplify)
+        self.grokfast.mu = list(self.mu.values())
 
-    def update(self, name, p, lr, decay):
-        mu = self.mu[name]
-        mu[...] = 0.98 * mu + 0.02 * p.grad
-        p.grad[...] = p.grad + self.amplify * mu
-        super().update(name, p, lr, decay)
+    def step(self, lr=None):
+        if self.steps == 0:                                     # the first mean is the gradient
+            for mu, p in zip(self.mu.values(), self.params.values(), strict=True):
+                mu[...] = p.grad
+        self.grokfast.filter()
+        super().step(lr)
 
 
 def alternating(config):
@@ -54,7 +57,7 @@ def alternating(config):
 
 
 @pytest.mark.parametrize("optimizer", [nesterov, rms_prop, muon,
-                                       functools.partial(Grokfast, amplify=3.0)])
+                                       functools.partial(GrokfastAdamW, amplify=3.0)])
 def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_path, optimizer):
     config = Config(optimizer=optimizer, schedule=alternating, **SMALL)
     plain = Config(**{**SMALL, "engine": "plain"}, optimizer=optimizer, schedule=alternating)
@@ -73,9 +76,28 @@ def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_
               tmp_path / "whole")
 
 
+def test_grokfast_in_a_run_is_the_librarys(tmp_path):
+    settings = {**SMALL, "clip": None, "dtype": "float64"}
+    config = Config(optimizer=GrokfastAdamW, **settings)
+    train(config, tmp_path / "run", quiet=True)
+    trainer = Trainer(Config(**settings))
+    optimizer, loss_layer = trainer.optimizer, npdl.SequenceLoss()
+    grokfast = npdl.Grokfast(optimizer.params.values())
+    for step in range(4):
+        batch = trainer.task.batch(step)
+        logits, cache = trainer.model.forward(batch.inputs)
+        _, c_loss = loss_layer.forward(logits, batch.targets, batch.counted)
+        optimizer.zero_grad()
+        trainer.model.backward(loss_layer.backward(1.0, c_loss), cache)
+        grokfast.filter()
+        optimizer.step(trainer.learning_rate(step))
+    for name, array in load_run(tmp_path / "run").model.state_dict().items():
+        np.testing.assert_allclose(array, trainer.model.state_dict()[name], rtol=0, atol=1e-9)
+
+
 def test_a_function_of_ones_own_is_recorded_by_its_name():
-    config = Config(optimizer=functools.partial(Grokfast, amplify=3.0))
-    assert config.optimizer == Own("Grokfast(amplify=3.0)") != Own("Grokfast")
+    config = Config(optimizer=functools.partial(GrokfastAdamW, amplify=3.0))
+    assert config.optimizer == Own("GrokfastAdamW(amplify=3.0)") != Own("GrokfastAdamW")
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
     with pytest.raises(InputError, match="<lambda>: .* define this one by def"):
         Config(optimizer=lambda config, model: None)

@@ -54,6 +54,7 @@ def test_a_sweeps_runs_are_bitwise_identical_and_none_is_made_twice(tmp_path, al
     assert stamps == {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bits(tmp_path, alone):
     distributed = pytest.importorskip("distributed", reason="dask is not installed")
     with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c,
