@@ -51,6 +51,9 @@ def plot_groups(groups, path, log_steps=False):
         _draw(panels[1][k], runs, "accuracy", log_steps)
         panels[0][k].set_yscale("log", nonpositive="mask")
         panels[1][k].set_ylim(-0.03, 1.03)
+    if count > 1:
+        for axes in panels.flat:
+            axes.label_outer()
     lines = max((axes.lines for axes in panels.flat), key=len)
     if lines:                             # one legend, above the panels: the curves go everywhere
         figure.legend(handles=lines, loc="outside upper right", ncols=2, frameon=False,

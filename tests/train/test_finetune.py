@@ -20,8 +20,8 @@ from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
 
-SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0, "eval_every": 200,
-         "save_every": 100}
+SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
+         "eval_every": 200, "save_every": 100}
 QUICK = {"engine": "plain", "steps": 12, "eval_every": 5, "save_every": 4, "threads": 1}
 KINDS = {"lora": {"rank": 2}, "lora some": {"rank": 3, "alpha": 6.0, "where": ("W_Q", "up")},
          "qlora": {"rank": 2, "bits": 4, "block": 16},
