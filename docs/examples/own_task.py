@@ -52,15 +52,15 @@ class Permutations(Task):
         return self.batch_of(rng.choice(self.rows["train"], self.config.batch, replace=False))
 
 
-def main(folder=None, n=5, steps=1500, **settings):
+def main(folder=None, n=5, steps=2000, **settings):
     folder = Path(folder or tempfile.mkdtemp()) / "run"
-    settings = {"layers": 1, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "r_train": 0.8,
+    settings = {"layers": 1, "batch": 512, "lr": 2e-3, "weight_decay": 0.0, "r_train": 0.8,
                 "eval_first": 0, "eval_every": steps // 5, "save_every": 500, **settings}
     train(Config(task=functools.partial(Permutations, n=n), steps=steps, **settings), folder)
     last = read_records(folder / "metrics.jsonl")[-1]
     accuracy = last["train_accuracy"]
-    print(f"of the equations that it has not seen, {last['validation_accuracy']:.1%} are right, and "
-          f"of those in training {accuracy:.1%}")
+    print(f"of the equations that it has not seen, {last['validation_accuracy']:.1%} are right, "
+          f"and of those in training {accuracy:.1%}")
     return accuracy
 
 

@@ -28,8 +28,8 @@ from tests.tools.trained import (
     resumed_from,
 )
 
-SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "eval_first": 3, "eval_every": 5,
-         "save_every": 4}
+SMALL = {"engine": "plain", "p": 5, "width": 8, "heads": 2, "layers": 1, "eval_first": 3,
+         "eval_every": 5, "save_every": 4}
 FILES = {"config.json", "metrics.jsonl", "checkpoint.npz", "curves.png", "summary.json"}
 every_engine = pytest.mark.parametrize("engine", slow.but(["plain"], ENGINES))
 
