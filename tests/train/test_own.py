@@ -115,7 +115,7 @@ def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, cap
     shown = capsys.readouterr().out
     assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
     assert capsys.readouterr().out == shown
-    table, plotted = shown.splitlines()[-2:]
+    table, plotted, _ = shown.splitlines()[-3:]
     runs = table.split()[4:]
     assert commands.table(runs[::-1]) == 0
     heads = capsys.readouterr().out.splitlines()[0].split(" | ")
