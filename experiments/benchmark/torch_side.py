@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import torch
 
+from experiments.benchmark import torch_reference as reference
 from experiments.benchmark.cases import batches
 from experiments.benchmark.npdl_side import LORA_RANK, PROMPT, lora_ids
 from npdl import backend
-from tests.tools import torch_reference as reference
 
 ADAMW = {"foreach": {"foreach": True}, "fused": {"fused": True},
          "captured": {"fused": True, "capturable": True}}       # in a CUDA graph

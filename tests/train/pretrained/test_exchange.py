@@ -26,8 +26,8 @@ def torch():
 
 
 def reference():
-    """tests/tools/torch_reference.py, which imports torch."""
-    from tests.tools import torch_reference
+    """experiments/benchmark/torch_reference.py, which imports torch."""
+    from experiments.benchmark import torch_reference
     return torch_reference
 
 

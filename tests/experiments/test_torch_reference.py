@@ -8,13 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
 
+from experiments.benchmark import torch_reference as reference
 from npdl.backend import stream
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
 from npdl.train.pretrained.exchange import to_torch
-from tests.tools import torch_reference as reference
 from tests.tools.composites import WithLoss
 
 V, B, S, D = 7, 4, 5, 8

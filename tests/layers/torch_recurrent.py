@@ -1,4 +1,4 @@
-"""Pairs of recurrent layers and of the models made of them (tests.layers.torch_compare)."""
+"""What PyTorch computes for recurrent layers and the models made of them (see torch_layers.py)."""
 
 import torch
 import torch.nn.functional as F
@@ -28,10 +28,7 @@ from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
-from npdl.study.check.examples import on, part
-from npdl.study.check.samples import DRAWN, with_state
-from tests.layers.torch_compare import Pair, pairs_of
-from tests.layers.torch_pairs import linear
+from tests.layers.torch_layers import linear
 
 # Which of npdl's blocks torch has at each place: r, z, n for the GRU; i, f, g, o for the LSTM.
 ORDER = {RNNCell: [0], GRUCell: [1, 0, 2], ResetAfterGRUCell: [1, 0, 2], LSTMCell: [0, 1, 3, 2]}
@@ -147,19 +144,6 @@ def lstm_seq2seq(layer, P, source, target, lengths=None):
     return linear(P, u, "classifier.")
 
 
-def gru_formula(layer, P, x, state=None, lengths=None):
-    """Document 002, Problem 2, step by step."""
-    W, U, b = (P[f"layers.0.cell.{part}"].chunk(3, -1) for part in ("W_x", "W_h", "b"))
-    h, ys = x.new_zeros(len(x), len(b[0])) if state is None else state[0], []
-    for t in range(x.shape[1]):
-        z, r = (torch.sigmoid(x[:, t] @ W[i] + h @ U[i] + b[i]) for i in range(2))
-        h_hat = torch.tanh(x[:, t] @ W[2] + b[2] + r * (h @ U[2]))
-        real = torch.ones(len(x), 1) > 0 if lengths is None else torch.tensor(lengths)[:, None] > t
-        h = torch.where(real, (1 - z) * h + z * h_hat, h)
-        ys.append(torch.where(real, h, 0.0))
-    return torch.stack(ys, 1), h[None]
-
-
 def attentive(layer, P, x, start=None):
     """Document 002, Problem 5."""
     def scores(q, keys):                                    # q (B, H), keys (B, n, H) -> (B, n)
@@ -185,33 +169,11 @@ def attentive(layer, P, x, start=None):
     return states[:, past.shape[1]:], (h, states)
 
 
-def of_kind(kind, name):
-    """The Pair of a Bidirectional of two LSTMs or GRUs with a state or lengths; RNNs are told."""
-    made = on((3, 2, 4))(part(kind, 4, 2), part(kind, 4, 2))
-
-    def build(rng):
-        layer, inputs, options = made(Bidirectional, rng)
-        return with_state(layer, inputs, options | {name: DRAWN[name](layer, inputs, rng)})
-
-    return Pair(Bidirectional, f"{kind.__name__}, {name}", f"nn.{kind.__name__}", build, both_ways)
-
-
-PAIRS = [
-    *(pair for cls in (RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell)
-      for pair in pairs_of(cls, f"nn.{cls.__name__}", cell)),
-    *(pair for cls in (RNNLayer, GRULayer, ResetAfterGRULayer, LSTMLayer)
-      for pair in pairs_of(cls, f"nn.{cls.__name__.removesuffix('Layer')}", one_layer)),
-    *(pair for cls in (RNN, GRU, ResetAfterGRU, LSTM)
-      for pair in pairs_of(cls, f"nn.{cls.__name__}", stack)),
-    *pairs_of(ResetBeforeGRUCell, "its formula", reset_before),
-    *pairs_of(BidirectionalStack, "nn.RNN", both_ways_stacked),
-    *pairs_of(Bidirectional, "nn.RNN", both_ways),
-    *(of_kind(kind, name) for kind in (GRU, LSTM) for name in ("state", "lengths")),
-    *pairs_of(BiRNN, "nn.RNN and nn.Linear", birnn),
-    *(pair for pair in pairs_of(GRU, "its formula", gru_formula)
-      if pair.what in ("state", "lengths")),
-    *pairs_of(BiRNNLoss, "its formula", birnn_loss),
-    *pairs_of(AttentiveRNN, "its formula", attentive),
-    *pairs_of(LSTMLM, "nn.LSTM and nn.Linear", lstm_lm),
-    *pairs_of(LSTMSeq2Seq, "nn.LSTM, its formula", lstm_seq2seq),
-]
+THEIRS = {
+    **dict.fromkeys((RNNCell, GRUCell, ResetAfterGRUCell, LSTMCell), cell),
+    **dict.fromkeys((RNNLayer, GRULayer, ResetAfterGRULayer, LSTMLayer), one_layer),
+    **dict.fromkeys((RNN, GRU, ResetAfterGRU, LSTM), stack),
+    ResetBeforeGRUCell: reset_before, BidirectionalStack: both_ways_stacked,
+    Bidirectional: both_ways, BiRNN: birnn, BiRNNLoss: birnn_loss, AttentiveRNN: attentive,
+    LSTMLM: lstm_lm, LSTMSeq2Seq: lstm_seq2seq,
+}

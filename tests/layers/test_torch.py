@@ -1,0 +1,96 @@
+"""Compare every layer that PyTorch has with PyTorch's: outputs and gradients, in float64.
+
+Torch's side starts from npdl's own arrays as leaves, so autograd's gradients have npdl's names and
+shapes.
+"""
+
+import numpy as np
+import pytest
+
+from npdl.backend import stream
+from npdl.study.check.samples import every_sample
+from npdl.study.check.subjects import randomise
+from npdl.study.deviation import deviation
+from npdl.study.trees import leaves, mapped, only_paths, upstream
+from tests.tools.running import npdl_layers
+
+torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
+
+from tests.layers import torch_layers, torch_recurrent
+
+LIMIT = 1e-10
+THEIRS = torch_layers.THEIRS | torch_recurrent.THEIRS
+# Layers without a counterpart in torch, and why.
+WITHOUT = {
+    **dict.fromkeys(("AddReLU", "MessagePassing", "GraphAttention", "Replace"),
+                    "torch has no graph layers"),
+    "AdditiveAttention": "torch's attention scores by dot products only",
+    **dict.fromkeys(("Autoencoder", "AutoencoderLoss"), "document 001's own"),
+    "Dropout": "each library draws its own masks",
+    "FrozenLinear": "a Linear without gradients",
+    "LoRALinear": "torch has no adapters",
+    "QuantLinear": "torch quantizes otherwise",
+    **dict.fromkeys(("ResetBeforeGRU", "ResetBeforeGRULayer"), "its cell is compared"),
+    "Same": "returns its input",
+    "Sequential": "its layers are compared",
+    "SinusoidalPositions": "torch has none",
+    "ThresholdNeuron": "its gradient is zero",
+    "XOR": "made of threshold neurons",
+}
+SAMPLES = {f"{cls.__name__}: {what}": (build, theirs) for cls, theirs in THEIRS.items()
+           for what, build in every_sample(cls).items() if "dropout" not in what}
+
+
+def tensors(nest, grad=True):
+    """Float arrays as leaves of torch's graph, integers as tensors, the rest as it is."""
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        tensor = torch.tensor(np.ascontiguousarray(leaf))
+        return tensor.requires_grad_(grad and tensor.is_floating_point())
+
+    return mapped(nest, change)
+
+
+def tensor_leaves(nest, path=""):
+    """`npdl.study.trees.leaves` for tensors."""
+    if isinstance(nest, (tuple, list)):
+        names = getattr(nest, "_fields", range(len(nest)))
+        for name, item in zip(names, nest, strict=True):
+            yield from tensor_leaves(item, f"{path}.{name}" if path else str(name))
+    elif torch.is_tensor(nest) and nest.is_floating_point():
+        yield path or "0", nest
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_outputs_and_gradients_are_torchs(name):
+    build, theirs = SAMPLES[name]
+    rng = stream(5)
+    layer, inputs, options = build(rng)
+    layer = layer.astype("float64")
+    randomise(layer, rng)
+    P = {what: tensors(p.data, p.trainable) for what, p in layer.params(frozen=True)}
+    t_inputs = tensors(inputs)
+    wanted = dict(tensor_leaves(theirs(layer, P, *t_inputs, **options)))
+    outputs, cache = layer.forward(*inputs, **options)
+    found, dout = dict(leaves(outputs)), upstream(outputs, rng)
+    for path, y in wanted.items():
+        assert deviation(found[path], y.detach(), 1.0) < LIMIT, f"output {path}"
+    given = dict(leaves(dout))
+    torch.autograd.backward(list(wanted.values()), [torch.tensor(given[path]) for path in wanted])
+    returned = layer.backward(only_paths(dout, wanted), cache)
+    returned = returned[: len(inputs)] if isinstance(returned, tuple) else (returned,)
+    gradients = {f"input {path}": g for path, g in leaves(returned)}
+    gradients |= {what: p.grad for what, p in layer.params()}
+    compared = {f"input {path}": x for path, x in tensor_leaves(t_inputs)}
+    compared |= {what: P[what] for what, _ in layer.params()}
+    assert gradients.keys() == compared.keys()
+    for what, x in compared.items():
+        grad = torch.zeros_like(x) if x.grad is None else x.grad
+        assert deviation(gradients[what], grad, 1.0) < LIMIT, what
+
+
+def test_every_layer_is_compared_or_has_a_reason():
+    compared = {cls.__name__ for cls in THEIRS}
+    names = {cls.__name__ for cls in npdl_layers()}
+    assert compared | WITHOUT.keys() == names and not compared & WITHOUT.keys()

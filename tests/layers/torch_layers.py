@@ -1,0 +1,327 @@
+"""What PyTorch computes for npdl's layers, of which test_torch.py compares outputs and gradients.
+
+Each function is given npdl's layer, {name: tensor} of its parameters in npdl's layout, and its
+inputs as tensors; it returns the outputs. The recurrent layers are in torch_recurrent.py.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+
+from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
+from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention, causal_mask
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
+from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
+from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
+from npdl.layers.grouped import GroupedQueryAttention
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
+from npdl.layers.linear import Linear
+from npdl.layers.llama import LlamaBlock, SwiGLU
+from npdl.layers.rotary import Llama3Scaling, Rotary
+from npdl.layers.transformer import Block, Decoder, Encoder, FeedForward, PreNormBlock
+from npdl.layers.weighted_losses import SoftCrossEntropy, WeightedCrossEntropy
+from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
+from npdl.models.gpt import GPT, GPT2
+from npdl.models.llama import Llama
+from npdl.models.mlp import MLP
+from npdl.models.seq2seq import Seq2Seq
+
+ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu,
+               "TanhGELU": lambda u: F.gelu(u, approximate="tanh")}
+PARTS = {"self_attn": "attention.", "multihead_attn": "cross."}
+
+
+# Layers that work position by position, and losses
+
+def pointwise(function):
+    return lambda layer, P, x: function(x)
+
+
+def softmax(layer, P, x, visible=None):
+    return (x if visible is None else x.masked_fill(torch.tensor(~visible), -torch.inf)).softmax(-1)
+
+
+def linear(P, x, name=""):
+    return F.linear(x, P[f"{name}W"].T, P.get(f"{name}b"))
+
+
+def positions(layer, P, x, positions=None):
+    places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
+    return x + F.embedding(places, P["W"])
+
+
+def layer_norm(layer, P, x):
+    return F.layer_norm(x, x.shape[-1:], P["gain"], P.get("bias"), layer.eps)
+
+
+def rms_norm(layer, P, x):
+    return F.rms_norm(x, x.shape[-1:], P["gain"], layer.eps)
+
+
+def batch_norm(layer, P, x, training=True):
+    mean, var = P["running_mean"].clone(), P["running_var"].clone()
+    return F.batch_norm(x, mean, var, P.get("gain"), P.get("bias"), training, 0.1, layer.eps)
+
+
+def group_norm(layer, P, x):
+    return F.group_norm(x, layer.groups, P.get("gain"), P.get("bias"), layer.eps)
+
+
+def instance_norm(layer, P, x):
+    return F.instance_norm(x, weight=P.get("gain"), bias=P.get("bias"), eps=layer.eps)
+
+
+def cross_entropy(layer, P, logits, targets):
+    """Torch's mean over targets that are all ignored is NaN; npdl's is 0."""
+    ignored = -100 if layer.ignored is None else layer.ignored
+    weight = class_weights(layer, logits)
+    terms = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), weight, ignore_index=ignored,
+                            label_smoothing=layer.smoothing, reduction="none").view(targets.shape)
+    if layer.reduction == "mean":
+        total = (weight[targets.clamp(min=0)] * (targets != ignored)).sum()
+        return terms.sum() / (total if total else 1)
+    return reduced(layer, terms)
+
+
+def class_weights(layer, logits):
+    given = getattr(layer, "class_weights", None)
+    return torch.tensor([1.0] * logits.shape[-1] if given is None else given, dtype=logits.dtype)
+
+
+def soft_cross_entropy(layer, P, logits, q):
+    V = logits.shape[-1]
+    terms = F.cross_entropy(logits.reshape(-1, V), q.reshape(-1, V), class_weights(layer, logits),
+                            reduction="none").view(q.shape[:-1])
+    return reduced(layer, terms)
+
+
+def reduced(layer, terms):
+    """A reduction of terms of any shape, one for each row."""
+    return {"none": terms, "sum": terms.sum(), "mean": terms.mean()}[layer.reduction]
+
+
+def sequence_loss(layer, P, logits, targets, counted):
+    """The mean over a sequence's counted tokens, and then over sequences; or over all tokens."""
+    terms = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    terms = terms.view(targets.shape) * counted
+    if layer.average == "token":
+        return terms.sum() / counted.sum()
+    return reduced(layer, terms.sum(1) / counted.sum(1))
+
+
+def stablemax(layer, P, logits, targets):
+    """arXiv:2501.04697, equations 5 and 6."""
+    s = torch.where(logits < 0, 1 / (1 - logits.clamp(max=0)), logits + 1)
+    p = (s / s.sum(-1, keepdim=True)).gather(-1, targets[..., None])[..., 0]
+    return reduced(layer, -torch.log(p))
+
+
+def squared_error(layer, P, y, z):
+    return reduced(layer, layer.factor * F.mse_loss(y, z, reduction="none").sum(-1))
+
+
+def kl(layer, P, p, q):
+    terms = F.kl_div(q.log_softmax(-1), p.log_softmax(-1), reduction="none", log_target=True)
+    return reduced(layer, terms.sum(-1))
+
+
+def mlp(layer, P, x):
+    for i in range(len(layer.maps)):
+        x = linear(P, x if i == 0 else F.relu(x), f"maps.{i}.")
+    return x
+
+
+def feed_forward(layer, P, x):
+    activation = {"GELU": F.gelu, "ReLU": F.relu}[type(layer.activation).__name__]
+    return linear(P, activation(linear(P, x, "up.")), "down.")
+
+
+# Attention and transformers
+
+def dot(scale):
+    def theirs(layer, P, q, k, v, mask=None):
+        return F.scaled_dot_product_attention(q, k, v, visible(mask), scale=scale)
+    return theirs
+
+
+def visible(mask):
+    return None if mask is None else torch.tensor(mask)
+
+
+def hidden(mask):
+    """npdl's mask, True where a query may look, as torch's, True where it may not."""
+    return None if mask is None else torch.tensor(~mask)
+
+
+def attention_weights(P, name):
+    """The parameters of an nn.MultiheadAttention; biases of 0 where npdl has none."""
+    W = P[f"{name}W_O.W"]
+    none = torch.zeros_like(W[0])
+    return {"in_proj_weight": torch.cat([P[f"{name}W_{c}.W"].T for c in "QKV"]),
+            "in_proj_bias": torch.cat([P.get(f"{name}W_{c}.b", none) for c in "QKV"]),
+            "out_proj.weight": W.T, "out_proj.bias": P.get(f"{name}W_O.b", none)}
+
+
+def multi_head(layer, P, Q, K, V, mask=None):
+    module = nn.MultiheadAttention(Q.shape[-1], layer.num_heads, batch_first=True).double()
+    return functional_call(module, attention_weights(P, ""), (Q, K, V),
+                           {"attn_mask": hidden(mask), "need_weights": False})[0]
+
+
+def block_weights(P, name):
+    """The parameters of a torch layer for the Block or DecoderBlock of this name."""
+    found = {f"{theirs}.{part}": w for theirs, ours in PARTS.items()
+             if f"{name}{ours}W_Q.W" in P
+             for part, w in attention_weights(P, name + ours).items()}
+    for theirs, ours in (("linear1", "ffn.up"), ("linear2", "ffn.down")):
+        W = P[f"{name}{ours}.W"]
+        found |= {f"{theirs}.weight": W.T,
+                  f"{theirs}.bias": P.get(f"{name}{ours}.b", torch.zeros_like(W[0]))}
+    for norm in ("norm1", "norm2", "norm3"):
+        if f"{name}{norm}.gain" in P:
+            gain = P[f"{name}{norm}.gain"]
+            found |= {f"{norm}.weight": gain,
+                      f"{norm}.bias": P.get(f"{name}{norm}.bias", torch.zeros_like(gain))}
+    return found
+
+
+def block(own, P, x, *memory, name="", **masks):
+    """What torch's layer gives for a Block or DecoderBlock."""
+    kind = nn.TransformerDecoderLayer if memory else nn.TransformerEncoderLayer
+    module = kind(x.shape[-1], own.attention.num_heads, own.ffn.up.sizes[1], 0.0,
+                  ACTIVATIONS[type(own.ffn.activation).__name__], own.norm1.eps,
+                  batch_first=True, norm_first=isinstance(own, (PreNormBlock, PreNormDecoderBlock)))
+    return functional_call(module.double(), block_weights(P, name), (x, *memory), masks)
+
+
+def stack(own, P, x, *memory, name="", **masks):
+    """Torch's layers in a row, and the last norm."""
+    for i, layer in enumerate(own.blocks):
+        x = block(layer, P, x, *memory, name=f"{name}blocks.{i}.", **masks)
+    if f"{name}norm.gain" in P:
+        x = F.layer_norm(x, x.shape[-1:], P[f"{name}norm.gain"], P.get(f"{name}norm.bias"),
+                         own.norm.eps)
+    return x
+
+
+def reading(run):
+    """Theirs, of `run`, block or stack: of a sequence, or of one and a memory."""
+    def theirs(layer, P, x, *memory, mask=None, memory_mask=None, key_mask=None):
+        if not memory:
+            return run(layer, P, x, src_mask=hidden(mask), src_key_padding_mask=hidden(key_mask))
+        padding = None if memory_mask is None else memory_mask[:, 0, 0]
+        return run(layer, P, x, *memory, tgt_mask=hidden(mask),
+                   memory_key_padding_mask=hidden(padding))
+    return theirs
+
+
+def embedded(layer, P, ids, side=""):
+    """Embeddings and positions, fixed ones as npdl's float64 table has them."""
+    positions = getattr(layer, f"{side}positions")
+    table = P.get(f"{side}positions.W")
+    table = torch.tensor(positions.table) if table is None else table
+    padding = getattr(layer, f"{side}embedding").padding_id
+    return F.embedding(ids, P[f"{side}embedding.W"], padding) + table[: ids.shape[1]]
+
+
+def gpt(layer, P, ids, key_mask=None):
+    x = stack(layer.decoder, P, embedded(layer, P, ids), name="decoder.",
+              src_mask=hidden(causal_mask(ids.shape[1])), src_key_padding_mask=hidden(key_mask))
+    if isinstance(layer.classifier, Unembedding):
+        return F.linear(x, P["embedding.W"])
+    return linear(P, x, "classifier.")
+
+
+def seq2seq(layer, P, source, target, source_mask=None, target_mask=None):
+    memory = stack(layer.encoder, P, embedded(layer, P, source, "source_"), name="encoder.",
+                   src_key_padding_mask=hidden(source_mask))
+    y = stack(layer.decoder, P, embedded(layer, P, target, "target_"), memory, name="decoder.",
+              tgt_mask=hidden(causal_mask(target.shape[1])),
+              tgt_key_padding_mask=hidden(target_mask),
+              memory_key_padding_mask=hidden(source_mask))
+    return linear(P, y, "classifier.")
+
+
+# Rotary positions, with complex numbers whose two parts are a pair; grouped queries; Llama
+
+def scaled(scaling, f):
+    """The frequencies of Llama 3.1, by wavelengths; or of a linear scaling."""
+    if not isinstance(scaling, Llama3Scaling):
+        return f if scaling is None else f / scaling.factor
+    wavelength, L = 2 * torch.pi / f, scaling.original_length
+    s = (L / wavelength - scaling.low) / (scaling.high - scaling.low)
+    between = (1 - s) * f / scaling.factor + s * f
+    found = torch.where(wavelength > L / scaling.low, f / scaling.factor, f)
+    inside = (wavelength >= L / scaling.high) & (wavelength <= L / scaling.low)
+    return torch.where(inside, between, found)
+
+
+def turned(rotary, P, x, positions=None):
+    """Rotary.forward of x (..., S, d)."""
+    half = x.shape[-1] // 2
+    places = torch.arange(x.shape[-2]) if positions is None else torch.tensor(positions)
+    f = scaled(rotary.scaling, rotary.rope_theta ** -(torch.arange(half).double() / half))
+    angle = torch.outer(places.double(), f)
+    y = torch.complex(*x.split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([y.real, y.imag], -1)
+
+
+def grouped_attention(layer, P, x, mask=None, name=""):
+    def heads(which):
+        y = linear(P, x, f"{name}{which}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
+        gain = f"{name}norm_{which[-1].lower()}.gain"
+        y = F.rms_norm(y, y.shape[-1:], P[gain], layer.norm_q.eps) if gain in P else y
+        return y if which == "W_V" else turned(layer.rotary, P, y)
+
+    y = F.scaled_dot_product_attention(*map(heads, ("W_Q", "W_K", "W_V")), visible(mask),
+                                       enable_gqa=True)
+    return linear(P, y.transpose(1, 2).flatten(2), f"{name}W_O.")
+
+
+def swiglu(layer, P, x, name=""):
+    gate, up, down = (P[f"{name}{part}.W"] for part in ("gate", "up", "down"))
+    return (F.silu(x @ gate) * (x @ up)) @ down
+
+
+def root_mean_square(layer, P, x, name):
+    return F.rms_norm(x, x.shape[-1:], P[f"{name}.gain"], layer.eps)
+
+
+def llama_block(layer, P, x, mask=None, name=""):
+    n = root_mean_square(layer.norm1, P, x, f"{name}norm1")
+    x = x + grouped_attention(layer.attention, P, n, mask, f"{name}attention.")
+    n = root_mean_square(layer.norm2, P, x, f"{name}norm2")
+    return x + swiglu(layer.ffn, P, n, f"{name}ffn.")
+
+
+def llama(layer, P, ids, key_mask=None):
+    x, mask = F.embedding(ids, P["embedding.W"]), causal_mask(ids.shape[1])
+    if key_mask is not None:
+        mask = mask & key_mask[:, None, None]                   # (B, 1, S, S)
+    for i, own in enumerate(layer.blocks):
+        x = llama_block(own, P, x, mask, f"blocks.{i}.")
+    x = root_mean_square(layer.norm, P, x, "norm")
+    if isinstance(layer.classifier, Unembedding):
+        return F.linear(x, P["embedding.W"])
+    return linear(P, x, "classifier.")
+
+
+THEIRS = {
+    Sigmoid: pointwise(torch.sigmoid), Tanh: pointwise(torch.tanh), ReLU: pointwise(torch.relu),
+    GELU: pointwise(F.gelu), TanhGELU: pointwise(ACTIVATIONS["TanhGELU"]), Softmax: softmax,
+    Linear: lambda layer, P, x: linear(P, x),
+    Embedding: lambda layer, P, ids: F.embedding(ids, P["W"], layer.padding_id),
+    Unembedding: lambda layer, P, x: F.linear(x, P["W"]),
+    LearnedPositions: positions, LayerNorm: layer_norm, RMSNorm: rms_norm, BatchNorm: batch_norm,
+    GroupNorm: group_norm, InstanceNorm: instance_norm, FeedForward: feed_forward, MLP: mlp,
+    CrossEntropy: cross_entropy, WeightedCrossEntropy: cross_entropy,
+    SoftCrossEntropy: soft_cross_entropy, SequenceLoss: sequence_loss, StableMaxLoss: stablemax,
+    SquaredError: squared_error, KLDivergence: kl,
+    DotAttention: dot(1.0), ScaledDotAttention: dot(None), MultiHeadAttention: multi_head,
+    **dict.fromkeys((Block, PreNormBlock, DecoderBlock, PreNormDecoderBlock), reading(block)),
+    **dict.fromkeys((Decoder, Encoder, CrossDecoder), reading(stack)),
+    GPT: gpt, GPT2: gpt, Seq2Seq: seq2seq,
+    Rotary: turned, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
+    LlamaBlock: llama_block, Llama: llama,
+}
