@@ -1,0 +1,305 @@
+"""Gradient-check cases: every example of `npdl.study.check.examples`, and EDGES that it has no
+place for: masks that hide everything, NaN after a sequence's end, nothing that counts, layers in
+layers.
+
+    case(Linear, "no leading axis", (3, 2), (3,))       # Linear(3, 2, rng=rng) on a normal array
+
+Views that are not contiguous need no cases: tests/layers/test_contract.py runs every case on them.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from npdl import losses
+from npdl.adapt import add_lora, quantize_linears
+from npdl.adapt.linears import LoRALinear, QuantLinear
+from npdl.backend import stream, to_device
+from npdl.errors import InputError
+from npdl.functions import length_mask
+from npdl.layers import activation, attention, embedding, graph, recurrent, rotary, transformer
+from npdl.layers.batch_norm import BatchNorm
+from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.dropout import Dropout
+from npdl.layers.encoder import CrossDecoder, DecoderBlock
+from npdl.layers.grouped import GroupedQueryAttention
+from npdl.layers.layer_norm import LayerNorm, RMSNorm
+from npdl.layers.linear import Linear
+from npdl.layers.llama import LlamaBlock
+from npdl.layers.sequential import Sequential
+from npdl.layers.transformer import Block, PreNormBlock
+from npdl.models.attentive_rnn import SCORES, AttentiveRNN
+from npdl.models.autoencoder import Autoencoder
+from npdl.models.birnn import BiRNN, BiRNNLoss
+from npdl.models.gpt import GPT
+from npdl.models.llama import Llama
+from npdl.models.lstm_lm import LSTMLM
+from npdl.models.lstm_seq2seq import LSTMSeq2Seq
+from npdl.models.seq2seq import Seq2Seq
+from npdl.study.check.examples import drawn, ids, off_zero, part, parts
+from npdl.study.check.samples import ROW, every_sample
+from tests.tools.composites import TiedPair, WithLoss
+from tests.tools.running import npdl_layers
+
+COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
+            "npdl.layers.bidirectional", "npdl.layers.llama")
+STACKS = ("npdl.layers.recurrent.RNN", "npdl.layers.recurrent.GRU", "npdl.layers.recurrent.LSTM")
+FEW = 4                         # entries of each array of a composed layer
+
+
+@dataclass
+class Case:
+    """One gradient check: `build(rng)` returns (layer, inputs, options) for gradcheck.
+
+    `layer_class` is the class that the case stands for; `forward`, if given, replaces
+    layer.forward (see npdl.study.check.gradcheck). `entries` limits how many entries of each array
+    are checked; `of_option` is whether it is there for one option of the class.
+    """
+
+    layer_class: type
+    what: str
+    build: Callable
+    forward: Callable | None = None
+    entries: int | None = None
+    of_option: bool = False
+
+    def __str__(self):
+        return f"{self.layer_class.__name__}: {self.what}"
+
+
+def case(cls, what, args, *inputs, forward=None, **options):
+    """A Case of cls(*args), the last of `args` as keywords if it is a dict; or of args(rng).
+
+    inputs   shapes of normal arrays; lists of shapes, a state; arrays; functions of rng
+    options  what forward takes by name; functions of rng are called
+    """
+    def build(rng):
+        if callable(args):
+            layer = args(rng)
+        else:
+            keywords = dict(args[-1]) if args and isinstance(args[-1], dict) else {}
+            if "rng" in inspect.signature(cls.__init__).parameters:
+                keywords["rng"] = rng
+            layer = cls(*(args[:-1] if args and isinstance(args[-1], dict) else args), **keywords)
+        chosen = {name: value(rng) if callable(value) else value
+                  for name, value in options.items()}
+        return layer, tuple(drawn(rng, given) for given in inputs), chosen
+
+    return Case(cls, what, build, forward, FEW if is_composed(cls) else None)
+
+
+def same_mask(layer, *inputs, **options):
+    """forward with a dropout stream that starts again at every call."""
+    return layer.forward(*inputs, rng=stream(5, 1), **options)
+
+
+def strided(array):
+    """The same values in a view that is not contiguous."""
+    return np.repeat(array, 2, axis=-1)[..., ::2]
+
+
+def is_composed(cls):
+    """Whether a class is made of layers that have cases of their own."""
+    name = f"{cls.__module__}.{cls.__name__}"
+    return name.startswith(COMPOSED) or name in STACKS
+
+
+def all_cases():
+    """The examples of every layer, and the EDGES. (tests/layers/test_gradcheck.py says of which
+    layer there are none.)"""
+    found = []
+    for cls in npdl_layers():
+        try:
+            examples = every_sample(cls)
+        except InputError:
+            continue
+        found += [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
+                       of_option=what not in ROW) for what, build in examples.items()]
+    return found + EDGES
+
+
+# Tokens, and which of them may be seen
+TOKENS = np.array([[0, 1, 2], [3, 1, 1]])
+CAUSAL = attention.causal_mask(3)
+SEEN = np.array([[True, True, True], [False, True, True]])          # a query sees nothing
+BLIND = np.array([[True, True, False], [False, False, False]])      # a sequence sees nothing
+PADDED = CAUSAL & transformer.padding_mask(SEEN)                    # (B, 1, S, S)
+HIDDEN = np.array([[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]], bool)
+COUNTED = np.array([[True, True, False], [False, False, False], [True, False, False]])
+RAGGED = np.array([2, 4, 0, 4, 1])                          # unsorted, full, none, ties
+AT = np.array([[0, 1], [3, 3]])                             # positions, some twice
+SMALL = {"d_model": 4, "num_layers": 1, "num_heads": 2, "multiplier": 2, "max_len": 4}
+
+
+def padded(D, lengths=RAGGED, S=4):
+    """x (B, S, D), NaN after the end of each sequence."""
+    def x(rng):
+        real = np.arange(S)[:, None] < np.array(lengths)[:, None, None]
+        return np.where(real, rng.standard_normal((len(lengths), S, D)), np.nan)
+
+    return x
+
+
+def state(kind, *shape):
+    """A state of a class: h, or (h, c) of an LSTM."""
+    return [shape, shape] if kind.__name__.startswith("LSTM") else shape
+
+
+def some_ignored(rng):
+    return np.where(np.arange(4) % 2, rng.integers(0, 3, (2, 4)), -100)
+
+
+def far_from_start(rng):
+    """A BatchNorm with running statistics that are not 0 and 1."""
+    layer = BatchNorm(3)
+    layer.running_mean.data[...] = to_device(rng.standard_normal(3))
+    layer.running_var.data[...] = to_device(rng.uniform(0.5, 2, 3))
+    return layer
+
+
+def deaf(rng):
+    """A graph whose first node hears no one."""
+    return (rng.random((4, 4)) < 0.5) & (np.arange(4) > 0)[:, None]
+
+
+def passing(update):
+    """Messages of width 2 from states of width 3."""
+    return lambda rng: graph.MessagePassing(Linear(3, 2, rng=rng), update(rng))
+
+
+def chain(*layers):
+    return lambda rng: Sequential(*(make(rng) for make in layers))
+
+
+def two_ways(ahead, back, layers=1):
+    return lambda rng: Bidirectional(ahead(2, 3, layers, rng=rng), back(2, 2, layers, rng=rng))
+
+
+def adapted(model, where=None, quantized=None):
+    """A model with adapters, over quantized layers where `quantized` says."""
+    def make(rng):
+        built = model(rng)
+        if quantized:
+            quantize_linears(built, bits=5, where=quantized)
+        add_lora(built, rank=2, alpha=3, where=where, rng=rng)
+        return built
+
+    return make
+
+
+def stacked(block, count, **options):
+    """The layers of a Decoder of rng, with a last norm where they are pre-norm."""
+    return lambda rng: transformer.Decoder(
+        [block(4, 2, 2, rng=rng, **options) for _ in range(count)],
+        LayerNorm(4) if block is PreNormBlock else None)
+
+
+EDGES = [
+    case(Linear, "no leading axis", (3, 2), (3,)),
+    case(Linear, "an empty batch", (3, 2), (0, 3)),
+    case(embedding.Unembedding, "tied to its embedding", lambda rng: TiedPair(5, 3, rng),
+         ids(5, 3, 2)),
+    *(case(cls, "given positions (B, S)", (5, 4), (2, 2, 4), positions=AT)
+      for cls in (embedding.LearnedPositions, embedding.SinusoidalPositions)),
+    *(case(cls, "large and small values", (), lambda rng: 10 * off_zero(7)(rng))
+      for cls in (activation.Sigmoid, activation.Tanh, activation.GELU, activation.TanhGELU)),
+    case(activation.Softmax, "a row with nothing visible", (), (3, 4), visible=HIDDEN),
+    case(activation.Softmax, "visible broadcast over rows", (), (2, 3, 4), visible=HIDDEN[2]),
+    case(Dropout, "rate 0", (0.0,), (2, 3), forward=same_mask),
+    case(Dropout, "no generator", (0.4,), (2, 3)),
+    case(LayerNorm, "far from zero", (6,), lambda rng: 20 + rng.standard_normal((3, 6))),
+    case(RMSNorm, "one row", (4,), (4,)),
+    case(BatchNorm, "one sample", (2,), (1, 2, 4)),
+    case(BatchNorm, "running statistics", far_from_start, (2, 3, 4), training=False),
+    *(case(losses.SequenceLoss, f"{how}, a sample without counted tokens", how, (3, 3, 4),
+           ids(4, 3, 3), COUNTED) for how in (("mean", "sample"), ("none", "token"))),
+    case(losses.CrossEntropy, "ignored and smoothed", (-100, 0.2), (2, 4, 3), some_ignored),
+    case(losses.CrossEntropy, "one vector, V = 1", (), (1,), ids(1)),
+    case(losses.KLDivergence, "none, V = 1", ("none",), (2, 1), (2, 1)),
+    case(Sequential, "maps and a nonlinearity, a chain in it", chain(
+        part(Linear, 3, 4), lambda rng: Sequential(activation.Tanh(), Dropout(0.3)),
+        part(Linear, 4, 2)), (2, 5, 3), forward=same_mask),
+    case(Sequential, "tokens with lengths, both ways", chain(
+        part(embedding.Embedding, 5, 2), two_ways(recurrent.LSTM, recurrent.LSTM),
+        part(Linear, 5, 3)), ids(5, 3, 4), lengths=np.array([4, 2, 0])),
+    case(Autoencoder, "two leading axes", (3, 2, 2), (2, 2, 3), (2, 2, 3)),
+    case(graph.MessagePassing, "one graph for a batch", passing(part(graph.AddReLU, 3, 2)),
+         (2, 3, 4, 3), (4, 4)),
+    case(graph.MessagePassing, "a graph each, kept messages only",
+         passing(lambda rng: graph.Replace()), (2, 4, 3), (2, 4, 4)),
+    case(graph.MessagePassing, "edges yes or no", passing(part(graph.AddReLU, 3, 2)), (2, 4, 3),
+         deaf),
+    case(graph.GraphAttention, "neighbours, a node that hears no one, scaled",
+         (3, 2, {"scale": 0.7, "bias": True}), (2, 4, 3), neighbours=deaf),
+
+    # Attention
+    *(case(kind, "(B, H, R, d), a query that sees nothing", args, (2, 2, 3, 2),
+           (2, 2, 4, d_key), (2, 2, 4, 5), mask=HIDDEN)
+      for kind, args, d_key in ((attention.DotAttention, (), 2),
+                                (attention.ScaledDotAttention, (), 2),
+                                (attention.AdditiveAttention, (2, 3, 4), 3))),
+    case(attention.MultiHeadAttention, "cross, a sequence that sees nothing", (4, 2), (2, 4, 4),
+         (2, 3, 4), (2, 3, 4), mask=transformer.padding_mask(BLIND)),
+    case(attention.MultiHeadAttention, "padding, one query sees nothing, no bias",
+         (4, 2, {"bias": False}), *[(2, 3, 4)] * 3, mask=PADDED),
+    case(rotary.Rotary, "positions with a gap, another base", (6, {"rope_theta": 50.0}), (3, 6),
+         positions=np.array([2, 3, 70])),
+    case(GroupedQueryAttention, "a key for each, one query sees nothing", (4, 2, 2), (2, 3, 4),
+         mask=PADDED[:, None]),
+    case(LlamaBlock, "biases, one query sees nothing", (4, 2, 2, 3, {"qkv_bias": True}),
+         (2, 3, 4), mask=PADDED[:, None]),
+    *(case(transformer.Decoder, f"{block.__name__}, three, dropout, tanh GELU",
+           stacked(block, 3, dropout=0.3, activation="gelu-tanh"), (2, 3, 4), mask=PADDED,
+           forward=same_mask) for block in (Block, PreNormBlock)),
+    case(transformer.Encoder, "biased, tanh, padding", lambda rng: transformer.Encoder(
+        [Block(6, 2, 1, ffn_bias=True, activation="tanh", rng=rng)]), (2, 3, 6), key_mask=BLIND),
+    case(CrossDecoder, "masks", lambda rng: CrossDecoder(parts(DecoderBlock, 2, 6, 2, 1)(rng)),
+         (2, 3, 6), (2, 3, 6), mask=CAUSAL, memory_mask=transformer.padding_mask(BLIND)),
+    case(GPT, "padding, one query sees nothing", (4, SMALL), TOKENS, key_mask=SEEN),
+    case(GPT, "with its loss, tied", lambda rng: WithLoss(
+        GPT(4, **SMALL, norm="pre", positions="learned", tied=True, rng=rng), "sum", "token"),
+        TOKENS, ids(4, 2, 3), lambda rng: rng.random((2, 3)) < 0.7),
+    case(Llama, "padding, a sequence that sees nothing", (4, 4, 1, 2, 1, 6, 4), TOKENS,
+         key_mask=BLIND),
+    case(Seq2Seq, "pre, learned positions, padding", (5, 4, {**SMALL, "norm": "pre",
+         "positions": "learned"}), ids(5, 2, 3), ids(4, 2, 3), source_mask=BLIND, target_mask=SEEN),
+
+    # Recurrent layers and the models made of them
+    *(case(kind, "lengths, given state", (2, 3), padded(2), state(kind, 5, 3), lengths=RAGGED)
+      for kind in (recurrent.RNNLayer, recurrent.GRULayer, recurrent.LSTMLayer)),
+    *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
+           state(kind, 2, 5, 2), lengths=RAGGED, forward=same_mask)
+      for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
+    case(recurrent.LSTMLayer, "lengths all 0", (2, 2), padded(2, [0, 0]), [(2, 2)] * 2,
+         lengths=np.array([0, 0])),
+    case(Bidirectional, "GRU and LSTM, two layers, lengths",
+         two_ways(recurrent.GRU, recurrent.LSTM, 2), padded(2), [(2, 5, 3), [(2, 5, 2)] * 2],
+         lengths=RAGGED),
+    case(BiRNN, "ragged", (2, 3, 2), padded(2), [(1, 5, 3)] * 2, lengths=RAGGED),
+    case(BiRNNLoss, "ragged", lambda rng: BiRNNLoss(BiRNN(2, rng=rng)), padded(2), padded(2),
+         lengths=RAGGED),
+    *(case(AttentiveRNN, f"{score}, a past of 2", (2, 3, {"score": score, "query": query}),
+           (2, 3, 2), [(2, 3), (2, 2, 3)])
+      for score, query in zip(SCORES, ("previous", "preliminary", "previous"), strict=True)),
+    case(AttentiveRNN, "a state without a past", (2, 3, {"query": "previous"}), (2, 3, 2),
+         [(2, 3), (2, 0, 3)]),
+    case(LSTMLM, "lengths, given state", (4, 2, 2, 3), ids(4, 5, 4), [(2, 5, 3)] * 2,
+         lengths=RAGGED),
+    case(LSTMLM, "with its loss, lengths", lambda rng: WithLoss(LSTMLM(4, 2, rng=rng)),
+         ids(4, 5, 4), ids(4, 5, 4), length_mask(RAGGED, 4), lengths=RAGGED),
+    case(LSTMSeq2Seq, "two layers, lengths, dropout, no bias",
+         (5, 4, 2, 2, 3, {"bias": False, "dropout": 0.4}), ids(5, 5, 4), ids(4, 5, 2),
+         lengths=RAGGED, forward=same_mask),
+
+    # Adapters
+    case(QuantLinear, "NF4 in blocks, double quantization", lambda rng: QuantLinear(
+        Linear(5, 3, rng=rng), rounding="nf4", block=4, double=True), (2, 5)),
+    case(LoRALinear, "over a quantized layer (QLoRA), one vector", lambda rng: LoRALinear(
+        QuantLinear(Linear(4, 3, bias=False, rng=rng), 4), rank=2, alpha=5, rng=rng), (4,)),
+    case(LoRALinear, "in a Block, one layer quantized", adapted(
+        part(Block, 4, 2), ("W_Q", "W_V", "up"), "up"), (2, 3, 4)),
+    case(LoRALinear, "in a Seq2Seq", adapted(lambda rng: Seq2Seq(5, 4, **SMALL, rng=rng)),
+         ids(5, 2, 3), ids(4, 2, 2)),
+]
