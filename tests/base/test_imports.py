@@ -2,13 +2,13 @@
 
 import ast
 import importlib.util
-import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import npdl
 
 ROOT = Path(__file__).resolve().parents[2]
 # The library, then the packages inside of npdl: each imports itself and those before it. Nothing
@@ -28,8 +28,10 @@ def imported(path):
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and not node.level:
-            found |= {package_of(node.module), *(package_of(f"{node.module}.{alias.name}")
-                                                 for alias in node.names)}
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {package_of(node.module), *map(package_of, names),
+                      *(package_of(npdl._MODULES[name.removeprefix("npdl.")]) for name in names
+                        if name.removeprefix("npdl.") in npdl._MODULES)}
         elif isinstance(node, ast.Import):
             found |= {package_of(alias.name) for alias in node.names}
     return found
@@ -87,52 +89,3 @@ def test_each_module_can_be_imported_first():
     done = subprocess.run([sys.executable, "-c", EACH_FIRST, *names], cwd=ROOT,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-README_ALONE = """
-import re, sys
-sys.modules["npdl.train"] = sys.modules["npdl.study"] = None    # an import of either fails
-text = open(sys.argv[1], encoding="utf-8").read()
-program = next(block for block in re.findall(r"```python\\n(.*?)```", text, re.S)
-               if "optimizer.step()" in block)
-exec(program.replace("range(200)", "range(3)"))
-again = GPT(data.vocabulary.size, d_model=16, num_heads=2, max_len=data.sequence_length, rng=1)
-again.load("gpt.safetensors")
-assert (again.forward(batch.inputs)[0] == model.forward(batch.inputs)[0]).all()
-from npdl.adapt import add_lora
-from npdl.decoding import greedy
-from npdl.decoding.continuation import continuation
-add_lora(again, 2)
-assert len(greedy(continuation(again, batch.inputs[0, :3]), 2)[0].tokens) == 2
-"""
-
-
-def test_the_library_trains_saves_and_decodes_without_the_other_packages(tmp_path):
-    done = subprocess.run([sys.executable, "-c", README_ALONE, ROOT / "README.md"], cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-                          text=True)
-    assert done.returncode == 0, done.stderr
-
-
-WITHOUT_STUDY = """
-import sys
-sys.modules["npdl.study"] = None                # an import of it, or of a part of it, fails
-from experiments import train_gpt
-from npdl.__main__ import main
-run, *options = sys.argv[1:]
-assert train_gpt.main([*options, "--for-steps", "2", "--out", run]) == 0
-assert train_gpt.main(["--resume", "--quiet", "--out", run]) == 0
-assert main(["ask", run, "1 + 2 ="]) == main(["generate", run, "1 + 2 ="]) == 0
-assert main(["finetune", run, "--operator", "-", "--steps", "2", "--quiet"]) == 0
-"""
-
-
-@pytest.mark.slow
-def test_commands_train_resume_and_generate_without_the_study_tools(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_STUDY, tmp_path / "run", "--p", "5", "--width", "8",
-         "--heads", "2", "--layers", "1", "--steps", "4", "--quiet"], cwd=ROOT,
-        capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "1 + 2 =" in done.stdout
-    assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] == 4

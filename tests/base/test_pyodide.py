@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 BEGIN = """
 import sys
@@ -32,15 +30,18 @@ else:
     raise SystemExit("the test forbids nothing")
 sys.path.insert(0, sys.argv[1])
 """
-ENGINE = """
+PROGRAM = """
 import numpy as np
-from npdl import GPT, AdamW, LSTM, SequenceLoss, clip_by_global_norm
+from npdl import GPT, AdamW, LSTMCell, SequenceLoss, blame, clip_by_global_norm, gradcheck, step
 from npdl.data import ModularArithmetic, batch_indices
+from npdl.study.check.samples import sample
+from npdl.study.mine import MyLayer
+
 data = ModularArithmetic(p=5)
 model = GPT(data.vocabulary.size, d_model=8, num_heads=2, max_len=data.sequence_length)
 optimizer, loss_of, losses = AdamW(model, lr=1e-2), SequenceLoss(), []
-for step in range(30):
-    batch = data.train.take(batch_indices(len(data.train), 32, step, seed=0))
+for t in range(30):
+    batch = data.train.take(batch_indices(len(data.train), 32, t, seed=0))
     logits, cache = model.forward(batch.inputs)
     loss, c_loss = loss_of.forward(logits, batch.targets, batch.answer_mask)
     optimizer.zero_grad()
@@ -48,41 +49,30 @@ for step in range(30):
     clip_by_global_norm(optimizer.params.values(), 1.0)
     optimizer.step()
     losses.append(float(loss))
-print(losses[-1] < losses[0])
-"""
-GRADCHECK = """
-import numpy as np
-from npdl import LSTM, gradcheck
-print(gradcheck(LSTM(2, 3), np.random.default_rng(0).standard_normal((2, 3, 2))).ok())
-"""
-STEP = """
-from npdl import LSTMCell, step
-from npdl.study.check.samples import sample
+assert losses[-1] < losses[0]
+
 layer, inputs, options = sample(LSTMCell)
+assert gradcheck(layer, *inputs, **options).ok()
 walk = step(layer, *inputs, **options)
-walk.show(file=open(sys.argv[2] + "/walk.txt", "w", encoding="utf-8"))
+with open(sys.argv[2] + "/walk.txt", "w", encoding="utf-8") as file:
+    walk.show(file=file)
 walk.to_html(sys.argv[2] + "/walk.html")
-print(walk.outcome(), "<iframe" in walk._repr_html_())
-"""
-BLAME = """
-import numpy as np
-from npdl import LayerNorm, blame
-from npdl.study.mine import MyLayer
+assert "gradients are right" in walk.outcome() and "<iframe" in walk._repr_html_()
+
+
 class Wrong(MyLayer):
     def backward(self, dy, cache):
         dx = super().backward(dy, cache)
         self.b.grad -= 2 * dy.sum(0)
         return dx
+
+
 layer, x = Wrong.sample()
-print(blame(layer, x).right, blame(LayerNorm(3), x).right)
+assert blame(layer, x).right is False
 """
 
 
-@pytest.mark.parametrize("code, said", [
-    (ENGINE, "True"), pytest.param(GRADCHECK, "True", marks=pytest.mark.slow),
-    pytest.param(STEP, "gradients are right True", marks=pytest.mark.slow),
-    (BLAME, "False True")], ids=["engine", "gradcheck", "step", "blame"])
-def test_runs_in_a_browser(code, said, tmp_path):
-    done = subprocess.run([sys.executable, "-W", "error", "-c", BEGIN + code, ROOT, tmp_path],
+def test_everything_runs_in_a_browser(tmp_path):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", BEGIN + PROGRAM, ROOT, tmp_path],
                           capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The textbook's rules that its source can be asked about: imports, writing in place, length."""
+"""The textbook's rules that its source can be asked about: imports, writing in place."""
 
 import ast
 from pathlib import Path
@@ -89,19 +89,3 @@ def test_nothing_changes_in_place_but_gradients():
     assert not unknown, unknown
     used = {key for pair in found for key in allowed(*pair)}
     assert used == IN_PLACE.keys(), "an exception that is no longer needed"
-
-
-@pytest.mark.parametrize("statement", [
-    "x += 1", "x[0] = 1", "np.add(x, y, out=x)", "np.add.at(x, i, y)", "np.copyto(x, y)",
-    "self.W.data -= x", "y, x[...] = f(x)", "self.W.grad[...] = x"])
-def test_each_way_of_writing_is_found(statement):
-    assert len(written(f"def backward(self, x):\n    {statement}\n")) == 1
-
-
-def test_adding_to_a_gradient_is_no_writing():
-    assert not written("self.W.grad += x\ny = x\nself.y = y\n")
-
-
-@every([*LAYERS, *MODELS])
-def test_a_page_is_at_most_250_lines(path):
-    assert len(path.read_text().splitlines()) <= 250
