@@ -6,7 +6,6 @@ are those of the same numbers in the usual dtype, and backward gives gradients o
 A class of npdl.__all__ that is in no table fails the test, so that none can be forgotten.
 """
 
-import inspect
 import math
 import re
 import warnings
@@ -318,48 +317,6 @@ def test_what_changes_gradients(name):
     for call in (lambda: CHANGING[name]([linear.W]), filtered.filter):
         with pytest.raises(InputError, match="is frozen"):
             call()
-
-
-RIGHT = {                               # an argument's name: what serves there, wherever it is
-    **dict.fromkeys(("d_model", "d_in", "d_hidden", "d_out", "channels", "d_x", "d_parent",
-                     "d_query", "d_key", "d_inner", "d"), 4),
-    **dict.fromkeys(("vocab_size", "source_vocab", "target_vocab", "max_len"), 5),
-    **dict.fromkeys(("num_heads", "groups", "num_classes", "d_head", "block"), 2),
-    **dict.fromkeys(("num_kv_heads", "num_layers", "length", "count", "rank"), 1),
-    "rate": 0.1, "max_norm": 1.0, "factor": 2.0, "class_weights": [1.0, 2.0], "alpha": 4.0,
-    "padding_id": 0, "ignored": -1,
-    "sizes": [3, 2],
-    "names": ["W"], "data": np.ones(2, "float32"), "update": npdl.Replace(),
-    **dict.fromkeys(("ahead", "back"), npdl.RNN(2, 2)), "embedding": npdl.Embedding(3, 2),
-    **dict.fromkeys(("model", "linear", "base", "message"), Linear(4, 4)),
-    "layers": [npdl.Bidirectional(npdl.RNN(2, 2), npdl.RNN(2, 2))],
-    "params": [Linear(2, 2).W], "blocks": [npdl.Block(4, 2)], "final_norm": npdl.Same(),
-}
-NUMBERLESS = (math.nan, "1", True, 1j, np.ones(1), None)
-WRONG = {bool: (2, 0, "yes", None, np.ones(2, bool)), int: (2.5, [2], *NUMBERLESS),
-         float: NUMBERLESS, str: ("none of these", 3, None), Layer: (3, "x", None, np.ones(2)),
-         list: ("x", 3, None), tuple: ("x", 3, (0.9,), (0.9, math.nan), None),
-         "dtype": ("int32", 3, None), "rng": ("x", 1.5, -1, None)}
-OUTSIDE = {"NoBias", "Cache", "Layer", "Recurrent", "RecurrentLayer", "Sequential",    # bases, or
-           "assert_right", "blame", "gradcheck", "step"}    # any argument; the study tools
-
-
-@pytest.mark.parametrize("name", sorted(
-    name for name in set(npdl.__all__) - OUTSIDE if not name.endswith("Error")))
-def test_wrong_arguments(name):
-    """Each argument of everything that npdl exports, by the kind of what serves there."""
-    make = getattr(npdl, name)
-    arguments = inspect.signature(make).parameters
-    right = {key: RIGHT.get(key, argument.default) for key, argument in arguments.items()}
-    make(**right)
-    for key, value in right.items():
-        kinds = [kind for kind in WRONG if kind == key]
-        kinds += [kind for kind in WRONG if isinstance(kind, type) and isinstance(value, kind)]
-        for wrong in WRONG[kinds[0]] if kinds else ():
-            if wrong is None and arguments[key].default is None:
-                continue
-            message, _ = refused(lambda k=key, w=wrong: make(**{**right, k: w}))
-            assert message is not None and "\n" not in message, f"{key} = {wrong!r}: {message}"
 
 
 def test_parameters_are_floats_of_32_bits_or_more():

@@ -78,6 +78,8 @@ RIGHT = {                                       # what an option may be, by its 
     "factor": finite, "scale": finite,
     "rng": lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0,
     "dtype": one_of("float32", "float64"),
+    **dict.fromkeys(("bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias", "affine",
+                     "tied", "double", "qk_norm"), lambda v: isinstance(v, bool)),
 }
 NEEDED = {                                      # arguments that have no default
     **dict.fromkeys(COUNTS, 4), "num_layers": 1, "num_heads": 2, "groups": 2, "rate": 0.5, "d": 4,
@@ -152,9 +154,7 @@ def test_every_option_is_known():
     """Those not in RIGHT are layers, which test_argument_checks hands over, or anything."""
     layers = {"linear", "base", "ahead", "back", "embedding", "message", "update", "model",
               "blocks", "final_norm"}
-    anything = {"self", "sizes", "bias", "ffn_bias", "norm_bias", "classifier_bias", "qkv_bias",
-                "affine", "tied", "double", "ignored", "padding_id", "layers", "class_weights",
-                "qk_norm", "scaling"}
+    anything = {"self", "sizes", "ignored", "padding_id", "layers", "class_weights", "scaling"}
     names = {name for cls in npdl_layers() for name in inspect.signature(cls.__init__).parameters}
     assert names <= layers | anything | RIGHT.keys() | {"args", "kwargs"}
 

@@ -1,6 +1,5 @@
 """Modular arithmetic data against hand-written equations and a plain-Python enumeration."""
 
-import time
 from itertools import product
 
 import numpy as np
@@ -78,10 +77,8 @@ def test_sizes_of_the_two_reference_settings():
 
 
 @pytest.mark.parametrize("p, q, operator, orders, r_train, seed, symmetric", [
-    (5, 5, "+", (2,), 0.5, 0, False), (5, 3, "-", (2, 3), 0.3, 1, False),
-    (4, 9, "*", (3,), 0.7, 2, False), (6, 6, "-", (2,), 0.5, 3, False),
-    (5, 5, "/", (2, 3), 0.5, 4, False), (7, 7, "/", (3,), 0.1, 5, False),
-    (2, 2, "/", (2, 3), 1.0, 6, False), (4, 1, "+", (2, 3), 0.5, 7, False),
+    (5, 3, "-", (2, 3), 0.3, 1, False), (4, 9, "*", (3,), 0.7, 2, False),
+    (5, 5, "/", (2, 3), 0.5, 4, False), (4, 1, "+", (2, 3), 0.5, 7, False),
     (5, 7, "+", (2, 3), 0.4, 8, True), (6, 6, "*", (3,), 0.9, 9, True)])
 def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train, seed, symmetric):
     data = ModularArithmetic(p, operator, q, orders, r_train, seed, symmetric)
@@ -92,17 +89,6 @@ def test_order_and_split_match_plain_enumeration(p, q, operator, orders, r_train
     assert texts(data, data.train) == lines[:cut]
     assert texts(data, data.validation) == lines[cut:]
     assert data.vocabulary.size == max(p, q) + 5
-
-
-def test_order_of_the_loops_by_hand():
-    """Undo the shuffle and read the list itself; it also checks the enumeration above."""
-    data = ModularArithmetic(3, "/", seed=5)
-    place = list(range(6))
-    np.random.RandomState(5).shuffle(place)
-    listed = data.equations.take(np.argsort(place))
-    by_hand = ("0 / 1 = 0", "0 / 2 = 0", "1 / 1 = 1", "2 / 2 = 1", "2 / 1 = 2", "1 / 2 = 2")
-    assert texts(data, listed) == [f"BOS {equation} EOS" for equation in by_hand]
-    assert enumerate_plainly(3, 3, "/", (2,)) == texts(data, listed)
 
 
 @pytest.mark.parametrize("operator", "+-*/")
@@ -134,12 +120,6 @@ def test_tokens_padding_and_masks_by_hand():
     assert pair.mask.dtype == pair.answer_mask.dtype == bool
 
 
-def test_no_padding_with_one_order():
-    data = ModularArithmetic(5, "-", orders=(3,))
-    assert data.equations.mask.all() and data.sequence_length == 8
-    assert (data.equations.targets[:, 5] == data.vocabulary.eq).all()
-
-
 def test_symmetric_lists_each_multiset_once():
     data = ModularArithmetic(5, "*", orders=(2, 3), symmetric=True)
     lines = texts(data, data.equations)
@@ -147,30 +127,10 @@ def test_symmetric_lists_each_multiset_once():
     assert "BOS 3 * 4 = 2 EOS PAD PAD" in lines and "BOS 4 * 3 = 2 EOS PAD PAD" not in lines
 
 
-def test_train_and_validation_are_disjoint_and_complete():
-    data = ModularArithmetic(7, "-", orders=(2, 3), r_train=0.35, stratified=True)
-    train, rest = set(texts(data, data.train)), set(texts(data, data.validation))
-    assert not train & rest
-    assert train | rest == set(texts(data, data.equations))
-    assert len(train) == len(data.train) == round(49 * 0.35) + round(343 * 0.35)
-
-
 def test_whole_set_for_training_leaves_validation_empty():
     data = ModularArithmetic(5, r_train=1)
     assert len(data.train) == 25 and len(data.validation) == 0
     assert data.validation.inputs.shape == data.validation.answer_mask.shape == (0, 6)
-
-
-def test_seed_alone_decides_the_order():
-    same = [texts(d, d.train) for d in (ModularArithmetic(7, seed=3), ModularArithmetic(7, seed=3))]
-    other = ModularArithmetic(7, seed=4)
-    assert same[0] == same[1] != texts(other, other.train)
-
-
-def test_large_set_is_built_quickly():
-    start = time.perf_counter()
-    assert len(ModularArithmetic(31, "*", orders=(3,)).equations) == 29791
-    assert time.perf_counter() - start < 1.0
 
 
 def test_vocabulary_ids_and_round_trip():
@@ -219,29 +179,13 @@ def test_batches_follow_the_documented_stream_in_any_order_of_calls():
     assert (batch_indices(100, 100, 0, 3) != batch_indices(100, 100, 0, 4)).any()
 
 
-def test_batch_may_be_written_to_without_harm():
-    first = batch_indices(10, 10, 0, 0)
-    kept = first.copy()
-    first[:] = -1
-    assert (batch_indices(10, 10, 0, 0) == kept).all() and kept.dtype == np.int64
-
-
 @pytest.mark.parametrize("options, words", [
-    ({"p": 1}, "p = 1"), ({"p": 5.0}, "p = 5.0"), ({"p": "7"}, "p = '7'"),
-    ({"q": True}, "q = True"), ({"q": 0}, "q = 0"), ({"q": 2.5}, "q = 2.5"),
-    ({"operator": "%"}, r"'%' is unknown.*\+ - \* /"), ({"operator": "+-"}, "unknown"),
-    ({"operator": ["+"]}, "unknown"), ({"operator": None}, "unknown"),
-    ({"r_train": 0}, "r_train"), ({"r_train": -0.1}, "r_train"), ({"r_train": 1.01}, "r_train"),
-    ({"r_train": float("nan")}, "r_train = nan"), ({"r_train": "0.5"}, "r_train"),
-    ({"r_train": None}, "r_train"), ({"p": 5, "r_train": 0.01}, "empty training set"),
+    ({"p": 5, "r_train": 0.01}, "empty training set"),
     ({"p": 2, "r_train": 0.05, "orders": (2, 3), "stratified": True}, "empty training set"),
     ({"orders": ()}, "orders"), ({"orders": (2, 2)}, "orders"), ({"orders": (2, 4)}, "orders"),
     ({"orders": 2}, "orders"), ({"orders": (2.0,)}, "orders"), ({"orders": "23"}, "orders"),
-    ({"p": 9, "operator": "/"}, "not prime"), ({"p": 4, "operator": "/"}, "not prime"),
-    ({"p": 5, "operator": "/", "q": 7}, "q = 7"),
-    ({"symmetric": True, "operator": "-"}, "symmetric"),
-    ({"symmetric": True, "operator": "/"}, "symmetric"),
-    ({"stratified": True}, "stratified"), ({"stratified": True, "orders": (3,)}, "stratified"),
+    ({"p": 9, "operator": "/"}, "not prime"), ({"p": 5, "operator": "/", "q": 7}, "q = 7"),
+    ({"symmetric": True, "operator": "-"}, "symmetric"), ({"stratified": True}, "stratified"),
     ({"seed": -1}, "seed = -1"), ({"seed": 2**32}, "seed"), ({"seed": None}, "seed = None")])
 def test_bad_options_are_named_in_one_line(options, words):
     with pytest.raises(InputError, match=words) as caught:
@@ -258,8 +202,6 @@ def test_bad_options_are_named_in_one_line(options, words):
     (lambda v: Vocabulary(("0", "=", "BOS", "EOS", "PAD")), "tokens"),
     (lambda v: Vocabulary(("1", "0", "+", "=", "BOS", "EOS", "PAD")), "tokens"),
     (lambda v: batch_indices(0, 4, 0, 0), "n = 0"),
-    (lambda v: batch_indices(4, 0, 0, 0), "batch_size = 0"),
-    (lambda v: batch_indices(4, 2.0, 0, 0), "batch_size = 2.0"),
     (lambda v: batch_indices(4, 2, -1, 0), "step = -1"),
     (lambda v: batch_indices(4, 2, 0, -1), "seed = -1")])
 def test_bad_tokens_ids_and_batches(call, words):
