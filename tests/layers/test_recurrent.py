@@ -7,7 +7,6 @@ from npdl.functions import length_mask, reverse
 from npdl.layers.recurrent import GRU, LSTM, RNN, GRUCell
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.birnn import BiRNN, BiRNNLoss
-from npdl.models.lstm_lm import LSTMLM
 
 KINDS = [RNN, GRU, LSTM]
 LENGTHS = np.array([2, 4, 0, 4, 1])
@@ -104,40 +103,6 @@ def test_reverse_turns_the_real_steps_only():
     assert (reverse(x) == reverse(x, [4, 4])).all()
 
 
-def test_birnn_gradients_by_the_formulas_of_document_000():
-    """Question 3, items 2 and 3, loop by loop for one sequence (rows times matrices)."""
-    d, S = 3, 5
-    model = BiRNN(d, dtype="float64")
-    assert model.count_params() == 6 * d * d
-    x, z = normal(1, S, d), normal(1, S, d)
-    W_f, U_f = (getattr(model.rnn.ahead.layers[0].cell, name).data.T for name in ("W_x", "W_h"))
-    W_b, U_b = (getattr(model.rnn.back.layers[0].cell, name).data.T for name in ("W_x", "W_h"))
-    V_f, V_b = model.V_f.W.data.T, model.V_b.W.data.T
-    h_f, h_b = np.zeros((S + 2, d)), np.zeros((S + 2, d))   # steps 1..S; 0 and S+1 are the starts
-    for t in range(1, S + 1):
-        h_f[t] = np.tanh(W_f @ x[0, t - 1] + U_f @ h_f[t - 1])
-    for t in range(S, 0, -1):
-        h_b[t] = np.tanh(W_b @ x[0, t - 1] + U_b @ h_b[t + 1])
-    y = h_f[1:-1] @ V_f.T + h_b[1:-1] @ V_b.T
-    loss = ((z[0] - y) ** 2).sum()
-    g_f, g_b = np.zeros((S + 2, d)), np.zeros((S + 2, d))
-    for t in range(S, 0, -1):
-        jacobian = np.diag(1 - h_f[t + 1] ** 2) @ U_f if t < S else np.zeros((d, d))
-        g_f[t] = 2 * V_f.T @ (y[t - 1] - z[0, t - 1]) + jacobian.T @ g_f[t + 1]
-    for t in range(1, S + 1):
-        jacobian = np.diag(1 - h_b[t - 1] ** 2) @ U_b if t > 1 else np.zeros((d, d))
-        g_b[t] = 2 * V_b.T @ (y[t - 1] - z[0, t - 1]) + jacobian.T @ g_b[t - 1]
-    dW_b = sum(np.outer((1 - h_b[t] ** 2) * g_b[t], x[0, t - 1]) for t in range(1, S + 1))
-    dU_f = sum(np.outer((1 - h_f[t] ** 2) * g_f[t], h_f[t - 1]) for t in range(1, S + 1))
-
-    whole = BiRNNLoss(model)
-    L, cache = whole.forward(x, z)
-    whole.backward(1.0, cache)
-    assert_close(L, loss)
-    assert_close(model.rnn.back.layers[0].cell.W_x.grad.T, dW_b)
-    assert_close(model.rnn.ahead.layers[0].cell.W_h.grad.T, dU_f)
-
-
 def test_birnn_loss_does_not_look_at_padding():
     loss = BiRNNLoss(BiRNN(2, dtype="float64"))
     x, z, lengths = normal(3, 4, 2), normal(3, 4, 2), [4, 1, 2]
@@ -149,34 +114,6 @@ def test_birnn_loss_does_not_look_at_padding():
     assert all(np.isfinite(d).all() for d in loss.backward(1.0, cache)[:2])
     alone = [loss.forward(x[[b], :n], z[[b], :n])[0] for b, n in enumerate(lengths)]
     assert_close(L, sum(alone))
-
-
-def test_a_language_model_does_not_look_at_padding():
-    model = LSTMLM(5, 3, d_hidden=4, dtype="float64")
-    ids, start, dlogits = RNG.integers(0, 5, (5, 4)), state(LSTM, 2, 5, 4), normal(5, 4, 5)
-    dlogits = dlogits * length_mask(LENGTHS, 4)[..., None]
-    results = []
-    for padding in (1, 2):
-        padded = np.where(length_mask(LENGTHS, 4), ids, padding)
-        model.zero_grad()
-        (_, final), cache = model.forward(padded, start, lengths=LENGTHS)
-        model.backward((dlogits, state_of_ones(2, 5, 4)), cache)
-        results.append((final, gradients(model)))
-    for a, b in zip(*(end for end, _ in results), strict=True):
-        assert_close(a, b)
-    for name, gradient in results[0][1].items():
-        assert_close(results[1][1][name], gradient)
-    for b, n in enumerate(LENGTHS):                         # each sequence, cut and alone
-        if n:
-            (_, alone), _ = model.forward(ids[[b], :n], tuple(part[:, [b]] for part in start))
-            for whole, part in zip(final, alone, strict=True):
-                assert_close(whole[:, [b]], part)
-        else:
-            assert_close(final[0][:, b], start[0][:, b])
-
-
-def state_of_ones(*shape):
-    return np.ones(shape), np.ones(shape)
 
 
 def test_attentive_rnn_goes_on_where_it_stopped():
