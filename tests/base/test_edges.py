@@ -17,7 +17,7 @@ from npdl.decoding.encoder_decoders import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
-from npdl.layers.attention import AdditiveAttention, MultiHeadAttention
+from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
@@ -98,31 +98,6 @@ def table_gradient(layer):
     return layer.W.grad[:2]
 
 
-def batch_norm_gradient(dtype):
-    """Of the input, at half a million rows of 0 and 1 and a gradient with a mean."""
-    x = stream(2).integers(0, 2, (500_000, 2)).astype(dtype)
-    layer = BatchNorm(2, dtype=dtype)
-    _, cache = layer.forward(x)
-    return layer.backward(stream(3).random(x.shape).astype(dtype), cache)
-
-
-def edge_gradient():
-    """Of edges that half a million graphs share."""
-    layer = MessagePassing(Linear(1, 1), Replace())
-    layer.message.W.data[...], layer.message.b.data[...] = 1, 0
-    _, cache = layer.forward(np.ones((500_000, 2, 1), "float32"), np.ones((2, 2), "float32"))
-    return layer.backward(np.full((500_000, 2, 1), 0.1, "float32"), cache)[1]
-
-
-def key_gradient():
-    """Of two keys that a million queries read, in float32."""
-    layer = AdditiveAttention(1, 1, 1)
-    layer.W_k.W.data[...] = layer.a.data[...] = 1
-    q, k, v = np.zeros((10**6, 1)), np.zeros((2, 1)), np.array([[0], [0.4]])
-    _, cache = layer.forward(*(x.astype("float32") for x in (q, k, v)))
-    return layer.backward(np.ones((10**6, 1), "float32"), cache)[1]
-
-
 def changed(change, grad):
     """The gradient of weights of 1e20 after what divides by a norm."""
     layer = Linear(2, 2)
@@ -179,7 +154,7 @@ VALUES = {                                      # name: (found, wanted, relative
     **{f"LayerNorm of a constant {value}, {D} wide, {rows} rows": (
         lambda rows=rows, D=D, value=value: y_of(LayerNorm(D), np.full((rows, D), value, "f")),
         np.zeros((rows, D)), 0)
-       for value in (1000.1, 123456.7) for D in (128, 1000, 4096) for rows in (1, 4)},
+       for value in (1000.1, 123456.7) for D in (128, 4096) for rows in (1, 4)},
     "CrossEntropy, NaN where it is ignored": (
         lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
     "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),
@@ -207,10 +182,6 @@ VALUES = {                                      # name: (found, wanted, relative
         lambda: table_gradient(Embedding(4, 1)), [[5e4], [1e5]], 1e-6),
     "the gradient of positions over a million rows": (
         lambda: table_gradient(LearnedPositions(4, 1)), [[5e4], [5e4]], 1e-6),
-    "the gradient of edges over a million graphs": (edge_gradient, 5e4, 1e-6),
-    "the gradient of keys that a million queries read": (key_gradient, [[-1e5], [1e5]], 1e-6),
-    "BatchNorm's over a million rows": (
-        lambda: batch_norm_gradient("float32"), lambda: batch_norm_gradient("float64"), 2e-6),
     **{f"{type(loss).__name__} of nothing": (
         lambda loss=loss, inputs=inputs: y_of(loss, *inputs), 0, 0) for loss, *inputs in (
         (SquaredError(), np.ones((0, 2)), np.ones((0, 2))),

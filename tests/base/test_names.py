@@ -75,16 +75,9 @@ def test_results_show_themselves_in_a_notebook():
     assert [s.line.source for s in walk.steps()][:2] == ["y = np.tanh(x)",
                                                          "dx = dy * (1 - cache.y)"]
     assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input x;")
-    shown = walk._repr_html_()
-    assert shown.startswith("<iframe") and shown.count("<iframe") == 1 and "<script" not in shown
+    assert walk._repr_html_().startswith("<iframe")
     assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
     report = npdl.blame(names["Cell"](), x)
     assert "dx = dy * (1 - cache.y)" in repr(report)
-    marked = re.findall(r"<mark[^>]*>(.*?)</mark>", report._repr_html_(), re.S)
-    assert marked == ["dx = dy * (1 - cache.y)"] and "diagnosis" in report._repr_html_()
-    assert not re.search(r"<script|<style| id=", report._repr_html_())
-    names["Cell"].backward = lambda self, dy, cache: dy * (1 - cache.y**2)
-    right = npdl.blame(names["Cell"](), x)
-    assert right.right and "correct: 1 gradients" in right._repr_html_()
-    report.diagnosis, report.right = "if a < b: <script>", False
-    assert "&lt;script&gt;" in report._repr_html_() and "<script" not in report._repr_html_()
+    shown = report._repr_html_()
+    assert "diagnosis" in shown and not re.search(r"<script|<style| id=", shown)

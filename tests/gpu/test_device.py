@@ -131,15 +131,6 @@ def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
             raise ImportError("libpng.so: cannot open shared object file")
 
 
-def test_a_device_that_answers_nothing_any_more_still_gets_its_line(monkeypatch):
-    full = cupys("OutOfMemoryError", MemoryError, "cupy.cuda.memory")
-    with device.numpy_as_cupy(), backend.using("cupy"):
-        monkeypatch.setattr(backend.xp, "cuda", None)
-        with pytest.raises(BackendError, match="the GPU's memory is full"):
-            with backend.plain_errors():
-                raise full("Out of memory allocating 800 bytes")
-
-
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 @pytest.mark.parametrize("settings", SETTINGS[1:], ids=str)
 def test_the_ways_taken_on_a_device_alone_compute_the_same(model, settings):

@@ -2,26 +2,28 @@
 with the reason, where there is neither. The first run takes some minutes: each kernel is compiled
 once and kept."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.backend import to_host, xp
+from npdl.backend import stream, to_host, xp
 from npdl.errors import BackendError
 from npdl.study.deviation import deviation
+from npdl.study.trees import cast, mapped
 from npdl.train.config import Config
 from npdl.train.loop import Trainer, l2_norm
 from npdl.train.run import load_run, train
 from tests.tools.cases import all_cases
 from tests.tools.device import REASON, needs_cupy, unwaited
-from tests.tools.device_helpers import SETTINGS, on_device, on_host, run_case, small_config
+from tests.tools.device_helpers import SETTINGS, small_config
 from tests.tools.trained import state_of, trained
 
 pytestmark = needs_cupy
 if REASON is not None:                          # hundreds of cases: not one by one
     pytest.skip(str(REASON), allow_module_level=True)
 STEPS, CLOSE = 20, {"float32": 1e-4, "float64": 1e-9}
-both_dtypes = pytest.mark.parametrize("dtype", ["float64", "float32"])
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
@@ -33,8 +35,61 @@ def close(result, expected, limit, what=""):
 
 # Layers
 
-@both_dtypes
-@pytest.mark.parametrize("case", all_cases(), ids=str)
+def on_device(nest):
+    """The same nest with its arrays on the device; `lengths` are read on the host."""
+    if isinstance(nest, dict):
+        return {key: value if key == "lengths" else on_device(value)
+                for key, value in nest.items()}
+    return mapped(nest, lambda leaf: backend.to_device(leaf) if isinstance(leaf, np.ndarray)
+                  else leaf)
+
+
+def on_host(nest):
+    """The same nest with contiguous arrays, as a copy to a device makes them."""
+    if isinstance(nest, dict):
+        return {key: on_host(value) for key, value in nest.items()}
+    return mapped(nest, lambda leaf: np.ascontiguousarray(leaf).reshape(leaf.shape)
+                  if isinstance(leaf, np.ndarray) else leaf)
+
+
+def arrays_in(nest):
+    """The arrays of a nest, on the host, in order."""
+    if isinstance(nest, (tuple, list)):
+        return [array for item in nest for array in arrays_in(item)]
+    return [np.asarray(to_host(nest))] if hasattr(nest, "dtype") else []
+
+
+def upstream(outputs, rng):
+    """Random gradients in the nest of `outputs`, for the float arrays in it."""
+    return mapped(outputs, lambda y: None if y is None or y.dtype.kind != "f"
+                  else rng.standard_normal(y.shape).astype(y.dtype))
+
+
+def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
+    """Outputs, returned gradients and parameters' gradients of one case, on the host; `unwaited` is
+    a context for what must not wait for the device."""
+    with backend.using("numpy"):
+        layer, inputs, options = case.build(stream(3, 5))
+    layer = layer.astype(dtype).to_backend()
+    rng = stream(9)
+    for _, param in layer.params():
+        param.data[...] = backend.to_device(rng.standard_normal(param.shape).astype(dtype))
+    inputs = place(cast(tuple(inputs), dtype))
+    options = place({name: cast(value, dtype) for name, value in options.items()})
+    forward = (lambda *a, **k: case.forward(layer, *a, **k)) if case.forward else layer.forward
+    with unwaited():
+        outputs, cache = forward(*inputs, **options)
+    dout = place(upstream(outputs, stream(7)))
+    with unwaited():
+        returned = layer.backward(dout, cache)
+    grads = [to_host(p.grad) for _, p in layer.params()]
+    return arrays_in(outputs) + arrays_in(returned) + grads
+
+
+
+@pytest.mark.parametrize(("case", "dtype"), [
+    (case, dtype) for case in all_cases() for dtype in ("float32", "float64")
+    if dtype == "float32" or not case.of_option], ids=str)
 def test_every_layer_gives_numpys_results_and_never_waits(case, dtype):
     expected = run_case(case, on_host, dtype)
     with backend.using("cupy"):

@@ -1,17 +1,15 @@
 """What the tests of all cases share: building a case and running it."""
 
-import importlib
-import pkgutil
 import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from npdl import layers, models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast, is_float, leaves, mapped
 
@@ -89,21 +87,10 @@ def arrays_in(nest):
         yield from arrays_in(list((nest if isinstance(nest, dict) else vars(nest)).values()))
 
 
-def npdl_modules():
-    """Every module of the textbook, imported: npdl's layers, models, adapters and losses."""
-    names = ["npdl.losses", "npdl.adapt.linears"] + [module.name for package in (layers, models)
-                               for module in pkgutil.iter_modules(package.__path__,
-                                                                  f"{package.__name__}.")]
-    return [importlib.import_module(name) for name in sorted(names)]
-
-
 def npdl_layers():
-    """Every layer that npdl defines, in the order of its modules; the bases are not layers yet."""
-    found = {thing for module in npdl_modules() for thing in vars(module).values()
-             if isinstance(thing, type) and issubclass(thing, Layer)
-             and thing.__module__ == module.__name__ and thing.__name__ not in BASES
-             and thing.forward is not Layer.forward}
-    return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
+    """Every layer that npdl exports; the bases are not layers yet."""
+    return [cls for cls in layer_classes().values()
+            if cls.__name__ not in BASES and cls.forward is not Layer.forward]
 
 
 def covers(checked, cls):
