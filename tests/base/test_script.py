@@ -1,5 +1,6 @@
 """How the scripts meet their surroundings: outputs that are closed, odd, or cannot show a text."""
 
+import dataclasses
 import errno
 import os
 import signal
@@ -31,6 +32,7 @@ def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
         f"npdl: the system refused ({os.strerror(number)}); {advice}")
 
 
+SMALL = Config(p=5, width=8, heads=2, steps=1, engine="plain")
 TINY = (*ARITHMETIC, "--heads", 2, "--steps", 2, "--engine", "plain")
 
 
@@ -93,13 +95,12 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     assert not (tmp_path / "run" / "claim.json").exists()
 
 
-@pytest.mark.parametrize("odd", ["pipe", "folder", "socket"])
-@pytest.mark.parametrize("command, arguments", [
-    (npdl_command, ["plot", "curves", "{run}", "--out"]),
-    (npdl_command, ["step", "Linear", "--no-check", "--html"])])
-def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, command, arguments, odd):
+@pytest.mark.parametrize(("odd", "arguments"), [
+    ("pipe", ["plot", "curves", "{run}", "--out"]),
+    *((odd, ["step", "Linear", "--no-check", "--html"]) for odd in ("pipe", "folder", "socket"))])
+def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, arguments, odd):
     """A socket stands for a device, which takes more rights to make, and to lose."""
-    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    train(SMALL, tmp_path / "run", quiet=True)
     path = tmp_path / "place"
     monkeypatch.chdir(tmp_path)                 # a socket's path must be short
     if odd == "socket":
@@ -109,7 +110,7 @@ def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, command,
         os.mkfifo(path) if odd == "pipe" else path.mkdir()
     before = os.lstat(path)
     given = [argument.format(run=tmp_path / "run") for argument in arguments]
-    assert status_of(command, [*given, str(path)]) == 2
+    assert status_of(npdl_command, [*given, str(path)]) == 2
     errors = capsys.readouterr().err
     assert errors.count("\n") == 1 and "place" in errors and "not a file" in errors
     assert os.lstat(path) == before
@@ -145,16 +146,16 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
         raise ValueError("no\nfont")
 
     monkeypatch.setattr("npdl.train.folder.plot_curves", fail)
-    assert train(Config(p=5, width=8, heads=2, steps=2), tmp_path / "run") == 0
+    assert train(dataclasses.replace(SMALL, steps=2), tmp_path / "run") == 0
     found = capsys.readouterr()
     assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
     assert "2 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
-    assert train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "one record") == 0
+    assert train(SMALL, tmp_path / "one record") == 0
     assert "curves.png" not in capsys.readouterr().err              # it is no curve: none is drawn
 
 
 def test_numbers_that_overflow_are_one_line_and_no_warnings(tmp_path):
-    train(Config(p=5, width=8, heads=2, steps=1), tmp_path / "run", quiet=True)
+    train(SMALL, tmp_path / "run", quiet=True)
     path = tmp_path / "run" / "checkpoint.npz"
     arrays, meta = checkpoint.load(path)
     for name in arrays:

@@ -6,20 +6,24 @@ import pytest
 
 from npdl.core import walk
 from npdl.study.check import verdicts
-from npdl.study.check.samples import every_sample
+from npdl.study.check.samples import ROW, every_sample
 from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import CASE_LIMIT, build, check, npdl_layers
 
 CASES = all_cases()
-composed = [case for case in CASES if is_composed(case.layer_class)]
+
+
+def is_large(case):
+    return is_composed(case.layer_class) or case.what not in ROW
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if not (
     case.of_option and is_composed(case.layer_class))], ids=str)
 def test_gradients_agree_with_finite_differences(case, monkeypatch):
-    """Every entry; of a composed layer each array along a random direction, in which all show, and
-    its options only with --slow: its parts have theirs."""
-    if case in composed:
+    """Every entry of an elementary layer's examples; in all other cases each array along a random
+    direction, in which all entries show. A composed layer's options only with --slow: its parts
+    have theirs."""
+    if is_large(case):
         for name, value in {"FEW": 0, "MANY": 0, "DIRECTIONS": 1}.items():
             monkeypatch.setattr(verdicts, name, value)
         case = dataclasses.replace(case, entries=None)
@@ -27,8 +31,8 @@ def test_gradients_agree_with_finite_differences(case, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", composed, ids=str)
-def test_entries_of_composed_layers_agree(case):
+@pytest.mark.parametrize("case", [case for case in CASES if is_large(case)], ids=str)
+def test_every_entry_agrees(case):
     agrees(case)
 
 
