@@ -158,31 +158,6 @@ def test_a_checkpoint_holds_base_and_adapters(tmp_path):
     np.testing.assert_array_equal(model.forward(IDS)[0], other.forward(IDS)[0])
 
 
-def test_everything_stays_float32():
-    model = small_gpt()
-    quantize_linears(model, 4, block=8)
-    add_lora(model, rank=2, alpha=3)
-    perturb(model)
-    logits, cache = model.forward(IDS)
-    model.backward(np.ones_like(logits), cache)
-    assert logits.dtype == np.float32
-    assert {p.grad.dtype.name for _, p in model.params()} == {"float32"}
-    assert {p.data.dtype.name for _, p in model.params(frozen=True)} == {"float32", "uint8"}
-
-
-def test_counts_are_those_of_document_000():
-    n, d, r, m = 10, 16, 2, 4
-    linear = Linear(d, d, bias=False)
-    lora, counted = (report(LoRALinear(base, r), n) for base in (linear, QuantLinear(linear, m)))
-    assert lora.trainable == 2 * d * r
-    assert lora.multiplies == n * d * d + 2 * n * d * r
-    assert counted.multiplies == lora.multiplies + d * d            # the dequantization
-    scaled = report(LoRALinear(linear, r, alpha=1), n)
-    assert scaled.multiplies == lora.multiplies + n * r
-    assert counted.trainable == 2 * d * r and counted.frozen == d * d
-    assert counted.stored_bytes == m * d * d // 8 + 4 + 4 * 2 * d * r
-
-
 def test_the_report_of_a_model():
     model, rows = small_gpt(), 6
     plain = report(model, rows)

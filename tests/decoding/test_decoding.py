@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import Scorer, Tree, beam_search, exhaustive_search, full_beam_search, greedy
+from npdl.decoding import Tree, beam_search, exhaustive_search, full_beam_search, greedy
 
 # Document 000, Question 2.4: three words, no end token. The numbers that its text leaves out (what
 # follows "the green" and "a red") are made up, and low.
@@ -198,35 +198,6 @@ def test_of_equal_scores_the_shorter_comes_first():
         assert result.best.tokens == (2, 0)
 
 
-# Memory
-
-class Counting(Scorer):
-    """Every token equally probable, and a count of the states that are alive."""
-
-    alive = most = 0
-
-    class State:
-        def __init__(self):
-            Counting.alive += 1
-            Counting.most = max(Counting.most, Counting.alive)
-
-        def __del__(self):
-            Counting.alive -= 1
-
-    def start(self):
-        return np.full((1, 2), -math.log(2)), self.State()
-
-    def advance(self, state, parents, tokens):
-        return np.full((len(tokens), 2), -math.log(2)), self.State()
-
-
-def test_exhaustive_search_holds_one_path():
-    Counting.alive = Counting.most = 0
-    result = exhaustive_search(Counting(), 10)
-    assert result.count == 2**10 and Counting.most <= 11
-
-
-def test_full_beam_search_keeps_its_width_when_a_hypothesis_finishes():
     """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
     tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
                 probabilities=True)

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info
 from npdl.decoding import Tree, beam_search, greedy, language_models, sample
 from npdl.decoding.continuation import continuation
 from npdl.decoding.kv_cache import KVCache
-from npdl.decoding.language_models import CachedLlama, Recomputed
+from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.models.llama import Llama
 from tests.decoding.test_generate import V, assert_same_walk, gpt, llama, lstm
@@ -34,12 +34,6 @@ def test_memory_is_made_once_for_the_capacity_that_is_known(make, monkeypatch):
     again = greedy(continuation(make(), [1, 2, 3], capacity=4), 10)
     assert [kv.keys.shape[3] for kv in made] == [4, 8, 16]  # doubled, up to max_len
     assert again == [found]
-
-
-def test_grouped_heads_share_their_keys():
-    """A key and a value for each group, not for each head."""
-    _, state = CachedLlama(llama(), [[1, 2], [3, 4]], capacity=5).start()
-    assert state.kv.keys.shape == state.kv.values.shape == (2, 2, 2, 5, 4)
 
 
 def test_two_futures_of_one_state():
@@ -72,17 +66,6 @@ def test_a_long_prompt_takes_little_memory(make):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once
-
-
-def test_only_the_last_position_is_scored(monkeypatch):
-    """A prompt's other logits, (S, V) numbers, are never made."""
-    from npdl.layers.embedding import Unembedding
-
-    rows, forward = [], Unembedding.forward
-    monkeypatch.setattr(Unembedding, "forward",
-                        lambda self, x: rows.append(x.shape) or forward(self, x))
-    continuation(llama(), [[1, 2, 3], [4, 5, 6]]).start()
-    assert rows == [(2, 16)]
 
 
 def test_each_token_is_told_as_it_is_chosen():

@@ -99,15 +99,6 @@ def test_the_script_runs_on_the_stand_in(tmp_path):
     assert "3 steps" in done.stdout
 
 
-def test_threads_say_that_a_gpu_ignores_them(capsys):
-    from experiments.train_gpt import main
-
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "ignored by --backend cupy" in text
-
-
 def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
     """An error class of CuPy's."""
     return type(name, (base,), {"__module__": module})

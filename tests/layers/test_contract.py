@@ -5,11 +5,10 @@ import pytest
 
 from npdl.core import Layer, Param, walk
 from npdl.errors import CheckpointError, InputError
-from npdl.optim import AdamW
 from npdl.safetensors import write
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
-from npdl.study.trees import cast, leaves
+from npdl.study.trees import leaves
 from tests.tools import slow
 from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
@@ -18,7 +17,6 @@ CASES = all_cases()
 QUICK = [str(case) for case in CASES if not case.of_option]
 ONE_OF_EACH = {cls.__name__: case for cls in npdl_layers() for case in reversed(CASES)
                if covers(case.layer_class, cls)}        # the first; test_gradcheck.py misses one
-LEARNING = [name for name, case in ONE_OF_EACH.items() if list(build(case).layer.params())]
 every_class = pytest.mark.parametrize("name", ONE_OF_EACH)
 
 
@@ -188,18 +186,6 @@ def test_dotted_names_lead_to_the_parameters(name):
     assert held == {id(param) for _, param in found}
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_every_array_stays_float32_in_an_optimizer_step(name):
-    built = build(ONE_OF_EACH[name]).astype("float32")
-    optimizer = AdamW(built.layer, weight_decay=0.1)
-    outputs, cache = built.forward()
-    built.gradients(built.upstream(outputs, "float32"), cache)
-    optimizer.step()
-    for what, param in built.layer.params():
-        for array in (param.data, param.grad, optimizer.m[what], optimizer.v[what]):
-            assert array.dtype == np.float32, what
-
-
 def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
     layer = build(ONE_OF_EACH["Linear"]).layer
     saved = layer.state_dict()
@@ -221,12 +207,6 @@ def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
     with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
         layer.load(tmp_path / "other")
     equal(layer.state_dict(), saved)
-
-
-def test_cast_leaves_integers_and_none_alone():
-    ids = np.arange(3)
-    kept_ids, none, (x,) = cast((ids, None, (np.ones(2),)), "float32")
-    assert kept_ids is ids and none is None and x.dtype == np.float32
 
 
 def test_base_layer_is_abstract():

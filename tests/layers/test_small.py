@@ -12,28 +12,6 @@ from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
 from npdl.optim import AdamW
 
 
-def test_the_documents_gradients_of_the_reconstruction():
-    """delta_1 = W_2^T (x' - x), delta_2 = delta_1 * 1{h > 0}, dJ_1/dW_1 = delta_2 x^T."""
-    rng = np.random.default_rng(0)
-    model = Autoencoder(3, 4, 2, rng=1, dtype="float64")
-    x1, x2 = rng.standard_normal((2, 1, 3))
-    x = np.concatenate([x1, x2], -1)
-    W_1, W_2 = model.encoder.W.data.T, model.decoder.W.data.T           # as the document has them
-    h = x @ W_1.T + model.encoder.b.data
-    assert (h > 0).any() and (h < 0).any()
-    x_new = np.maximum(h, 0) @ W_2.T + model.decoder.b.data
-    loss = AutoencoderLoss(model)
-    (J1, J2), cache = loss.forward(x1, x2, np.array([1]))
-    assert J1 == pytest.approx(0.5 * ((x_new - x) ** 2).sum(), rel=1e-12)
-    loss.backward((1.0, None), cache)
-    delta_1 = (x_new - x) @ W_2
-    delta_2 = delta_1 * (h > 0)
-    np.testing.assert_allclose(model.encoder.W.grad.T, delta_2.T @ x, atol=1e-14)
-    assert not model.classifier.W.grad.any()
-    parts = x1 @ W_1[:, :3].T + x2 @ W_1[:, 3:].T + model.encoder.b.data    # W_11 x_1 + W_12 x_2
-    np.testing.assert_allclose(parts, h, atol=1e-14)
-
-
 def test_the_autoencoder_learns_both_losses():
     rng = np.random.default_rng(1)
     labels = rng.integers(0, 3, 60)
@@ -50,19 +28,6 @@ def test_the_autoencoder_learns_both_losses():
         loss.backward((1.0, 1.0), cache)
         optimizer.step()
     assert last[0] < first[0] / 5 and last[1] < 0.05
-
-
-def test_the_documents_message_passing_example():
-    """Problem 6 (b): f(h) = 2h, weights 0.6, 0.2, 0.2 into the first node, q = W h + max(m, 0)."""
-    f, update = Linear(2, 2, bias=False), AddReLU(2, 2, bias=False)
-    f.W.data[...] = 2 * np.eye(2)
-    update.own.W.data[...] = 1                          # W = [1, 1], the same sum in both entries
-    h = np.array([[1, -1], [-1, 1], [0, -1], [1, 0]], "float32")
-    edges = np.zeros((4, 4), "float32")
-    edges[0, 1:] = 0.6, 0.2, 0.2
-    y, _ = MessagePassing(f, update).forward(h, edges)
-    np.testing.assert_allclose(y[0], [0, 0.8], atol=1e-6)
-    np.testing.assert_allclose(y[1:], h[1:].sum(1, keepdims=True) * [1, 1])   # no one heard
 
 
 def test_nodes_are_updated_from_one_snapshot_whatever_their_order():
