@@ -186,6 +186,9 @@ def test_a_shorter_context_after_each_move():
     (lambda: CachedGPT(gpt(), [1], keep=16), "keep"),
     (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
     (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
+    (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
+    *((lambda n=n: continuation(gpt(), [1], capacity=n), "capacity") for n in (0, -1, 2.0, True)),
+    *((lambda n=n: Recomputed(gpt(), [1], window=n), "window") for n in (0, -1, 2.5, True)),
     (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
     (lambda: greedy(CachedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
 ])
@@ -223,9 +226,3 @@ def test_a_language_model_with_adapters_generates_as_it_computes(make, adapt):
     adapt(model)
     randomise(model, np.random.default_rng(4), 0.3)
     assert_same_walk(continuation(model, [1, 2]), Recomputed(model, [1, 2]))
-
-
-@pytest.mark.parametrize("window", [0, -1, 2.5, True])
-def test_a_window_is_at_least_one_token(window):
-    with pytest.raises(InputError, match="window"):
-        Recomputed(gpt(), [1, 2], window=window)

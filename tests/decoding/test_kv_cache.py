@@ -101,14 +101,3 @@ def test_one_row_has_one_blas_thread_and_the_setting_comes_back(make):
     greedy(continuation(Llama(7, 512, 1, 4, 2, 1024), [1]), 1,
            on_token=lambda *_: seen.append(threads()))
     assert seen[-1] == before                                   # of large maps it has them all
-
-
-@pytest.mark.parametrize("capacity", [0, -1, 2.0, True])
-def test_a_capacity_is_a_positive_integer(capacity):
-    with pytest.raises(InputError, match="capacity"):
-        continuation(llama(), [1], capacity=capacity)
-
-
-def test_tokens_stay_in_the_vocabulary():
-    with pytest.raises(InputError, match=f"allowed are 0 to {V - 1}"):
-        continuation(llama(), [V]).start()

@@ -8,7 +8,6 @@ import pytest
 from experiments.study import __main__ as command
 from experiments.study import report, runs, verdict
 from experiments.study.runs import A_VAL, L_VAL, LABELS, METRICS, Curves, Study
-from experiments.study.text import estimate, table
 from experiments.study.verdict import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, judge
 from npdl.errors import InputError
 
@@ -34,13 +33,6 @@ def test_no_run_that_the_report_reads_is_missing(study):
     assert not command.missing_runs(study, report.QUESTIONS)
     assert not command.missing_runs(study, report.QUESTIONS, "release")
     assert len(command.missing_runs(study, ["data"], seeds=[9])) == 2 * 8
-
-
-def test_a_setting_given_as_a_tuple_is_a_leading_axis(study):
-    curves = study.runs("gpt", layers=(1, 2, 3), width=(64, 128))
-    assert curves.best(L_VAL).shape == (3, 2, len(curves.seeds))
-    alone = study.runs("gpt", layers=3, width=64)
-    assert np.array_equal(curves[2, 0].best(L_VAL), alone.best(L_VAL))
 
 
 def test_missing_runs_are_one_line(study):
@@ -123,12 +115,6 @@ def test_the_report_is_what_the_tables_give(study):
     names = {figure.name for module in report.QUESTIONS.values()
              for figure in module.figures(study)}
     assert names == {path.stem for path in report.FIGURES.glob("*.png")}
-
-
-def test_numbers_as_text():
-    assert table(("a", "b"), [(1, "x\ny")]) == "| a | b |\n| --- | ---: |\n| 1 | x y |"
-    assert estimate([2.0, 2.0]) == "2 (2 to 2)"
-    assert estimate([1.0, 100.0], "{:.0f}", True).startswith("10 (")
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -111,15 +111,8 @@ def test_running_statistics_are_saved_and_not_learned():
 
 
 @pytest.mark.parametrize("call, message", [
-    (lambda: BatchNorm(3).forward(TENSOR), "must have 3"),
     (lambda: BatchNorm(2).forward(TENSOR[:1, :, :1]), "more than one value"),
-    (lambda: BatchNorm(2, momentum=0), "momentum"),
-    (lambda: BatchNorm(0), "channels"),
-    (lambda: GroupNorm(4, 3), "does not divide"),
-    (lambda: GroupNorm(2, 1).forward(TENSOR[0, 0]), "must be"),
-    (lambda: InstanceNorm(2).forward(TENSOR[0]), "must be"),
     (lambda: InstanceNorm(2).forward(TENSOR[:, :, :1]), "at least 2"),
-    (lambda: RMSNorm(2).forward(TENSOR), "last axis"),
 ])
 def test_refusals_are_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:

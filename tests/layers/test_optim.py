@@ -52,7 +52,6 @@ def train(model, optimizer, steps=20, lr_at=None):
 
 
 TORCH = {
-    "SGD": (lambda m: SGD(m, 0.1), lambda t, p: t.SGD(p, 0.1)),
     "SGD, momentum, decay": (
         lambda m: SGD(m, 0.05, momentum=0.9, weight_decay=0.02),
         lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02)),
@@ -62,11 +61,9 @@ TORCH = {
     "RMSprop, decay": (
         lambda m: RMSprop(m, 0.03, keep=0.9, eps=1e-5, weight_decay=0.02),
         lambda t, p: t.RMSprop(p, 0.03, alpha=0.9, eps=1e-5, weight_decay=0.02)),
-    "Adam": (lambda m: Adam(m, 3e-2), lambda t, p: t.Adam(p, 3e-2)),
     "Adam, decay, betas": (
         lambda m: Adam(m, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
         lambda t, p: t.Adam(p, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1)),
-    "AdamW": (lambda m: AdamW(m), lambda t, p: t.AdamW(p)),
     "AdamW as document 004 has it": (
         lambda m: AdamW(m, weight_decay=1.0), lambda t, p: t.AdamW(p, weight_decay=1.0)),
     "AdamW, betas, eps": (
