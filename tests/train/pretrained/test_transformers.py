@@ -17,7 +17,7 @@ from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.study.deviation import deviation
 from npdl.train.pretrained import load
-from tests.layers.torch_pairs_llama import scaled
+from tests.layers.torch_layers import scaled
 
 pytestmark = [pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
