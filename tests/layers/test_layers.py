@@ -117,16 +117,6 @@ def test_split_and_join_heads():
     np.testing.assert_array_equal(layer.join(heads), x)
 
 
-def test_attention_by_hand():
-    q, k = np.array([[[[2.0]], ]]), np.array([[[[0.0], [math.log(3) / 2]]]])
-    v = np.array([[[[4.0], [8.0]]]])
-    y, cache = attend(q, k, v)
-    np.testing.assert_allclose(cache.A, [[[[0.25, 0.75]]]], rtol=1e-15)
-    np.testing.assert_allclose(y, [[[[7.0]]]], rtol=1e-15)
-    wide = attend(*(np.concatenate([part, np.zeros_like(part)] * 2, -1) for part in (q, k, v)))
-    assert wide[1].A[0, 0, 0, 1] == pytest.approx(3 / 4)       # 2 q k / sqrt(4)
-
-
 def test_what_is_masked_has_no_influence():
     layer = MultiHeadAttention(4, 2, dtype="float64")
     x = RNG.standard_normal((1, 4, 4))

@@ -86,16 +86,6 @@ def test_padded_sequences_are_as_if_each_ran_alone(kind):
     assert_same_gradients(layer, alone)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_full_lengths_are_no_lengths(kind):
-    layer, x = kind(3, 4, num_layers=2), normal(3, 5, 3).astype("float32")
-    (y, _), _ = layer.forward(x)
-    (y_lengths, _), _ = layer.forward(x, lengths=[5, 5, 5])
-    (y_packed, _), _ = layer.forward(np.pad(x, ((0, 0), (0, 1), (0, 0))), lengths=[5, 5, 5])
-    assert (y == y_lengths).all()
-    assert_close(y, y_packed[:, :5], 1e-6)
-
-
 def test_reverse_turns_the_real_steps_only():
     x = np.arange(8).reshape(2, 4, 1)
     assert reverse(x, [3, 1])[..., 0].tolist() == [[2, 1, 0, 3], [4, 5, 6, 7]]
