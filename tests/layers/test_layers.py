@@ -8,7 +8,7 @@ import pytest
 from npdl.backend import one_hot, stream
 from npdl.functions import normal_cdf, normal_density, sigmoid, softmax
 from npdl.layers.activation import ACTIVATIONS
-from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
+from npdl.layers.attention import MultiHeadAttention, causal_mask
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, sinusoidal
 from npdl.layers.layer_norm import LayerNorm

@@ -15,8 +15,8 @@ from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
-from tests.tools.model_folders import GPT2, LLAMA, TEXT, rewrite, settings, write_folder
 from tests.tools.refusals import check_refused, status_of
+from tests.train.pretrained.model_folders import GPT2, LLAMA, TEXT, rewrite, settings, write_folder
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
 

@@ -18,7 +18,7 @@ from npdl.errors import InputError
 from npdl.layers.dropout import Dropout
 from npdl.train.pretrained import digest, load, to_huggingface
 from tests.tools import slow
-from tests.tools.model_folders import (
+from tests.train.pretrained.model_folders import (
     KINDS,
     arrays_of,
     random_model,

@@ -14,7 +14,8 @@ from npdl.cli.console import print_text
 from npdl.errors import InputError
 from npdl.train.pretrained import load
 from tests.tools import commands
-from tests.tools.model_folders import (
+from tests.tools.refusals import status_of
+from tests.train.pretrained.model_folders import (
     GPT2,
     KINDS,
     LLAMA,
@@ -25,7 +26,6 @@ from tests.tools.model_folders import (
     write_folder,
     write_gguf,
 )
-from tests.tools.refusals import status_of
 
 pytest.importorskip("tokenizers", reason="what a folder is generated from")
 

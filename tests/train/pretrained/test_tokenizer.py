@@ -12,7 +12,7 @@ from npdl.train.pretrained import read_tokenizer
 from npdl.train.pretrained.config import Architecture
 from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
 from tests.tools import slow
-from tests.tools.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
+from tests.train.pretrained.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
 
 pytest.importorskip("tokenizers", reason="the library that reads the tables")
 ODD = ["", " ", "  two  spaces ", "tab\tand\nlines\r\n\n\n", "don't we'll I'M", "x" * 60,
