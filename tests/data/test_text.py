@@ -1,6 +1,5 @@
 """Training on text: its characters, its windows, exact resume, the options."""
 
-import json
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.train.config import Config
-from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
@@ -125,29 +123,6 @@ def test_a_text_that_changed_or_vanished_is_one_line_and_one_that_moved_is_found
     (tmp_path / "moved.txt").write_text(PLAY, encoding="utf-8")
     assert resumed(run, "--steps", 6, "--text", tmp_path / "moved.txt") == 0
     assert load_run(run).step == 6
-
-
-def test_a_small_gpt_of_full_options_can_be_asked_for(tmp_path, text):
-    """The options of a usual character model: pre-norm, tied, decay of matrices, cosine, clip."""
-    options = ["--text", text, "--layers", 4, "--heads", 4, "--width", 16, "--block", 8,
-               "--batch", 12, "--steps", 20, "--norm", "pre", "--positions", "learned", "--tied",
-               "--no-bias", "--no-norm-bias", "--init", "gpt2", "--lr", "1e-3", "--schedule",
-               "cosine", "--lr-min", "1e-4", "--warmup", 5, "--betas", 0.9, 0.99, "--weight-decay",
-               0.1, "--decay", "matrices", "--clip", 1.0, "--threads", 1, "--eval-every", 20,
-               "--eval-batches", 2]
-    run = tmp_path / "run"
-    assert commands.train_gpt([*map(str, options), "--quiet", "--out", str(run)]) == 0
-    loaded = load_run(run)
-    model = loaded.model
-    assert model.classifier.W is model.embedding.W and model.max_len == 8
-    assert not any(name.endswith((".b", ".bias")) for name, _ in model.params())
-    trainer = Trainer(loaded.config)
-    decayed = {name for name, param in trainer.model.params() if param.decay}
-    assert decayed == {name for name, param in model.params() if param.data.ndim == 2}
-    rates = [trainer.learning_rate(step) for step in (0, 4, 5, 20)]
-    assert rates == pytest.approx([2e-4, 1e-3, 1e-3, 1e-4])
-    saved = json.loads((run / "config.json").read_text())["config"]
-    assert saved["betas"] == [0.9, 0.99] and saved["clip"] == 1.0 and saved["init"] == "gpt2"
 
 
 @pytest.mark.parametrize("model", ["gpt", "lstm"])

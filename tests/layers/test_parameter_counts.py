@@ -46,9 +46,8 @@ print({}.count_params(), open("/proc/self/status").read().split("VmHWM:")[1].spl
 @pytest.mark.parametrize(("make", "count"), [
     ("GPT2(rng=BLANK)", 124_439_808),
     ("Llama(49_152, rng=BLANK)", 134_515_008),                                  # SmolLM2-135M
-    ("Llama(128_256, 2048, 16, 32, 8, 8192, rng=BLANK)", 1_235_814_400),        # Llama 3.2 1B
     ("Llama(151_936, 896, 24, 14, 2, 4864, qkv_bias=True, rng=BLANK)", 494_032_768),
-], ids=["GPT-2", "SmolLM2-135M", "Llama-3.2-1B", "Qwen2-0.5B"])
+], ids=["GPT-2", "SmolLM2-135M", "Qwen2-0.5B"])
 def test_real_models_have_as_many_as_they_say(make, count):
     """Their matrices are never written, and so take no memory; in a process of its own, where no
     engine has asked for memory that is kept, and written again."""
