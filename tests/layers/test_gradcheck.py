@@ -7,6 +7,7 @@ import pytest
 from npdl.core import walk
 from npdl.study.check import verdicts
 from npdl.study.check.samples import ROW, every_sample
+from tests.tools import slow
 from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import CASE_LIMIT, build, check, npdl_layers
 
@@ -17,12 +18,16 @@ def is_large(case):
     return is_composed(case.layer_class) or case.what not in ROW
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not (
-    case.of_option and is_composed(case.layer_class))], ids=str)
+def is_rare(case):
+    """Whether it is of an option of a composed layer, whose parts have theirs."""
+    return case.of_option and is_composed(case.layer_class)
+
+
+@pytest.mark.parametrize("case", slow.but([str(case) for case in CASES if not is_rare(case)],
+                                          CASES), ids=str)
 def test_gradients_agree_with_finite_differences(case, monkeypatch):
     """Every entry of an elementary layer's examples; in all other cases each array along a random
-    direction, in which all entries show. A composed layer's options only with --slow: its parts
-    have theirs."""
+    direction, in which all entries show."""
     if is_large(case):
         for name, value in {"FEW": 0, "MANY": 0, "DIRECTIONS": 1}.items():
             monkeypatch.setattr(verdicts, name, value)
@@ -31,7 +36,8 @@ def test_gradients_agree_with_finite_differences(case, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in CASES if is_large(case)], ids=str)
+@pytest.mark.parametrize("case", [
+    case for case in CASES if is_large(case) and not is_rare(case)], ids=str)
 def test_every_entry_agrees(case):
     agrees(case)
 
