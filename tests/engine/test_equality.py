@@ -166,10 +166,11 @@ PREFIX_MODELS = {
     "LSTMLM": lambda dtype: npdl.LSTMLM(11, 6, 2, 5, dtype=dtype, rng=1)}
 
 
-@pytest.mark.parametrize(("average", "threads", "target"), [
-    ("sample", 2, "numpy"), ("token", 1, "numpy"),
-    pytest.param("token", 1, "c", marks=[needs_compiler, pytest.mark.slow])])
-@pytest.mark.parametrize("name", PREFIX_MODELS)
+@pytest.mark.parametrize(("name", "average", "threads", "target"), [
+    ("GPT", "sample", 2, "numpy"), ("GPT2", "token", 1, "numpy"),
+    ("GPT of one block", "sample", 2, "numpy"), ("LSTMLM", "token", 1, "numpy"),
+    *(pytest.param(name, "token", 1, "c", marks=[needs_compiler, pytest.mark.slow])
+      for name in PREFIX_MODELS)])
 def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):
     """Sequences of three tokens, so most prefixes are shared; and a batch in which few are."""
     rng, loss = np.random.default_rng(3), SequenceLoss("mean", average)
