@@ -27,16 +27,6 @@ def test_searches_do_not_depend_on_the_cache(model):
 
 
 @every_model
-def test_a_beam_that_keeps_everything_is_exhaustive(model):
-    scorer = continuation(model, [2, 5])
-    for eos in (END, None):
-        wide, whole = beam_search(scorer, V**3, 3, eos), exhaustive_search(scorer, 3, eos)
-        assert wide.best.tokens == whole.best.tokens
-        assert np.isclose(wide.best.log_prob, whole.best.log_prob, atol=1e-5)
-    assert whole.count == V**3
-
-
-@every_model
 def test_prompts_in_a_batch_go_their_own_ways(model):
     prompts = np.random.default_rng(4).integers(0, V, (6, 3))
     together = greedy(continuation(model, prompts), 8, END)
