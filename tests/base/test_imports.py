@@ -28,10 +28,11 @@ def imported(path):
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and not node.level:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {package_of(node.module), *map(package_of, names),
-                      *(package_of(npdl._MODULES[name.removeprefix("npdl.")]) for name in names
-                        if name.removeprefix("npdl.") in npdl._MODULES)}
+            found |= {package_of(node.module), *(package_of(f"{node.module}.{alias.name}")
+                                                 for alias in node.names)}
+            if node.module == "npdl":               # what the package's names are looked up in
+                found |= {package_of(npdl._MODULES.get(alias.name, "npdl"))
+                          for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {package_of(alias.name) for alias in node.names}
     return found
