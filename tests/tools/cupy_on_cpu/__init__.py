@@ -31,13 +31,8 @@ Event = namedtuple("Event", "kind name bytes")
 
 class Events(list):
     """Events of the kinds launch, product, copy, memset, synchronisation, allocation and free;
-    graph, and node for each of these in it.
-
-    A launch's name ends with its number of blocks and of threads. `peak_bytes` is the most that
-    CuPy's memory pool had of the card.
-    """
-
-    peak_bytes = 0
+    graph, and node for each of these in it. A launch's name ends with its number of blocks and of
+    threads."""
 
     def of_kind(self, kind):
         return [event for event in self if event.kind == kind]
@@ -72,7 +67,7 @@ class _Card:
         self.driver = ctypes.CDLL(str(self.folder / "libcuda.so.1"))
         self.driver.fake_event.restype = ctypes.c_char_p
         self.driver.fake_event.argtypes = [ctypes.c_size_t]
-        self.driver.fake_count.restype = self.driver.fake_peak.restype = ctypes.c_size_t
+        self.driver.fake_count.restype = ctypes.c_size_t
         self.empty = ctypes.CDLL(str(self.folder / "libcublasLt.so.12"))
         self.blas = ctypes.CDLL(str(self.folder / "libcublas.so.12"))
         openblas = ctypes.CDLL(str(libraries[0]))
@@ -148,14 +143,3 @@ def record():
         for i in range(driver.fake_count()):
             kind, name, size = driver.fake_event(i).decode().split("\t")
             events.append(Event(kind, name, int(size)))
-        events.peak_bytes = driver.fake_peak()
-
-
-@contextlib.contextmanager
-def empty_kernels():
-    """Kernels and products inside do nothing: what is left of a program's time is the host's."""
-    card().driver.fake_idle(1)
-    try:
-        yield
-    finally:
-        card().driver.fake_idle(0)

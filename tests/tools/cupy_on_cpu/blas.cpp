@@ -28,9 +28,8 @@ template <class T> struct Product {
     int lda, ldb, ldc;
     bool wrong() const { return lda < (ta ? k : m) || ldb < (tb ? n : k) || ldc < m; }
     void into(T* c, const T* a, const T* b) const {
-        if (!fake_is_idle())
-            gemm_of(T())(102, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, a, lda, b, ldb, beta,
-                         c, ldc);
+        gemm_of(T())(102, ta ? 112 : 111, tb ? 112 : 111, m, n, k, alpha, a, lda, b, ldb, beta, c,
+                     ldc);
     }
 };
 static Status queued(Handle h, const char* name, std::function<void()> work) {
@@ -93,7 +92,7 @@ Status cublasSetMathMode(Handle, int mode) {
         Product<T> p{ta, tb, m, n, k, *alpha, *beta, lda, ldb, ldc}; \
         if (p.wrong()) return INVALID; \
         return queued(h, "cublas" #letter "gemmBatched", [=] { \
-            for (int i = 0; i < batch && !fake_is_idle(); i++) p.into(c[i], a[i], b[i]); \
+            for (int i = 0; i < batch; i++) p.into(c[i], a[i], b[i]); \
         }); \
     }
 GEMM(S, float)

@@ -5,7 +5,6 @@ typedef std::vector<Node> Nodes;
 struct Capture { Nodes* nodes; int mode; bool valid; };
 static std::map<void*, Capture> captures;                   // by stream
 static std::map<void*, bool> waiting;                       // streams: do they wait for the legacy one?
-static std::map<void*, void*> captured_events;              // and the stream that was captured
 
 static cudaError_t spoilt(void* stream, cudaError_t error) {     // a capture, by what is forbidden
     captures.at(stream).valid = false;
@@ -37,12 +36,6 @@ static cudaError_t unsafe_allowed() {
         if (capture.mode != cudaStreamCaptureModeRelaxed)
             return spoilt(stream, cudaErrorStreamCaptureUnsupported);
     return cudaSuccess;
-}
-static cudaError_t event_allowed(void* event) {
-    auto found = captured_events.find(event);
-    if (found == captured_events.end()) return cudaSuccess;
-    if (captures.count(found->second)) spoilt(found->second, cudaSuccess);
-    return cudaErrorCapturedEvent;
 }
 #define ALLOWED(check) if (cudaError_t error = check) return error;
 

@@ -26,10 +26,10 @@ static const int REFUSED = 801;                   // cudaErrorNotSupported, CUDA
 static const int THREADS = 1024, PROCESSORS = 132, SHARED = 49152, RESIDENT = 2048;     // an H100's
 static std::recursive_mutex one_at_a_time;
 static std::vector<std::string> events;           // "kind\tname\tbytes"
-static bool recording = false, pending = false, idle = false;
+static bool recording = false, pending = false;
 static std::string why = "an error of the fake card";
 static std::map<char*, size_t> blocks;            // what cudaMalloc gave out
-static size_t used = 0, peak = 0;
+static size_t used = 0;
 static const size_t TOTAL = (size_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGE_SIZE) / 2;
 
 // What Python, blas.cpp, cub.cpp and the generated stubs call
@@ -43,12 +43,9 @@ C int fake_refuse(const char* what, int status) {
 }
 // Where no error can be returned, the next call of the card returns it.
 C void fake_refuse_later(const char* what) { fake_refuse(what, 0); pending = true; }
-C void fake_idle(int on) { idle = on; }                  // kernels and products do nothing
-C int fake_is_idle() { return idle; }
-C void fake_record(int on) { if ((recording = on)) { events.clear(); peak = used; } }
+C void fake_record(int on) { if ((recording = on)) events.clear(); }
 C size_t fake_count() { return events.size(); }
 C const char* fake_event(size_t i) { return events[i].c_str(); }
-C size_t fake_peak() { return peak; }
 struct Refused { template <class T> operator T() const { return (T)REFUSED; } };
 #define IN_ORDER std::lock_guard<std::recursive_mutex> guard(one_at_a_time); \
                  if (pending) { pending = false; return Refused(); }
@@ -119,7 +116,6 @@ CALL cudaMalloc(void** p, size_t n) {
     memset(*p, 0xFF, n);
     blocks[(char*)*p] = n;
     used += n;
-    if (used > peak) peak = used;
     fake_note("allocation", "", n);
     OK;
 }
@@ -172,9 +168,7 @@ CALL cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, 
     for (const void* p : {from, (const void*)to})
         if (captures.count(s) && !lies_in(blocks, p) && !lies_in(pinned, p))
             return spoilt(s, cudaErrorStreamCaptureUnsupported);    // the host's, which may move
-    return (cudaError_t)fake_work(s, "copy", directions[kind], n, [=] {
-        if (!idle || kind != cudaMemcpyDeviceToDevice) memmove(to, from, n);
-    });
+    return (cudaError_t)fake_work(s, "copy", directions[kind], n, [=] { memmove(to, from, n); });
 }
 CALL cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     ALLOWED(unsafe_allowed())
@@ -182,7 +176,7 @@ CALL cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     return cudaMemcpyAsync(to, from, n, kind, nullptr);
 }
 CALL cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t s) {
-    return (cudaError_t)fake_work(s, "memset", "", n, [=] { if (!idle) memset(p, value, n); });
+    return (cudaError_t)fake_work(s, "memset", "", n, [=] { memset(p, value, n); });
 }
 CALL cudaMemset(void* p, int value, size_t n) { return cudaMemsetAsync(p, value, n, nullptr); }
 
@@ -205,31 +199,19 @@ CALL cudaStreamQuery(cudaStream_t s) {
     IN_ORDER
     return wait_allowed(s);
 }
-CALL cudaEventSynchronize(cudaEvent_t e) {
+CALL cudaEventSynchronize(cudaEvent_t) {
     IN_ORDER
-    ALLOWED(event_allowed(e))
     return wait_for("event");
 }
-CALL cudaEventQuery(cudaEvent_t e) {
+CALL cudaEventQuery(cudaEvent_t) { OK; }
+CALL cudaEventRecord(cudaEvent_t, cudaStream_t s) {
     IN_ORDER
-    return event_allowed(e);
+    if (captures.count(s)) { fake_refuse("an event in a capture", 0); return Refused(); }
+    return work_allowed(s);
 }
-CALL cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+CALL cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t, unsigned) {
     IN_ORDER
-    ALLOWED(work_allowed(s))
-    captured_events.erase(e);
-    if (captures.count(s)) captured_events[e] = s;
-    OK;
-}
-CALL cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
-    IN_ORDER
-    if (captures.count(s) && !captured_events.count(e))
-        return spoilt(s, cudaErrorStreamCaptureIsolation);
-    if (!captures.count(s) && captured_events.count(e)) {
-        fake_refuse("a second stream in a capture", 0);
-        return Refused();
-    }
-    OK;
+    return captures.count(s) ? spoilt(s, cudaErrorStreamCaptureIsolation) : cudaSuccess;
 }
 template <class H> static cudaError_t number(H* h) {
     static size_t last = 0x1000;
@@ -246,16 +228,6 @@ CALL cudaStreamCreate(cudaStream_t* s) { return new_stream(s, 0); }
 CALL cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) { return new_stream(s, flags); }
 CALL cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int) {
     return new_stream(s, flags);
-}
-CALL cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void* data, unsigned) {
-    ALLOWED(wait_allowed(s))
-    f(s, cudaSuccess, data);
-    OK;
-}
-CALL cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
-    if (captures.count(s)) { fake_refuse("a host's function in a graph", 0); return Refused(); }
-    f(data);
-    OK;
 }
 CALL cudaEventCreate(cudaEvent_t* e) { return number(e); }
 CALL cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return number(e); }
@@ -347,7 +319,6 @@ DRIVER cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsig
         std::vector<void*> places;
         for (auto& each : kept) places.push_back(each.data());
         unsigned blocks_of[3] = {gx, gy, gz}, threads_of[3] = {bx, by, bz};
-        if (!idle) kernel->run(kept.empty() ? arguments : places.data(), blocks_of, threads_of,
-                               shared);
+        kernel->run(kept.empty() ? arguments : places.data(), blocks_of, threads_of, shared);
     });
 }
