@@ -15,7 +15,8 @@ from npdl.study.check.adapters import Unfit
 from npdl.study.containment import message
 from npdl.study.trace.oracle import Oracle, plain, stems
 from npdl.study.trace.source import defined, original_file
-from npdl.study.trace.syntax import bound_by, names_of
+from npdl.study.trace.statements import written_by
+from npdl.study.trace.syntax import names_of
 from npdl.study.trace.watch import NPDL
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
@@ -113,7 +114,7 @@ def _line_at_fault(error, trail, found):
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
     for before in [one for one in line.function.lines if one.first < line.first][::-1]:
-        bound = bound_by(before.node) & names
+        bound = names & {*written_by(before.node)[0]}
         for name in bound:
             own = {plain(name), *stems(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(

@@ -23,7 +23,7 @@ from npdl.study.blame.edits import (
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
 from npdl.study.blame.vocabulary import vocabulary_at
 from npdl.study.trace.runs import quiet, unwritten
-from npdl.study.trace.source import replaced
+from npdl.study.trace.source import applied
 from npdl.study.trace.syntax import cloned, expressions, only_unpacks
 
 RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
@@ -44,9 +44,6 @@ class Fix:
     @property
     def text(self):
         """Return the statement that replaces the line; of a loop its header."""
-        if hasattr(self.line.node, "written"):          # the line is the body of a lambda
-            statement, inner = self.line.node.written
-            return ast.unparse(cloned(statement, inner.body, self.body[0].value))
         return ast.unparse(self.body[0]).split("\n")[0]
 
 
@@ -106,11 +103,9 @@ class FixSearch:
         if line.function.has_while:                     # an edit may make the loop endless
             return False
         self.budget.spend(RUN_COST)
-        with replaced(line, body) as code:
-            if code is None:
-                return False
-            with self.runs.watch.edited(line.function, code):
-                return all(run.works(self.ignored) for run in (self.runs, *self.validation()))
+        with applied(line, body) as is_valid:
+            return is_valid and all(run.works(self.ignored)
+                                    for run in (self.runs, *self.validation()))
 
     def _other_lines(self, lines):
         """Yield the other lines that backward ran, as Candidates where these exist."""

@@ -22,7 +22,7 @@ from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
 from npdl.study.step.show_html import framed, page
 from npdl.study.step.show_terminal import show
-from npdl.study.trace.runs import Budget, Runs, quiet
+from npdl.study.trace.runs import Budget, Runs, forward_backward, quiet
 from npdl.study.trees import copied, upstream
 
 WORK = 9_000_000            # values that the marks of single lines may compute; larger: longer
@@ -104,7 +104,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
         result = check_gradients(subject) if check else None
     is_wrong = result is not None and result.dout is not None
     dout = result.dout if is_wrong else subject.dout
-    recorder = Recorder(lambda: layer_backward(subject, dout))
+    recorder = Recorder(lambda: forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
     recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
@@ -118,11 +118,6 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
         walk.finals = result.rows
         _mark(walk, subject, recorder, dout, is_wrong)
     return walk
-
-
-def layer_backward(subject, dout):
-    """Run forward and backward once."""
-    return subject.layer.backward(copied(dout), subject.run()[1])
 
 
 def _unchecked(title, layer, inputs, options, error):

@@ -84,47 +84,31 @@ class Runs:
 
     def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
-        self.budget, self.most = budget or Budget(), {}
+        self.budget, self.costs = budget or Budget(), {}
         given = dict(leaves(dout))
         self.weights = [given.get(path) for path in subject.paths]
         self.arrays = subject.arrays
         rng = stream(subject.seed, 79)
         self.params = dict(subject.layer.params())
         self.before = {name: rng.standard_normal(p.shape) for name, p in self.params.items()}
-        npdls = (is_npdls(type(subject.layer))
-                 or type(subject.layer).__module__.startswith("tests."))
-        self.watch = watch
-        self.watch = watch or Watch(lambda: self.gradients(), npdls)
-
-    def outputs(self, **watched):
-        with quiet(), self._counted("forward"), self._watching(watched):
-            return [np.array(a) for a in self.subject.outputs()]
+        self.watch = watch or Watch(lambda: forward_backward(subject, dout),
+                                    is_npdls(type(subject.layer)))
 
     @contextlib.contextmanager
-    def _counted(self, what):
-        """Spend what a run computes: as much as the longest before it, which the first tells."""
-        if self.watch is None:
-            yield
-            return
+    def _watched(self, what, options):
+        """Watch a run and spend what it computes, which its first run tells."""
         before = self.watch.work
-        with contextlib.nullcontext() if what in self.most else self.watch.counting():
-            try:
-                yield
-            finally:
-                took = max(self.most.get(what, 0), self.watch.work - before)
-                if not self.watch.edits:                # a change may make a loop of far more
-                    self.most[what] = took
-                self.budget.spend(took)
-
-    @contextlib.contextmanager
-    def _watching(self, watched):
-        if watched:
-            self.watch.start(**watched)
+        if options or what not in self.costs:
+            self.watch.start(**options or {"only": ()})
         try:
             yield
         finally:
-            if watched:
-                self.watch.stop()
+            self.watch.stop()
+            self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
+
+    def outputs(self, **watched):
+        with quiet(), self._watched("forward", watched):
+            return [np.array(a) for a in self.subject.outputs()]
 
     def loss(self, **watched):
         """Return the sum of the outputs times their upstream gradients."""
@@ -139,10 +123,11 @@ class Runs:
         subject, params = self.subject, self.params
         for name, param in params.items():
             param.grad = self.before[name].copy()
-        with quiet(), self._counted("backward"), restored(params.values(), subject.inputs):
-            _, cache = subject.run()
+        with quiet(), restored(params.values(), subject.inputs):
+            with self._watched("forward", {}):
+                _, cache = subject.run()
             dout = mapped(self.dout, lambda d: None if d is None else d * factor)
-            with self._watching(watched):
+            with self._watched("backward", watched):
                 returned = copied(subject.layer.backward(dout, cache))
         got = subject.returned(returned) | {
             name: added(param.grad, self.before[name]) for name, param in params.items()}
@@ -229,3 +214,8 @@ class Runs:
                     np.broadcast_to(have, true.shape)
             parts.append(np.where(np.isnan(true), 0, true - have).ravel())
         return np.concatenate(parts)
+
+
+def forward_backward(subject, dout):
+    """Run the forward and the backward of a Subject."""
+    subject.layer.backward(copied(dout), subject.run()[1])

@@ -11,9 +11,7 @@ import functools
 import inspect
 import linecache
 
-from npdl.study.trace.syntax import lambdas
-
-HOOK, LAMBDA = "__npdl__", "<lambda>"
+HOOK = "__npdl__"
 
 
 def original_file(filename):
@@ -23,14 +21,11 @@ def original_file(filename):
 
 def defined(code):
     """Return (the definition of a code, the class around it or ""), or None without source."""
-    text = "".join(linecache.getlines(code.co_filename))
     try:
-        found = _definitions(text)
-        places = code.co_positions() if code.co_name == LAMBDA else ()
-        return next((found[place] for place in (
-            (code.co_firstlineno, code.co_name), *places) if place in found), None)
+        found = _definitions("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return None
+    return found.get((code.co_firstlineno, code.co_name))
 
 
 @functools.lru_cache(maxsize=64)
@@ -46,9 +41,6 @@ def _definitions(text):
                 inside = ""
             elif isinstance(child, ast.ClassDef):
                 inside = child.name
-            for made in lambdas(child):
-                at, made.name = made.body[-1].value, LAMBDA
-                found[at.lineno, at.end_lineno, at.col_offset, at.end_col_offset] = made, ""
             todo.append((child, inside))
     return found
 
@@ -65,41 +57,31 @@ def recompiled(code, node, owner=""):
     node.args.defaults = [none for _ in node.args.defaults]
     node.args.kw_defaults = [d and none for d in node.args.kw_defaults]
     free = [name for name in code.co_freevars if name != "__class__"]
-    tree = node
+    tree, qualname = node, node.name
     if owner or "__class__" in code.co_freevars:
         tree = ast.copy_location(ast.ClassDef(owner or "_", [], [], [node], []), node)
+        qualname = f"{owner or '_'}.{qualname}"
     if free:
         names = [ast.copy_location(ast.Name(name, ast.Store()), node) for name in free]
         bound = ast.copy_location(ast.Assign(names, none), node)
         empty = ast.arguments([], [], None, [], [], None, [])
         tree = ast.copy_location(ast.FunctionDef("_", empty, [bound, tree], []), node)
+        qualname = f"_.<locals>.{qualname}"
     try:
         compiled = compile(ast.Module([tree], []), code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, TypeError):
         return None
-    found = _found(compiled, code.co_name)
+    found = find_code(compiled, qualname)
     if found is None or found.co_freevars != code.co_freevars:
         return None
     return found.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
 
 
-def _found(compiled, name):
-    """Return the code of a function inside that of its module, the outermost of its name."""
-    inner = [c for c in compiled.co_consts if inspect.iscode(c)]
-    return next((c for c in inner if c.co_name == name and c.co_flags & inspect.CO_OPTIMIZED),
-                None) or next(filter(None, (_found(c, name) for c in inner)), None)
-
-
 def find_code(compiled, qualname):
     """Return the code of a function inside that of its module, by its qualified name, or None."""
-    for constant in compiled.co_consts:
-        if inspect.iscode(constant):
-            if constant.co_qualname == qualname:
-                return constant
-            inner = find_code(constant, qualname)
-            if inner is not None:
-                return inner
-    return None
+    inner = [constant for constant in compiled.co_consts if inspect.iscode(constant)]
+    return next((c for c in inner if c.co_qualname == qualname), None) or next(
+        filter(None, (find_code(c, qualname) for c in inner)), None)
 
 
 @contextlib.contextmanager
@@ -114,21 +96,22 @@ def patched(function, code):
 
 
 @contextlib.contextmanager
-def replaced(line, body):
-    """Yield the code of a Line's function with other statements in its place; None if invalid."""
+def applied(line, body):
+    """Run a Line's function with other statements in its place; yield False if that is invalid."""
     function, (block, at) = line.function, _position(line.function.node, line.node)
     for node in body:
         for part in ast.walk(node):
             if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
                 ast.copy_location(part, line.node)
-    before = block[at : at + 1]
     block[at : at + 1] = body
     try:
-        yield recompiled(function.code, function.node, function.owner)
-    except (SyntaxError, ValueError, TypeError):
-        yield None
+        code = recompiled(function.code, function.node, function.owner)
+        with contextlib.ExitStack() as stack:
+            for f in function.functions if code is not None else ():
+                stack.enter_context(patched(f, code))
+            yield code is not None
     finally:
-        block[at : at + len(body)] = before
+        block[at : at + len(body)] = [line.node]
 
 
 def _position(tree, statement):
@@ -140,12 +123,3 @@ def _position(tree, statement):
                 if child is statement:
                     return block, i
     return None
-
-
-@contextlib.contextmanager
-def applied(line, body):
-    """Run a Line's function with other statements in its place."""
-    with replaced(line, body) as code, contextlib.ExitStack() as stack:
-        for f in line.function.functions:
-            stack.enter_context(patched(f, code))
-        yield

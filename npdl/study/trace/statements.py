@@ -11,19 +11,21 @@ from npdl.study.trace.source import defined, original_file
 
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 WRITES_FIRST_ARGUMENT = {"copyto", "put", "place", "putmask", "at", "fill_diagonal"}
-PATH = (ast.Constant, ast.Name, ast.Slice, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.operator,
-        ast.unaryop, ast.Load)
+BINDING = (ast.ListComp, ast.GeneratorExp, ast.Lambda, ast.DictComp, ast.SetComp)
 
 
 @dataclass(eq=False)
 class Line:
-    """A statement of a watched function, and the places of the values that it computes: what it
-    assigns, returns or hands to a call."""
+    """A statement of a function.
+
+    loops    the loops around it
+    places   the places of the values that it computes: what it assigns, returns or hands to a call
+    """
 
     function: object
     node: ast.stmt
-    places: list = field(default_factory=list)
     loops: tuple = ()
+    places: list = field(default_factory=list)
 
     @property
     def first(self):
@@ -76,8 +78,12 @@ class Watched:
     node: ast.FunctionDef
     owner: str
     functions: list
-    lines: list = field(default_factory=list)
     rewritten: object = None
+
+    @functools.cached_property
+    def lines(self):
+        """Return the Lines of the function, in their order, without a docstring."""
+        return list(_lines(self, self.node))
 
     @property
     def file(self):
@@ -122,25 +128,20 @@ class Place:
 
 
 def lines_of(code):
-    """Return a Watched with the Lines of a code, in their order, or None without source."""
-    found = defined(code) if not code.co_name.startswith("<") else None
-    if found is None:
-        return None
-    watched = Watched(code, *found, [])
-    watched.lines = [Line(watched, node) for node in _statements(watched.node.body)]
-    return watched
+    """Return a Watched for the Lines of a code that doesn't run, or None without source."""
+    found = defined(code)
+    return found and Watched(code, *found, [])
 
 
-def _statements(body):
-    for node in body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or isinstance(
-                node, ast.Expr) and isinstance(node.value, ast.Constant):
+def _lines(function, node, loops=()):
+    for child in ast.iter_child_nodes(node):
+        is_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+        if isinstance(child, (ast.ClassDef, ast.AsyncFunctionDef)) or is_text:
             continue
-        yield node
-        for part in ("body", "handlers", "orelse", "finalbody"):
-            for child in getattr(node, part, []):
-                yield from _statements(child.body if isinstance(child, ast.ExceptHandler)
-                                       else [child])
+        is_loop = isinstance(child, (ast.For, ast.While))
+        if isinstance(child, ast.stmt) and not isinstance(child, ast.FunctionDef):
+            yield Line(function, child, loops)
+        yield from _lines(function, child, (*loops, child) if is_loop else loops)
 
 
 @functools.lru_cache(maxsize=64)
@@ -158,38 +159,30 @@ def read_by(node):
 
     Each source is as long as possible: x, self.W.data, hs[t + 1].
     """
-    found = {}
+    found = _paths(getattr(node, "value", None))
     if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-        found[ast.unparse(node.target)] = None
-    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)):
-        _read(node.value, found)
-    return list(found)
+        found.insert(0, node.target)
+    return list(dict.fromkeys(map(ast.unparse, found)))
 
 
-def _read(node, found):
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and _is_path(node):
-        found[ast.unparse(node)] = None
-        return
-    if isinstance(node, (ast.Attribute, ast.Subscript)):
-        inner = [node.value]
-    elif isinstance(node, ast.Call):
-        if ast.unparse(node.func) == "Cache":
-            return                                      # what is only kept for backward
-        inner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        inner += node.args + [k.value for k in node.keywords if k.arg != "out"]
-    elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.Lambda, ast.DictComp, ast.SetComp)):
-        return                                          # their names are bound inside
-    else:
-        inner = list(ast.iter_child_nodes(node)) if node is not None else []
-    for child in inner:
-        _read(child, found)
+def _paths(node):
+    """Return the expressions in a node that only look something up, each as long as possible."""
+    if _is_path(node):
+        return [node]
+    if node is None or isinstance(node, BINDING):
+        return []
+    parts = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call):
+        if ast.unparse(node.func) == "Cache":           # what is only kept for backward
+            return []
+        parts = [getattr(node.func, "value", None), *node.args,
+                 *(k.value for k in node.keywords if k.arg != "out")]
+    return [path for part in parts for path in _paths(part)]
 
 
 def _is_path(node):
-    """Return True if an expression only looks something up."""
-    if isinstance(node, ast.Subscript):
-        return all(isinstance(n, PATH) for n in ast.walk(node.slice)) and _is_path(node.value)
-    return isinstance(node, ast.Name) or isinstance(node, ast.Attribute) and _is_path(node.value)
+    return isinstance(node, ast.Name) or isinstance(
+        node, (ast.Attribute, ast.Subscript)) and _is_path(node.value)
 
 
 @functools.lru_cache(maxsize=4096)

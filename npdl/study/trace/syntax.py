@@ -1,7 +1,6 @@
 """Expressions and statements as syntax trees: written, taken apart, copied with a change."""
 
 import ast
-import copy
 import itertools
 
 SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
@@ -9,7 +8,6 @@ SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMu
 SIZED = ("zeros", "ones", "empty", "full", "range", "arange", "eye")
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
-
 
 
 def parsed(text):
@@ -33,79 +31,16 @@ def names_of(*nodes):
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def bound_by(node):
-    """Return the names that a statement binds."""
-    targets = getattr(node, "targets", [getattr(node, "target", None)])
-    return {part.id for t in targets if t is not None for part in ast.walk(t)
-            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
-
-
-def cloned(tree, *changes):
-    """Copy a syntax tree, with changes (target, new, target, new ...) of its nodes."""
-    for target, new in zip(changes[::2], changes[1::2], strict=True):
-        if tree is target:
-            return cloned(new)
-    return _copy(tree, lambda part: cloned(part, *changes))
-
-
-def _copy(tree, each):
-    """Copy a node or a list of nodes, with `each` for its parts; return anything else as it is."""
+def cloned(tree, target=None, new=None):
+    """Copy a syntax tree or a list of nodes, with `new` in the place of its node `target`."""
     if isinstance(tree, list):
-        return [each(part) for part in tree]
+        return [cloned(part, target, new) for part in tree]
     if not isinstance(tree, ast.AST):
         return tree
-    return type(tree)(**{name: each(value) for name, value in ast.iter_fields(tree)})
-
-
-def lifted(tree):
-    """Copy a function's tree, and turn each lambda into a function before its statement.
-
-    The return statement of such a function is `written` as (the statement, the lambda in it).
-    """
-    return _Lift().visit(copy.deepcopy(tree)) if has_lambda(tree) else tree
-
-
-def lambdas(node):
-    """Return the functions into which the lambdas of a simple statement are turned."""
-    simple = isinstance(node, ast.stmt) and not hasattr(node, "body") and has_lambda(node)
-    return lifted(node)[:-1] if simple else []
-
-
-def has_lambda(node):
-    return any(isinstance(part, ast.Lambda) for part in ast.walk(node))
-
-
-class _Lift(ast.NodeTransformer):
-    """Makes functions of the lambdas of simple statements, but of those in a comprehension."""
-
-    made = None
-
-    def visit(self, node):
-        if not isinstance(node, ast.stmt) or hasattr(node, "body"):
-            return super().visit(node)
-        self.statement, self.made = copy.deepcopy(node), []
-        for new, old in zip(ast.walk(node), ast.walk(self.statement), strict=True):
-            new.old = old
-        node = self.generic_visit(node)
-        found, self.made = [*self.made, node], None
-        return found
-
-    def visit_Lambda(self, node):
-        outer = self.made
-        if outer is None:
-            return node
-        self.made = []
-        done = ast.copy_location(ast.Return(self.visit(node.body)), node.body)
-        done.written = self.statement, node.old
-        new = ast.FunctionDef(f"lambda_{node.lineno}_{node.col_offset}", node.args,
-                              [*self.made, done], [])
-        self.made = [*outer, ast.copy_location(new, node)]
-        return ast.copy_location(ast.Name(new.name, ast.Load()), node)
-
-    def visit_ListComp(self, node):
-        return node
-
-    visit_SetComp = visit_DictComp = visit_GeneratorExp = visit_ListComp
+    if tree is target:
+        return cloned(new)
+    return type(tree)(**{name: cloned(value, target, new)
+                         for name, value in ast.iter_fields(tree)})
 
 
 def is_pass_through(node, parts):
