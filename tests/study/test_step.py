@@ -267,7 +267,7 @@ def test_colours_are_used_in_a_terminal_only(monkeypatch):
     walk.show(file=(without := Terminal()))
     assert "\033" not in plain and without.getvalue() == plain and "\033" in terminal.getvalue()
     assert "dx_hat = dy * self.gain.data" in plain and "dx\u0302 = dy ⊙ gain" in plain
-    assert "right (error" in plain and "from dy (5, 3) ‖·‖" in plain
+    assert "right (relative error" in plain and "reads dy (5, 3) norm" in plain
     assert "backward" not in shown(walk, ("forward",))
 
 

@@ -36,7 +36,7 @@ class Mark:
     @property
     def text(self):
         """Return the mark in words, or "" if nothing is known."""
-        error = f" (error {self.error:.0e})" if np.isfinite(self.error) else ""
+        error = f" (relative error {self.error:.0e})" if np.isfinite(self.error) else ""
         if self.right:
             return "right" + error
         if self.kink:

@@ -58,8 +58,6 @@ class _Writer:
     def statement(self, node):
         form = self.form
         if isinstance(node, ast.Assign):
-            if _is_unpacking(node.value) or _is_renaming(node.value):
-                return ""
             target, value = node.targets[-1], node.value
             if isinstance(target, ast.Tuple) and _is_split(value):
                 left, value = self.listed(target.elts), value.args[0]
@@ -72,19 +70,10 @@ class _Writer:
             return form.row(self.expression(node.target), form.op(sign.get(type(node.op), "=")),
                             self.expression(node.value))
         if isinstance(node, ast.Return) and node.value is not None:
-            if _is_renaming(node.value):
-                return ""
             return form.row(form.word("return\u00a0"), self.expression(node.value))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            return self._in_place(node.value)
+            return self.expression(node.value)
         return ""
-
-    def _in_place(self, call):
-        for keyword in call.keywords:
-            if keyword.arg == "out":
-                return self.form.row(self.expression(keyword.value), self.form.op("="),
-                                     self.expression(call))
-        return self.expression(call)
 
     def expression(self, node, outer=0):
         write = getattr(self, f"_{type(node).__name__}", None)
@@ -257,26 +246,9 @@ def _is_split(value):
     return isinstance(value, ast.Call) and ast.unparse(value.func) in ("xp.split", "np.split")
 
 
-def _is_renaming(value):
-    """Return True for a rearrangement of an array: dy.reshape(-1, D)."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr not in SILENT:
-            return False
-        value = value.func.value
-        if isinstance(value, (ast.Name, ast.Attribute)):
-            return True
-    return False
-
-
 def _is_cache(node):
     """Return True for a whole cache: `cache`, `c_ffn`, `Cache(...)`."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) == "Cache"
     return isinstance(node, ast.Name) and (
         node.id == "cache" or (node.id.startswith("c_") and node.id not in CELL_STATES))
-
-
-def _is_unpacking(value):
-    """Return True for fields of a cache: `cache.x_hat, cache.rstd`."""
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    return all(isinstance(p, ast.Attribute) and ast.unparse(p).startswith("cache.") for p in parts)

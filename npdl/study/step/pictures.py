@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 
 SIDE = 16                   # rows and columns of a picture, at most
-SAMPLED = 128               # rows and columns of a large array that its picture is made of
 FEW = 48                    # arrays with at most this many entries are shown with their values
 
 
@@ -42,22 +41,19 @@ class Summary:
                    matrix.copy() if array.size <= FEW else None)
 
     def line(self):
-        """Return one line: (3, 5) ‖·‖ 4.7  -1.2 .. 2.1"""
+        """Return one line: (3, 5)  norm 4.7, min -1.2, max 2.1"""
         if 0 in self.shape:
-            return f"{_shape(self.shape):<10} empty"
-        text = f"{_shape(self.shape):<10} ‖·‖ {self.norm:<8.3g} {self.low + 0.0:.3g} "
-        text += f".. {self.high + 0.0:.3g}"
-        if self.nan:
-            text += f"  {self.nan} NaN"
-        if self.inf:
-            text += f"  {self.inf} infinite"
-        return text
+            return f"{self.shape}  empty"
+        counts = [f"{count} {what}" for count, what in ((self.nan, "NaN"), (self.inf, "infinite"))
+                  if count]
+        return ", ".join([f"{self.shape}  norm {self.norm:.3g}", f"min {self.low + 0.0:.3g}",
+                          f"max {self.high + 0.0:.3g}", *counts])
 
     def brief(self):
-        """Return the shape and the norm: (3, 5) 4.7; of a single number, its value."""
+        """Return the shape and the norm, (3, 5) norm 4.7; of a single number, its value."""
         if self.values is not None and self.values.size == 1:
             return f"= {self.values.item():.4g}"
-        return f"{_shape(self.shape)} ‖·‖ {self.norm:.3g}"
+        return f"{self.shape} norm {self.norm:.3g}"
 
     def packed(self):
         """Return the picture as base64 bytes: 128 + 127 * value / scale, 0 for NaN."""
@@ -80,31 +76,19 @@ def digest(value):
     return [(path, Summary.from_array(array)) for path, array in arrays_in(value)]
 
 
-def _shape(shape):
-    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-
-
 def _blocks(matrix):
     """Return at most SIDE rows and columns, each cell the mean of a block's finite entries."""
-    for axis in (0, 1):
-        if matrix.shape[axis] > SAMPLED:
-            matrix = matrix.take(np.linspace(0, matrix.shape[axis] - 1, SAMPLED).astype(int), axis)
     if 0 in matrix.shape:
         return np.zeros((1, 1))
-    rows, columns = (_starts(length) for length in matrix.shape)
     finite = np.isfinite(matrix)
-    count = _sums(finite.astype(float), rows, columns)
-    total = _sums(np.where(finite, matrix, 0.0), rows, columns)
+    count, total = _sums(finite.astype(float)), _sums(np.where(finite, matrix, 0.0))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _starts(length):
-    """Return the first index of each of at most SIDE blocks of an axis."""
-    return np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]
-
-
-def _sums(matrix, rows, columns):
+def _sums(matrix):
     """Return the sum of each block."""
-    if (len(rows), len(columns)) == matrix.shape:
-        return matrix.astype(float)
-    return np.add.reduceat(np.add.reduceat(matrix, rows, 0), columns, 1)
+    for axis in (0, 1):
+        length = matrix.shape[axis]
+        starts = np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]
+        matrix = np.add.reduceat(matrix, starts, axis)
+    return matrix

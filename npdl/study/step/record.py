@@ -20,23 +20,19 @@ from npdl.study.trees import restored, tupled
 
 COPIED = 1 << 14            # larger arrays are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
-COMPARED = 1 << 12          # of larger arrays, sums are compared to find changes in place
-MOST_READ = 8               # arrays that are shown as read by one statement
-MOST_RAISED = 20            # calls that are shown for one exception
+MOST_READ = 6               # arrays that are shown as read by one statement
 
 
 @dataclass(repr=False, eq=False)
 class Call:
     """One call of a function; `pairs` are the forward calls that belong to a backward call."""
 
-    number: int
     phase: str
     function: object
     code: object
     parent: "Call | None"
     owner: object
     arguments: dict
-    line: object = None             # of the caller
     turns: tuple = ()
     returned: object = None
     pairs: list = field(default_factory=list)
@@ -117,8 +113,6 @@ class _Frame:
 class Recorder(Watch):
     """Records the functions that `work()` runs."""
 
-    marks = True
-
     def __init__(self, work):
         self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
         super().__init__(work, True)
@@ -143,14 +137,14 @@ class Recorder(Watch):
                 self.recording.error = error
                 self._raised(error)
             finally:
-                self.recording.values = self.seen or {}
+                self.recording.values = self.seen
                 self.stop()
                 self.stack.clear()
         return self.recording
 
     def _begin(self, phase):
         self.phase, self.count, self.stack = phase, 0, []
-        self.start((), record=phase == "backward")
+        self.start((), record=True)
         self.telling = True
 
     def stop(self):
@@ -161,76 +155,73 @@ class Recorder(Watch):
         if not self.telling:
             return value if place < 0 else super().__call__(place, value, into)
         frame = sys._getframe(1)
-        while frame.f_code.co_name[0] == "<":           # a comprehension's
-            frame = frame.f_back
         if place < 0:
             thing = self.marked[~place]
             if isinstance(thing, Watched):
                 self._entered(thing, frame)
             else:
-                self._ran(thing, value, frame)
+                self._ran(thing, value, self._found(frame))
             return value
         first = self.counts[place]
         value = self._nest(place, value)
-        self._used(place, range(first, self.counts[place]), value, frame)
+        keys = [(place, turn) for turn in range(first, self.counts[place])]
+        self._used(place, keys, value, self._found(frame))
         return value
 
     def _found(self, frame):
-        """Return the _Frame of a Python frame, or None; calls above it have returned."""
-        for i in range(len(self.stack) - 1, -1, -1):
-            if self.stack[i].frame is frame:
-                del self.stack[i + 1:]
-                return self.stack[i]
+        """Return the _Frame of a Python frame, or of the nearest one around it, or None.
+
+        The calls above it have returned.
+        """
+        while frame is not None:
+            for i, found in enumerate(self.stack):
+                if found.frame is frame:
+                    del self.stack[i + 1:]
+                    return found
+            frame = frame.f_back
         return None
 
     def _entered(self, function, frame):
-        outer = frame.f_back
-        while outer is not None and not any(f.frame is outer for f in self.stack):
-            outer = outer.f_back
-        around = self._found(outer) if outer is not None else None
-        code, names = frame.f_code, dict(frame.f_locals)
+        around, code, names = self._found(frame.f_back), frame.f_code, dict(frame.f_locals)
         arguments = {n: names.get(n) for n in code.co_varnames[: code.co_argcount]}
-        call = Call(len(self.recording.calls), self.phase, function, code,
-                    around and around.call, names.get("self"), arguments)
+        call = Call(self.phase, function, code, around and around.call, names.get("self"),
+                    arguments)
         if around is not None:
-            call.line = around.call.function.at(outer.f_lineno)
-            call.turns = self._turns(around, call.line, dict(outer.f_locals))
+            line = around.call.function.at(around.frame.f_lineno)
+            call.turns = self._turns(around, line, around.frame.f_locals)
         if self.phase == "backward":
             call.pairs = pairs_of(call, self.recording.calls)
         self.recording.calls.append(call)
         self.stack.append(_Frame(call, frame))
         self._changed(self.stack[-1], names, arguments)
 
-    def _used(self, place, turns, value, frame):
-        found, line = self._found(frame), self.places[place].line
+    def _used(self, place, keys, value, found):
         if found is None:
             return
-        keys = [(place, turn) for turn in turns]
+        line, source = self.places[place].line, self.read[place]
         if self.phase == "forward":
             self.recording.call_of.update(dict.fromkeys(keys, found.call))
         elif self.places[place].root:
             found.keys.setdefault(line, []).extend(keys)
-        source = self.read[place]
         if source and source not in found.reads.setdefault(line, {}):
             shown = digest(value)
             if shown:
                 found.reads[line][source] = shown
 
-    def _ran(self, line, value, frame):
-        found = self._found(frame)
+    def _ran(self, line, value, found):
         if found is None:
             return
-        call, names, returns = found.call, dict(frame.f_locals), line.is_return
+        names = dict(found.frame.f_locals)
         step = self._step(found, line, names)
         binds, changes = written_by(line.node)
-        if returns:
-            call.returned = value
+        if line.is_return:
+            found.call.returned = value
             self._write(step, "return", value)
         for name in binds:
             self._write(step, name, names.get(name))
         changed = self._changed(found, names, binds)
         if not changed:
-            made = [value] if returns else [names.get(name) for name in binds]
+            made = [value] if line.is_return else [names.get(name) for name in binds]
             old = [v for n, v in names.items() if n not in binds]
             step.carried = carried(made, [*found.names.values(), *old])
         direct = [c if "." in c else c.split("[")[0] for c in changes if "(" not in c]
@@ -239,7 +230,7 @@ class Recorder(Watch):
                 how = "in place" if name in direct else "through a view"
                 self._write(step, name, look_up(name, names), how)
         found.names = names
-        if returns:
+        if line.is_return:
             self.stack.remove(found)
 
     def _step(self, found, line, names):
@@ -276,7 +267,7 @@ class Recorder(Watch):
     def _changed(self, found, names, binds):
         """Return the names of the arrays whose entries have changed."""
         before, changed = found.prints, []
-        found.prints = {n: (v, fingerprint(v)) for n, v in names.items()
+        found.prints = {n: (v, hash(v.tobytes())) for n, v in names.items()
                         if isinstance(v, np.ndarray) and v.dtype.kind == "f"}
         for name, (value, now) in found.prints.items():
             array, was = before.get(name, (None, None))
@@ -286,20 +277,12 @@ class Recorder(Watch):
 
     def _raised(self, error):
         """Add a Step for each call that an exception passed through, the innermost first."""
-        trail = list(traceback.walk_tb(error.__traceback__))[::-1]
         known = {id(found.frame): found for found in self.stack}
-        passed = [(known[id(f)], f, number) for f, number in trail if id(f) in known]
-        for found, frame, number in passed[:MOST_RAISED]:
-            line = found.call.function.at(number)
+        for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
+            found = known.get(id(frame))
+            line = found and found.call.function.at(number)
             if line is not None:
                 self._step(found, line, dict(frame.f_locals)).error = error
-
-
-def fingerprint(array):
-    """Return bytes that change if an array changes; for a large one, of sums."""
-    if array.size <= COMPARED:
-        return array.tobytes()
-    return np.array([array.sum(), np.sqrt((array * array).sum())]).tobytes()
 
 
 def look_up(source, names):
@@ -324,16 +307,15 @@ def pairs_of(call, calls):
     method of the same object, which keeps its cache in self.
     """
     plain = (bool, int, float, str, type(None))
-    handed = {id(v): isinstance(v, np.ndarray) for v in call.arguments.values()
+    handed = {id(v): v for v in call.arguments.values()
               if not (isinstance(v, plain) or v is call.owner or isinstance(v, tuple) and not v)}
     own, found, same_owner = stem(call.code.co_name), [], []
-    for other in calls:
-        if other.phase != "forward" or other.returned is None:
-            continue
-        arrays = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
-        same = stem(other.code.co_name) == own
-        if False in arrays or arrays and same and own:      # arrays alone prove little
-            found.append((not same, -other.number, other))
-        elif same and call.owner is not None and other.owner is call.owner:
-            same_owner.append((False, -other.number, other))
-    return [other for *_, other in sorted(found or same_owner, key=lambda item: item[:2])]
+    for number, other in enumerate(calls):
+        if other.phase == "forward" and other.returned is not None:
+            same = stem(other.code.co_name) == own
+            given = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
+            if same and given or not all(isinstance(v, np.ndarray) for v in given):
+                found.append((same, number))            # an array alone proves little
+            elif same and call.owner is not None and other.owner is call.owner:
+                same_owner.append((same, number))
+    return [calls[number] for _, number in sorted(found or same_owner, reverse=True)]

@@ -2,20 +2,21 @@
 
 import ast
 import html
-import io
 import json
 import keyword
-import linecache
 import math
+import re
 import string
-import tokenize
 from pathlib import Path
 
 from npdl.study.containment import message
 from npdl.study.step import maths
 from npdl.study.step.fold import is_checking
-from npdl.study.trace.source import original_file
+from npdl.study.trace.statements import code_and_comments
 
+COLOURED = re.compile(
+    r"""(?P<s>(?<!\w)[rbfu]*(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
+    rf"|(?P<k>\b(?:{'|'.join(keyword.kwlist)})\b)|(?P<n>\b\d(?:[\w.]|(?<=e)[-+])*)")
 PARTS = Path(__file__).parent / "page"
 
 
@@ -52,12 +53,19 @@ def _data(walk, phases):
 
 
 class _Data:
-    """Collects the functions, calls and arrays that steps mention."""
+    """Collects the functions, calls and arrays that steps mention, each once."""
 
     def __init__(self, walk):
-        self.walk = walk
+        self.walk, self.numbers = walk, {}
         self.functions, self.calls, self.arrays = [], [], []
-        self._function_of, self._call_of, self._array_of = {}, {}, {}
+
+    def number(self, found, key, entry):
+        """Return the number of an entry in one of the lists; `entry()` makes it."""
+        if key not in self.numbers:
+            made = entry()                              # it may add others before
+            self.numbers[key] = len(found)
+            found.append(made)
+        return self.numbers[key]
 
     def step(self, step):
         found = {
@@ -80,7 +88,7 @@ class _Data:
             yield found
 
     def array(self, summary):
-        """Return the number of an array in the page's list, which has each array once."""
+        """Return the number of an array in the page's list."""
         rows, columns = summary.cells.shape
         found = {
             "shape": list(summary.shape), "dtype": summary.dtype, "norm": _number(summary.norm),
@@ -90,11 +98,7 @@ class _Data:
         }
         if summary.values is not None:
             found["values"] = [[_short(v) for v in row] for row in summary.values.tolist()]
-        key = repr(found)
-        if key not in self._array_of:
-            self._array_of[key] = len(self.arrays)
-            self.arrays.append(found)
-        return self._array_of[key]
+        return self.number(self.arrays, repr(found), lambda: found)
 
     def check(self, mark):
         kind = "right" if mark.right else "kink" if mark.kink else (
@@ -106,37 +110,31 @@ class _Data:
 
     def call(self, call):
         """Return the number of a call in the page's list."""
-        if call.number not in self._call_of:
-            parent = None if call.parent is None else self.call(call.parent)
-            pair = self.call(call.pairs[0]) if call.pairs else None
-            self._call_of[call.number] = len(self.calls)
-            self.calls.append({
-                "function": self.function(call), "parent": parent, "phase": call.phase,
-                "pair": pair, "at": call.line.first if call.line else None,
-                "owner": type(call.owner).__name__ if call.owner is not None else "",
-            })
-        return self._call_of[call.number]
+        return self.number(self.calls, call, lambda: {
+            "parent": None if call.parent is None else self.call(call.parent),
+            "pair": self.call(call.pairs[0]) if call.pairs else None,
+            "function": self.function(call), "phase": call.phase,
+        })
 
     def function(self, call):
-        """Return the number of a function in the page's list, with its code and formulas."""
-        function, code = call.function, call.function.code
-        node = function.node
-        key = (code.co_filename, node.lineno)
-        if key not in self._function_of:
-            self._function_of[key] = len(self.functions)
-            source = linecache.getlines(code.co_filename)
-            formulae, said, skip = {}, {}, _skipped(function)
-            for line in function.lines:
-                if line.is_simple:
-                    for found, write in ((formulae, maths.mathml), (said, maths.text)):
-                        found[line.first] = found.get(line.first, "") + write(line.node)
-            coloured = _coloured(source, node.lineno, node.end_lineno)
-            self.functions.append({
-                "name": call.name, "file": _place(code.co_filename),
-                "lines": [[n, *coloured[n], formulae.get(n, ""), said.get(n, "")]
-                          for n in range(node.lineno, node.end_lineno + 1) if n not in skip],
-            })
-        return self._function_of[key]
+        """Return the number of a function in the page's list."""
+        return self.number(self.functions, call.function, lambda: {
+            "name": call.name, "file": _place(call.function.file),
+            "lines": list(_lines(call.function)),
+        })
+
+
+def _lines(function):
+    """Yield [number, code, comment, formula in MathML, in Unicode] of the lines of a function."""
+    source, node = code_and_comments(function.code.co_filename), function.node
+    skip = _skipped(function)
+    simple = {line.first: line.node for line in function.lines if line.is_simple}
+    for n in range(node.lineno, node.end_lineno + 1):
+        if n not in skip:
+            code, comment = source[n - 1]
+            formulas = [write(simple[n]) if n in simple else "" for write in (
+                maths.mathml, maths.text)]
+            yield [n, _coloured(code[node.col_offset :]), comment, *formulas]
 
 
 def _skipped(function):
@@ -149,60 +147,15 @@ def _skipped(function):
 
 def _place(filename):
     """Return a file's name from its package on, without the folders of this machine."""
-    parts = original_file(filename).replace("\\", "/").split("/")
+    parts = filename.replace("\\", "/").split("/")
     at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
     return "/".join(parts[at:])
 
 
-def _coloured(source, first, last):
-    """Return {line: (HTML of the code, its comment)} of a function, without its indentation."""
-    spans = {n: [] for n in range(first, last + 1)}
-    for kind, (row, start), (end_row, end) in _colours("".join(source)):
-        if row == end_row and row in spans:
-            spans[row].append((start, end, kind))
-    indent = len(source[first - 1]) - len(source[first - 1].lstrip())
-    found = {}
-    for n, marks in spans.items():
-        line, comment = source[n - 1].rstrip(), ""
-        if marks and marks[-1][2] == "c":
-            start = marks.pop()[0]
-            line, comment = line[:start].rstrip(), line[start:].lstrip("# ")
-        found[n] = _marked(line, marks, indent), comment
-    return found
-
-
-def _colours(source):
-    """Yield (kind, start, end) of each coloured part; an f-string is one string."""
-    opened = []                                         # starts of the enclosing f-strings
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        name = tokenize.tok_name[token.type]
-        if name.endswith("STRING_START"):
-            opened.append(token.start)
-        elif name.endswith("STRING_END"):
-            start = opened.pop()
-            if not opened:
-                yield "s", start, token.end
-        elif not opened and (kind := _kind(token)):
-            yield kind, token.start, token.end
-
-
-def _kind(token):
-    if token.type == tokenize.COMMENT:
-        return "c"
-    if token.type == tokenize.STRING:
-        return "s"
-    if token.type == tokenize.NUMBER:
-        return "n"
-    return "k" if token.type == tokenize.NAME and keyword.iskeyword(token.string) else ""
-
-
-def _marked(line, spans, indent):
-    found, at = [], indent
-    for start, end, kind in spans:
-        found += [html.escape(line[at:start]), f'<i class="{kind}">',
-                  html.escape(line[start:end]), "</i>"]
-        at = end
-    return "".join(found) + html.escape(line[at:])
+def _coloured(code):
+    """Return a line of code as HTML, with its strings, keywords and numbers marked."""
+    return COLOURED.sub(lambda found: f'<i class="{found.lastgroup}">{found[0]}</i>',
+                        html.escape(code, quote=False))
 
 
 def _number(value):

@@ -9,7 +9,6 @@ from npdl.study.step import maths
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
     "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
-MOST_READ = 6               # arrays that are listed as read by a statement
 
 
 class Paint:
@@ -27,50 +26,62 @@ class Paint:
 def show(walk, phases=("forward", "backward"), file=None):
     """Print every step of a Walk."""
     file = file or sys.stdout
-    paint = Paint(file)
+    for line in _lines(walk, phases, Paint(file)):
+        print(line, file=file)
+
+
+def _lines(walk, phases, paint):
     phase = call = None
     for step in walk.steps(phases):
+        pad = "  " * _depth(step.call)
         if step.call.phase != phase:
             phase = step.call.phase
-            print(paint(f"\n=== {walk.title}: {phase} ===", BOLD), file=file)
+            yield paint(f"\n=== {walk.title}: {phase} ===", BOLD)
         if step.call is not call:
             call = step.call
-            print(paint(f"\n{_depth(call) * '  '}{call.name}", BOLD, BLUE), file=file)
-        _step(walk, step, paint, file)
-    _finals(walk, paint, file)
+            yield paint(f"\n{pad}{call.name}", BOLD, BLUE)
+        yield from (pad + line for line in _step(walk, step, paint))
+    if walk.recording.error is not None:
+        yield paint(f"\nended by {message(walk.recording.error)}", RED, BOLD)
+    yield from (paint(f"note: {note}") for note in walk.notes)
+    if walk.finals:
+        yield paint("\n=== gradients against their numerical values ===", BOLD)
+    width = max((len(row.name) for row in walk.finals), default=0)
+    for row in walk.finals:
+        word = paint(f"inconclusive here: {row.reason}", YELLOW) if row.right is None else \
+            paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
+        error = "" if row.right is None else f" ({row.reason or f'relative error {row.error:.1e}'})"
+        yield paint(f"  {row.name:<{width}}  ") + word + error
 
 
 def _depth(call):
     return 0 if call.parent is None else 1 + _depth(call.parent)
 
 
-def _step(walk, step, paint, file):
-    pad = "  " * _depth(step.call)
-    turn = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
-    line = step.line
-    code = line.text if any(other is not line and other.first == line.first for other in
-                            line.function.lines) else \
-        " ".join(part.split("#")[0].strip() for part in line.source.splitlines())
-    print(f"{pad}{line.first:>5}  {paint(code)}{paint(turn, YELLOW)}", file=file)
+def _step(walk, step, paint):
+    """Yield a statement with its turns, its formula and comment, and what it read and wrote."""
+    line, pad = step.line, 7 * " "
+    turns = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
+    code = " ".join(code.strip() for code, _ in line.parts)
+    yield f"{line.first:>5}  {paint(code)}{paint(turns, YELLOW)}"
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
         formula = ""                                    # it only repeats the code
     if formula or line.comment:
         comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
-        print(f"{pad}       {paint(formula, BLUE)}{paint(comment, DIM)}", file=file)
+        yield pad + paint(formula, BLUE) + paint(comment, DIM)
     read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads.items()
             for path, summary in shown]
     if read:
-        print(paint(f"{pad}       from {', '.join(read[:MOST_READ])}", DIM), file=file)
+        yield paint(f"{pad}reads {', '.join(read)}", DIM)
     for write in step.writes:
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
-            mark = _mark(walk.mark(step, write.name), paint)
-            line = paint(f"{pad}       {write.name}{path} {summary.line()}{how}")
-            print(line + mark, file=file)
+            yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + _mark(
+                walk.mark(step, write.name), paint)
     if step.error is not None:
-        print(paint(f"{pad}       raised {message(step.error)}", RED), file=file)
+        yield pad + paint(f"raised {message(step.error)}", RED)
 
 
 def _plain(text):
@@ -83,18 +94,3 @@ def _mark(mark, paint):
         return ""
     colours = (GREEN,) if mark.right else (YELLOW,) if mark.kink or mark.upstream else (RED, BOLD)
     return "  " + paint(mark.text, *colours)
-
-
-def _finals(walk, paint, file):
-    if walk.recording.error is not None:
-        print(paint(f"\nended by {message(walk.recording.error)}", RED, BOLD), file=file)
-    for note in walk.notes:
-        print(paint(f"note: {note}"), file=file)
-    if not walk.finals:
-        return
-    print(paint("\n=== gradients against their numerical values ===", BOLD), file=file)
-    width = max(len(f.name) for f in walk.finals)
-    for row in walk.finals:
-        word = paint(f"inconclusive here: {row.reason}", YELLOW) if row.right is None else \
-            paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
-        print(paint(f"  {row.name:<{width}}  {row.error:8.1e}  ") + word, file=file)

@@ -58,11 +58,14 @@ class Line:
         return not isinstance(self.node, COMPOUND)
 
     @property
+    def parts(self):
+        """Return [(code, comment)] of its lines."""
+        return code_and_comments(self.function.code.co_filename)[self.first - 1 : self.last]
+
+    @property
     def comment(self):
         """Return the comments that follow code on its lines."""
-        said = comments("".join(linecache.getlines(self.function.code.co_filename)))
-        found = (said.get(n, ("", True)) for n in range(self.first, self.last + 1))
-        return " ".join(text for text, alone in found if not alone)
+        return " ".join(comment for code, comment in self.parts if code and comment)
 
     @property
     def source(self):
@@ -144,13 +147,19 @@ def _lines(function, node, loops=()):
         yield from _lines(function, child, (*loops, child) if is_loop else loops)
 
 
+def code_and_comments(filename):
+    """Return [(code, comment)] of the lines of a file."""
+    return _code_and_comments("".join(linecache.getlines(filename)))
+
+
 @functools.lru_cache(maxsize=64)
-def comments(text):
-    """Return {line: (its comment, True if it is on a line of its own)}."""
-    return {token.start[0]: (token.string.lstrip("#").strip(),
-                             not token.line[: token.start[1]].strip())
-            for token in tokenize.generate_tokens(io.StringIO(text).readline)
-            if token.type == tokenize.COMMENT}
+def _code_and_comments(text):
+    found = [(line.rstrip(), "") for line in text.splitlines()]
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, at = token.start
+            found[row - 1] = token.line[:at].rstrip(), token.string.lstrip("#").strip()
+    return found
 
 
 @functools.lru_cache(maxsize=4096)

@@ -34,8 +34,8 @@ def is_float(value):
 class Watch:
     """The functions that `work()` runs, watched while `with watch:` lasts.
 
-    One that `marks` statements too is called with a negative place where a function begins and
-    after each statement: `marked[~place]` is the Watched, or the Line with what it returns.
+    One with a list `marked` is also called with a negative place where a function begins and after
+    each statement: `marked[~place]` is the Watched, or the Line with what it returns.
 
     functions   [Watched]; npdl's own only with `npdls`
     places      the Place of each number
@@ -43,7 +43,7 @@ class Watch:
     work        how many values were computed so far, of a large array one for 256 entries
     """
 
-    marks = False
+    marked = None
 
     def __init__(self, work, npdls):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
@@ -200,7 +200,7 @@ class _Rewrite(ast.NodeTransformer):
     def whole(self):
         """Return the function's own node, with its arguments hooked too."""
         node = self.visit_FunctionDef(self.node)
-        at = int(self.watch.marks)                      # after the mark of its begin
+        at = int(self.watch.marked is not None)                     # after the mark of its begin
         node.body[at:at] = [ast.Assign([ast.Name(name, ast.Store())], self._hooked(
             ast.Name(name, ast.Load()), names=(name,)))
             for name in self.function.arguments if name not in ("self", "cls")]
@@ -209,7 +209,7 @@ class _Rewrite(ast.NodeTransformer):
     def visit_FunctionDef(self, node):
         found = [self.visit(n) for n in node.body]
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
-        if self.watch.marks:
+        if self.watch.marked is not None:
             node.body.insert(0, ast.Expr(self._marker(self.function)))
         return node
 
@@ -238,7 +238,7 @@ class _Rewrite(ast.NodeTransformer):
 
     def _before(self, node):
         """Yield a statement that hooks the old z before `z += e`, if statements are marked."""
-        if self.watch.marks and isinstance(node, ast.AugAssign) and not isinstance(
+        if self.watch.marked is not None and isinstance(node, ast.AugAssign) and not isinstance(
                 node.target, ast.Attribute):
             yield ast.copy_location(ast.Expr(self._hooked(_loaded(node.target))), node)
 
@@ -252,10 +252,11 @@ class _Rewrite(ast.NodeTransformer):
             call = self._hooked(_loaded(node.target), True, (ast.unparse(node.target),))
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
-        if self.watch.marks and isinstance(node, ast.Return):
+        if self.watch.marked is None:
+            return
+        if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._marker(self.line, node.value), node)
-        elif self.watch.marks and isinstance(
-                node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
             yield ast.copy_location(ast.Expr(self._marker(self.line)), node)
 
     def _statement(self, node):
