@@ -30,9 +30,10 @@ def shown(walk, *phases):
     return out.getvalue()
 
 
-def marks(walk):
-    """Return {name: Mark} of what backward wrote."""
-    return {w.name: walk.mark(s, w.name) for s in walk.steps(("backward",)) for w in s.writes}
+def kinds(walk):
+    """Return {name: the kind of its Mark, or ""} of what backward wrote."""
+    writes = [w for s in walk.recording.phase("backward") for w in s.writes]
+    return {w.name: w.mark.kind if w.mark else "" for w in writes}
 
 
 # --- what is recorded -------------------------------------------------------------------------
@@ -142,10 +143,10 @@ def test_no_value_of_npdls_layers_is_wrong(name):
     layer, inputs, options = sample(CLASSES[name])
     walk = step(layer, *inputs, **options)
     assert walk.recording.error is None and walk.steps(("backward",))
-    assert not [mark for mark in walk.marks.values() if mark.right is False]
+    assert set(kinds(walk).values()) <= {"right", "", "kink"}
     all_zero = name in ("ThresholdNeuron", "XOR")
     assert walk.finals and all(row.right is (None if all_zero else True) for row in walk.finals)
-    assert all_zero or any(mark.right for mark in walk.marks.values())
+    assert all_zero or "right" in kinds(walk).values()
 
 
 def test_each_line_of_an_lstm_is_compared_at_each_time_step():
@@ -154,9 +155,8 @@ def test_each_line_of_an_lstm_is_compared_at_each_time_step():
     compared = {}
     for one in walk.steps(("backward",)):
         for write in one.writes:
-            mark = walk.mark(one, write.name)
-            if mark is not None and "LSTMCell" in one.call.name:
-                assert mark.right, one.line.source
+            if write.mark is not None and "LSTMCell" in one.call.name:
+                assert write.mark.kind == "right", one.line.source
                 compared.setdefault(write.name, set()).add(one.turns[-1])
     assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
     assert all(turns == {(("t", t),) for t in range(3)} for turns in compared.values())
@@ -175,10 +175,9 @@ class WrongShift(LayerNorm):
 
 def test_the_line_that_blame_finds_is_wrong_and_others_are_wrong_or_upstream():
     walk = step(WrongShift(3), X)
-    found = marks(walk)
-    assert found["dx_hat"].right and found["self.gain.grad"].right
-    assert found["shift"].right is False and not found["shift"].upstream
-    assert found["dx"].right is False and found["dx"].upstream
+    found = kinds(walk)
+    assert found["dx_hat"] == found["self.gain.grad"] == "right"
+    assert found["shift"] == "wrong" and found["dx"] == "upstream"
     text = shown(walk)
     assert "WRONG" in text and "wrong, here or upstream" in text and "line " in walk.notes[-1]
 
@@ -199,7 +198,7 @@ def test_no_value_is_wrong_for_its_name_alone():
 
     walk = step(OddNames(), X, X[:4])
     assert all(row.right for row in walk.finals)
-    assert not [mark for mark in walk.marks.values() if mark.right is False]
+    assert not {"wrong", "upstream"} & {*kinds(walk).values()}
 
 
 def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_right():
@@ -211,7 +210,7 @@ def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_right():
 
     walk = step(Replaces(3, 4), X)
     assert [row.name for row in walk.finals if row.right is False] == ["W"]
-    assert marks(walk)["self.b.grad"].right and "overwritten" in walk.notes[-1]
+    assert kinds(walk)["self.b.grad"] == "right" and "overwritten" in walk.notes[-1]
 
 
 def test_a_kink_is_inconclusive():

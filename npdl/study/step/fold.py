@@ -59,37 +59,29 @@ def is_copy(node):
         isinstance(target, ast.Name) and target.id[:1] == "d" for target in node.targets)
 
 
-class Folder:
-    """Decides which steps to show; `mark(step, name)` is the Mark of a write, or None."""
-
-    def __init__(self, recording, mark):
-        self.mark, self.steps = mark, {}
-        for step in recording.steps:
-            self.steps.setdefault(step.call, []).append(step)
-
-    def shows(self, step):
-        """Return True if a step is shown."""
-        marks = [m for w in step.writes if (m := self.mark(step, w.name)) is not None]
-        if step.error is not None or any(mark.right is False for mark in marks):
-            return True
-        node = step.line.node
-        if not step.writes or is_checking(node) or self._is_folded(step.call):
-            return False
-        if step.carried == "view":
-            return bool(marks) or "reshape" not in step.line.source
-        return is_copy(node) or not only_names(node) and not step.carried
-
-    def _is_folded(self, call):
-        """Return True if a call, or one around it, is a helper that is left out."""
-        while call is not None:
-            name = call.code.co_name
-            if call.parent is None or "forward" in name or "backward" in name:
-                return False
-            if is_check(name) or call.name in NAMED or len(
-                    {s.line for s in self.steps.get(call, ())}) <= 2:
-                return True
-            call = call.parent
+def is_shown(step):
+    """Return True if a step is shown."""
+    marks = [write.mark for write in step.writes if write.mark is not None]
+    if step.error is not None or any(mark.is_wrong for mark in marks):
+        return True
+    node = step.line.node
+    if not step.writes or is_checking(node) or _is_folded(step.call):
         return False
+    if step.carried == "view":
+        return bool(marks) or "reshape" not in step.line.source
+    return is_copy(node) or not only_names(node) and not step.carried
+
+
+def _is_folded(call):
+    """Return True if a call, or one around it, is a helper that is left out."""
+    while call is not None:
+        name = call.code.co_name
+        if call.parent is None or "forward" in name or "backward" in name:
+            return False
+        if is_check(name) or call.name in NAMED or len(call.ran) <= 2:
+            return True
+        call = call.parent
+    return False
 
 
 def carried(values, before):

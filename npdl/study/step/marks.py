@@ -7,53 +7,52 @@ value that differs from the gradient that its name promises is wrong here or ups
 
 import ast
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from npdl.study.trace.oracle import CLOSE, Oracle, alike, plain, stems
 
+WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream",
+         "kink": "inconclusive: a kink"}
+
 
 @dataclass
 class Mark:
-    """The comparison of one value. `right` is True, False, or None if nothing is known.
+    """The comparison of one value.
 
-    error     the relative error of its inner product with a random direction
-    of        the source of the variable of forward whose gradient it is or should be; `call` is its
-              Call, `line` its line number
-    upstream  True if the error may be in what the line reads
-    kink      True if forward has a kink there
+    kind   a key of WORDS: "upstream" if the error may be in what the line reads, "kink" if the
+           derivatives of forward on the two sides differ
+    error  the relative error of its inner product with a random direction
+    of     the source of the variable of forward whose gradient it is or should be; `call` is its
+           Call, `line` its line number
     """
 
-    right: bool | None = None
+    kind: str
     error: float = np.nan
     of: str = ""
     call: object = None
     line: int = 0
-    upstream: bool = False
-    kink: bool = False
+
+    @property
+    def is_wrong(self):
+        return self.kind in ("wrong", "upstream")
 
     @property
     def text(self):
-        """Return the mark in words, or "" if nothing is known."""
+        """Return the mark in words."""
         error = f" (relative error {self.error:.0e})" if np.isfinite(self.error) else ""
-        if self.right:
-            return "right" + error
-        if self.kink:
-            return "inconclusive: a kink"
-        if self.upstream:
-            return f"wrong, here or upstream{error}"
-        return f"WRONG{error}" if self.right is False else ""
+        return WORDS[self.kind] + error
 
 
 class Marks:
-    """Finds `of`, {(index of a step, name): Mark}, for a Recording and the Runs of its layer.
+    """Marks what the backward of a Recording wrote, with the Runs of its layer.
 
     It stops when the budget of the Runs is spent. `is_wrong` says if a gradient is wrong.
     """
 
     def __init__(self, recording, runs, is_wrong):
-        self.recording, self.runs, self.of = recording, runs, {}
+        self.recording, self.runs = recording, runs
         self.steps = recording.phase("backward")
         self.oracle = oracle = Oracle(runs)
         self.keys = defaultdict(list)                   # of forward's values, by their names
@@ -74,34 +73,28 @@ class Marks:
         for step in self.steps:
             if step.line.function.file == file and step.line.first == number:
                 for write in step.writes:
-                    mark = self.of.setdefault((step.index, write.name), Mark())
-                    if not mark.right:
-                        mark.right, mark.upstream, mark.kink = False, False, False
+                    if write.mark is None or write.mark.kind != "right":
+                        write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
     def _compare(self, step, write, is_wrong):
         """Mark a write that is, or should be by its name, a gradient.
 
         All of an array may be the gradient, or what was assigned to a part of it, or added.
         """
-        mark = Mark()
         for arrays in self._arrays(step, write):
             found = [self._nearest(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
             if any(not error <= CLOSE and self.oracle.is_kink(key) for error, key in known):
-                mark.kink = True
-            elif known and not mark.error <= CLOSE:
+                write.mark = write.mark or Mark("kink")
+            elif known and (write.mark is None or write.mark.kind != "right"):
                 error, key = max(known)
-                place = self.oracle.places[key[0]]
-                mark = Mark(len(known) == len(found) and error <= CLOSE or None, error,
-                            self.oracle.given_to(key) or place.text,
-                            self.recording.call_of.get(key),
-                            (place.line or place.function).node.lineno)
-        if mark.right is None and not mark.kink and np.isfinite(mark.error):
-            if not is_wrong:
-                return                                  # it may be something else, and no error
-            mark.right, mark.upstream = False, True
-        if mark.right is not None or mark.kink:
-            self.of[step.index, write.name] = mark
+                is_right = len(known) == len(found) and error <= CLOSE
+                if is_right or is_wrong and np.isfinite(error):     # else it may be something else
+                    place = self.oracle.places[key[0]]
+                    write.mark = Mark("right" if is_right else "upstream", error,
+                                      self.oracle.given_to(key) or place.text,
+                                      self.recording.call_of.get(key),
+                                      (place.line or place.function).node.lineno)
 
     def _nearest(self, array, call, name):
         """Return (error, key) of the value of forward whose gradient an array is, or is nearest to.

@@ -25,7 +25,12 @@ MOST_READ = 6               # arrays that are shown as read by one statement
 
 @dataclass(repr=False, eq=False)
 class Call:
-    """One call of a function; `pairs` are the forward calls that belong to a backward call."""
+    """One call of a function.
+
+    turns   the loop variables around it, as in a Step
+    pairs   of a backward call, the forward calls that belong to it
+    ran     how often each Line has run
+    """
 
     phase: str
     function: object
@@ -36,6 +41,7 @@ class Call:
     turns: tuple = ()
     returned: object = None
     pairs: list = field(default_factory=list)
+    ran: Counter = field(default_factory=Counter)
 
     @property
     def name(self):
@@ -52,12 +58,14 @@ class Write:
     arrays   copies of the arrays in it, unless they are large
     how      "bound", "in place", or "through a view" of another array that the statement names
     shown    their summaries
+    mark     whether it is right (npdl.study.step.marks), or None
     """
 
     name: str
     arrays: list
     how: str
     shown: list
+    mark: object = None
 
     @property
     def is_one(self):
@@ -75,7 +83,6 @@ class Step:
     carried  "same" if it passed on existing arrays unchanged, "view" if it passed on views
     """
 
-    index: int
     call: Call
     line: object
     turns: tuple
@@ -107,7 +114,7 @@ class _Frame:
     def __init__(self, call, frame):
         self.call, self.frame = call, frame
         self.names, self.prints = dict(frame.f_locals), {}
-        self.reads, self.keys, self.counts = {}, {}, Counter()
+        self.reads, self.keys = {}, {}
 
 
 class Recorder(Watch):
@@ -235,10 +242,10 @@ class Recorder(Watch):
 
     def _step(self, found, line, names):
         recording = self.recording
-        step = Step(len(recording.steps), found.call, line, self._turns(found, line, names),
+        step = Step(found.call, line, self._turns(found, line, names),
                     reads=found.reads.pop(line, {}), keys=found.keys.pop(line, []))
         recording.steps.append(step)
-        found.counts[line] += 1
+        found.call.ran[line] += 1
         self.count += 1
         if self.count == MOST_STEPS:
             recording.cut.append(self.phase)
@@ -254,7 +261,7 @@ class Recorder(Watch):
         for loop in line.loops if line is not None else ():
             bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
             shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
-            turns.append(shown or (((*bound, "turn")[0], found.counts[line]),))
+            turns.append(shown or (((*bound, "turn")[0], found.call.ran[line]),))
         return found.call.turns + tuple(turns)
 
     def _write(self, step, name, value, how="bound"):

@@ -40,7 +40,7 @@ def framed(walk):
 
 def _data(walk, phases):
     """Return the data of the page, as JSON can hold it."""
-    writer = _Data(walk)
+    writer = _Data()
     steps = [writer.step(step) for step in walk.steps(phases)]
     error = walk.recording.error
     return {
@@ -55,9 +55,8 @@ def _data(walk, phases):
 class _Data:
     """Collects the functions, calls and arrays that steps mention, each once."""
 
-    def __init__(self, walk):
-        self.walk, self.numbers = walk, {}
-        self.functions, self.calls, self.arrays = [], [], []
+    def __init__(self):
+        self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
     def number(self, found, key, entry):
         """Return the number of an entry in one of the lists; `entry()` makes it."""
@@ -73,18 +72,17 @@ class _Data:
             "turn": [f"{name} = {value}" for loop in step.turns for name, value in loop],
             "reads": [{"name": name + path, "array": self.array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
-            "writes": [w for write in step.writes for w in self.writes(step, write)],
+            "writes": [w for write in step.writes for w in self.writes(write)],
         }
         if step.error is not None:
             found["error"] = message(step.error)
         return found
 
-    def writes(self, step, write):
-        mark = self.walk.mark(step, write.name)
+    def writes(self, write):
         for path, summary in write.shown:
             found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
-            if mark is not None and mark.text:
-                found["check"] = self.check(mark)
+            if write.mark is not None:
+                found["check"] = self.check(write.mark)
             yield found
 
     def array(self, summary):
@@ -101,9 +99,7 @@ class _Data:
         return self.number(self.arrays, repr(found), lambda: found)
 
     def check(self, mark):
-        kind = "right" if mark.right else "kink" if mark.kink else (
-            "upstream" if mark.upstream else "wrong")
-        found = {"kind": kind, "text": mark.text}
+        found = {"kind": mark.kind, "text": mark.text}
         if mark.call is not None:
             found |= {"call": self.call(mark.call), "line": mark.line, "of": mark.of}
         return found

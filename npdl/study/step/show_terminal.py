@@ -9,6 +9,7 @@ from npdl.study.step import maths
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
     "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
+COLOURS = {"right": (GREEN,), "kink": (YELLOW,), "upstream": (YELLOW,), "wrong": (RED, BOLD)}
 
 
 class Paint:
@@ -40,7 +41,7 @@ def _lines(walk, phases, paint):
         if step.call is not call:
             call = step.call
             yield paint(f"\n{pad}{call.name}", BOLD, BLUE)
-        yield from (pad + line for line in _step(walk, step, paint))
+        yield from (pad + line for line in _step(step, paint))
     if walk.recording.error is not None:
         yield paint(f"\nended by {message(walk.recording.error)}", RED, BOLD)
     yield from (paint(f"note: {note}") for note in walk.notes)
@@ -58,7 +59,7 @@ def _depth(call):
     return 0 if call.parent is None else 1 + _depth(call.parent)
 
 
-def _step(walk, step, paint):
+def _step(step, paint):
     """Yield a statement with its turns, its formula and comment, and what it read and wrote."""
     line, pad = step.line, 7 * " "
     turns = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
@@ -78,8 +79,8 @@ def _step(walk, step, paint):
     for write in step.writes:
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
-            yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + _mark(
-                walk.mark(step, write.name), paint)
+            mark = write.mark and "  " + paint(write.mark.text, *COLOURS[write.mark.kind])
+            yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + (mark or "")
     if step.error is not None:
         yield pad + paint(f"raised {message(step.error)}", RED)
 
@@ -87,10 +88,3 @@ def _step(walk, step, paint):
 def _plain(text):
     """Return a line without the characters that formulas write differently."""
     return text.replace(" ", "").replace("−", "-").replace("self.", "")
-
-
-def _mark(mark, paint):
-    if mark is None or not mark.text:
-        return ""
-    colours = (GREEN,) if mark.right else (YELLOW,) if mark.kink or mark.upstream else (RED, BOLD)
-    return "  " + paint(mark.text, *colours)

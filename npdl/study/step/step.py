@@ -7,7 +7,6 @@
 The values of backward are compared with the true gradients of the variables of forward (marks).
 """
 
-import functools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +16,7 @@ from npdl.study.blame.blame import search
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.containment import message, written
-from npdl.study.step.fold import Folder
+from npdl.study.step.fold import is_shown
 from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
 from npdl.study.step.show_html import framed, page
@@ -33,13 +32,11 @@ class Walk:
     """A Recording with what is known of it.
 
     recording  `recording.steps` are the statements
-    marks      {(index of a step, name): Mark} of the values that the statements wrote
     finals     the Row of each gradient (npdl.study.check)
     """
 
     title: str
     recording: object
-    marks: dict = field(default_factory=dict)
     finals: list = field(default_factory=list)
     notes: list = field(default_factory=list)
 
@@ -75,16 +72,8 @@ class Walk:
         found = []
         for phase in phases:
             steps = self.recording.phase(phase)
-            found += [s for s in steps if self.folder.shows(s)] or [s for s in steps if s.writes]
+            found += list(filter(is_shown, steps)) or [s for s in steps if s.writes]
         return found
-
-    @functools.cached_property
-    def folder(self):
-        return Folder(self.recording, self.mark)
-
-    def mark(self, step, name):
-        """Return the Mark of what a step wrote under a name, or None."""
-        return self.marks.get((step.index, name))
 
 
 def step(layer, *inputs, seed=0, check=True, title=None, **options):
@@ -146,7 +135,6 @@ def _mark(walk, subject, recorder, dout, is_wrong):
         marks = Marks(walk.recording, Runs(subject, dout, recorder, budget), is_wrong)
         if report is not None:
             marks.mark_line(report.file, report.line)
-    walk.marks = marks.of
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
