@@ -1,8 +1,8 @@
-"""Write a line of code as a formula: `dx = xp.multiply(dx, rstd, out=dx)` is dx = dx ⊙ rstd.
+"""Write a line of code as a formula: `dx = cache.x_hat * dy.sum(0)` is dx = x̂ ⊙ Σ_0 dy.
 
 `text(node)` returns Unicode, `mathml(node)` MathML. Parts that belong to the program and not to the
-mathematics are left out: `out=`, `cache.`, `.data`, reshapes, dtypes. A statement with other parts
-of a program, such as a conversion or a list, has no formula.
+mathematics are left out: `cache.`, `.data`, reshapes, dtypes. A statement with other parts of a
+program, such as a conversion or a list, has no formula.
 """
 
 import ast
@@ -14,7 +14,7 @@ GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "eps": "ε",
          "mu": "μ", "rho": "ρ", "sigma": "σ", "tau": "τ", "phi": "φ", "omega": "ω"}
 NOT_GRADIENTS = {"data", "dtype", "dim", "down", "dropout", "decay", "drop", "diff", "den"}
 INFIX = {"multiply": ast.Mult, "add": ast.Add, "subtract": ast.Sub, "divide": ast.Div,
-         "matmul": ast.MatMult}
+         "matmul": ast.MatMult, "dot": ast.MatMult}
 SILENT = {"reshape", "astype", "copy", "ravel", "asarray", "ascontiguousarray"}
 PRECEDENCE = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.MatMult: 2, ast.Pow: 4}
 COMPARE = {ast.Lt: "<", ast.Gt: ">", ast.LtE: "≤", ast.GtE: "≥", ast.Eq: "=", ast.NotEq: "≠"}
@@ -23,7 +23,7 @@ DROPPED = ("self", "cache", "cell", "layer")
 MODULES = ("xp", "np", "numpy", "math")
 FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "softmax", "sin", "cos", "sign", "abs", "maximum",
              "minimum", "log_softmax", "normal_cdf", "normal_density", "sum_rows", "outer", "erf",
-             "square", "dot", "trace"}
+             "square", "trace"}
 SHOWN_AS = {"normal_cdf": "Φ", "normal_density": "φ", "sum_rows": "Σ", "maximum": "max",
             "minimum": "min", "log_softmax": "log softmax"}
 NO_FUNCTIONS = {"map_state", "if_real", "copy", "list"} | set(dir(builtins))
@@ -118,7 +118,7 @@ class _Writer:
         if node.attr == "grad":
             return self.form.row(self.form.upright("d"), self.expression(node.value))
         owner = ast.unparse(node.value)
-        if owner in DROPPED or owner in ("self.cell", "self.layer"):
+        if owner.removeprefix("self.") in DROPPED:
             return self.identifier(node.attr)
         if owner in MODULES and node.attr == "pi":
             return self.form.name("π")
@@ -226,6 +226,8 @@ class _Writer:
             return self.form.above(self.expression(value, 5), "T")
         if name in SUMS:
             return self._sum(name, value, [*node.args, *_axis(node)])
+        if name == "dot":
+            return self.binary(ast.MatMult, value, node.args[0], outer)
         if name == "forward" and node.args and isinstance(value, ast.Attribute):
             return self._applied(self.identifier(value.attr), node.args)
         raise NoFormula

@@ -27,7 +27,7 @@ MOST_READ = 6               # arrays that are shown as read by one statement
 class Call:
     """One call of a function.
 
-    turns   the loop variables around it, as in a Step
+    line    the Line of the caller, if it is recorded; turns: the loop variables around it
     pairs   of a backward call, the forward calls that belong to it
     ran     how often each Line has run
     """
@@ -38,6 +38,7 @@ class Call:
     parent: "Call | None"
     owner: object
     arguments: dict
+    line: object = None
     turns: tuple = ()
     returned: object = None
     pairs: list = field(default_factory=list)
@@ -194,8 +195,8 @@ class Recorder(Watch):
         call = Call(self.phase, function, code, around and around.call, names.get("self"),
                     arguments)
         if around is not None:
-            line = around.call.function.at(around.frame.f_lineno)
-            call.turns = self._turns(around, line, around.frame.f_locals)
+            call.line = around.call.function.at(around.frame.f_lineno)
+            call.turns = self._turns(around, call.line, around.frame.f_locals)
         if self.phase == "backward":
             call.pairs = pairs_of(call, self.recording.calls)
         self.recording.calls.append(call)
@@ -225,10 +226,10 @@ class Recorder(Watch):
             found.call.returned = value
             self._write(step, "return", value)
         for name in binds:
-            self._write(step, name, names.get(name))
+            self._write(step, name, look_up(name, names))
         changed = self._changed(found, names, binds)
         if not changed:
-            made = [value] if line.is_return else [names.get(name) for name in binds]
+            made = [value] if line.is_return else [look_up(n, names) for n in binds]
             old = [v for n, v in names.items() if n not in binds]
             step.carried = carried(made, [*found.names.values(), *old])
         direct = [c if "." in c else c.split("[")[0] for c in changes if "(" not in c]

@@ -40,7 +40,8 @@ def _lines(walk, phases, paint):
             yield paint(f"\n=== {walk.title}: {phase} ===", BOLD)
         if step.call is not call:
             call = step.call
-            yield paint(f"\n{pad}{call.name}", BOLD, BLUE)
+            by = f"  called by line {call.line.first} of {call.parent.name}" if call.line else ""
+            yield paint(f"\n{pad}{call.name}", BOLD, BLUE) + paint(by, DIM)
         yield from (pad + line for line in _step(step, paint))
     if walk.recording.error is not None:
         yield paint(f"\nended by {message(walk.recording.error)}", RED, BOLD)

@@ -196,10 +196,10 @@ def _is_path(node):
 
 @functools.lru_cache(maxsize=4096)
 def written_by(node):
-    """Return (names that a statement binds, sources of what it changes in place).
+    """Return (sources of what a statement binds, sources of what it changes in place).
 
-    It changes "self.W.grad" in self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=`
-    names.
+    It binds "dx" in dx = .., "self.dW" in self.dW = ..; it changes "self.W.grad" in
+    self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=` names.
     """
     targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
     binds, changes = [], []
@@ -209,9 +209,10 @@ def written_by(node):
             targets = [*getattr(target, "elts", [getattr(target, "value", None)]), *targets]
         elif isinstance(target, ast.Name):
             binds.append(target.id)
-        elif isinstance(target, (ast.Subscript, ast.Attribute)):
-            whole = target.value if isinstance(target, ast.Subscript) else target
-            changes.append(ast.unparse(whole))
+        elif isinstance(target, ast.Subscript):
+            changes.append(ast.unparse(target.value))
+        elif isinstance(target, ast.Attribute):
+            (changes if isinstance(node, ast.AugAssign) else binds).append(ast.unparse(target))
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         changes += [ast.unparse(k.value) for k in call.keywords if k.arg == "out"]
         if getattr(call.func, "attr", "") in WRITES_FIRST_ARGUMENT and call.args:
