@@ -16,24 +16,18 @@ SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}
 def tokens_of(run, text=None):
     """Return (ids (S,), their tokens) of `text`, or of a sample of the run's data."""
     vocabulary = run.task.vocabulary
-    if run.config.text is None:
-        ids = _equation(run, text)
-        return ids, [vocabulary.tokens[i] for i in ids]
+    if run.config.text is not None:
+        if text is None:
+            run.task.prepare()
+            text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
+        return np.asarray(vocabulary.encode(text)), [SHOWN.get(c, c) for c in text]
     if text is None:
-        run.task.prepare()
-        text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
-    ids = np.asarray(vocabulary.encode(text))
-    return ids, [SHOWN.get(character, character) for character in text]
-
-
-def _equation(run, text):
-    vocabulary = run.task.vocabulary
-    if text is not None:
-        return vocabulary.encode(f"BOS {text}")
-    examples = run.task.data.validation
-    examples = examples if len(examples) else run.task.data.train
-    ids = examples.inputs[0]
-    return ids[: int(np.flatnonzero(ids == vocabulary.eq)[0]) + 1]
+        data = run.task.data
+        ids = (data.validation if len(data.validation) else data.train).inputs[0]
+        ids = ids[: int(np.flatnonzero(ids == vocabulary.eq)[0]) + 1]
+    else:
+        ids = vocabulary.encode(f"BOS {text}")
+    return ids, [vocabulary.tokens[i] for i in ids]
 
 
 def plot_attention(run, title, text=None):

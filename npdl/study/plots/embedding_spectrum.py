@@ -52,12 +52,11 @@ def plot_embeddings(run, title):
     numbers, shares = table[:p], spectrum(table[:p])
     made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
                         "colour: the number")
-    panels = made.subplots(1, 3)
-    _components(panels[0], numbers, range(p))
-    _bars(panels[1], shares)
+    left, middle, axes = made.subplots(1, 3)
+    _components(left, numbers, range(p))
+    _bars(middle, shares)
     k = int(shares.argmax()) + 1
     scores = circle(numbers, k)
-    axes = panels[2]
     order = np.arange(p) * pow(k, -1, p) % p if np.gcd(k, p) == 1 else np.arange(p)
     path = scores[np.append(order, order[0])]
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)

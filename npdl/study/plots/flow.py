@@ -22,31 +22,26 @@ def recorded(layers, seen):
 
     Only these instances are changed, and only within the block.
     """
-    def record(layer, forward, backward):
-        def recording_forward(*inputs, **options):
-            outputs, cache = forward(*inputs, **options)
-            _note(seen, layer, 0, outputs)
-            return outputs, cache
+    def record(layer, name, which, value_of):
+        method = getattr(layer, name)
 
-        def recording_backward(dout, cache):
-            _note(seen, layer, 1, dout)
-            return backward(dout, cache)
-
-        layer.forward, layer.backward = recording_forward, recording_backward
+        def recording(*given, **options):
+            returned = method(*given, **options)
+            value = value_of(given, returned)
+            first = value[0] if isinstance(value, tuple) else value
+            if first is not None and np.asarray(first).dtype.kind == "f":
+                seen.setdefault(layer, [[], []])[which].append(np.abs(np.array(first)).ravel())
+            return returned
+        setattr(layer, name, recording)
 
     for layer in layers:
-        record(layer, layer.forward, layer.backward)
+        record(layer, "forward", 0, lambda given, returned: returned[0])
+        record(layer, "backward", 1, lambda given, returned: given[0])
     try:
         yield
     finally:
         for layer in layers:
             del layer.forward, layer.backward
-
-
-def _note(seen, layer, which, value):
-    first = value[0] if isinstance(value, tuple) else value
-    if first is not None and np.asarray(first).dtype.kind == "f":
-        seen.setdefault(layer, [[], []])[which].append(np.abs(np.array(first)).ravel())
 
 
 def flow(model, ids, targets, counted):
@@ -82,33 +77,30 @@ def some_samples(task, config):
     return few.inputs, few.targets, few.answer_mask
 
 
-def plot_flow(config, task, title, trained=None):
-    """Return a Figure of `flow` in a new model with these settings and, if given, a trained one."""
-    samples = some_samples(task, config)
-    rows = {"at the start": flow(make_model(config, task), *samples)}
-    if trained is not None:
-        rows["trained"] = flow(trained, *samples)
-    names = [_shortened(name) for name, _, _ in next(iter(rows.values()))]
+def plot_flow(run, title):
+    """Return a Figure of `flow` in a run's model at its initialisation and after training."""
+    samples = some_samples(run.task, run.config)
+    rows = {"at the start": flow(make_model(run.config, run.task), *samples),
+            "trained": flow(run.model, *samples)}
+    names = [name.removeprefix("decoder.").replace("lstm.layers", "lstm")
+             for name, _, _ in rows["trained"]]
     made = style.figure(
         10.5, 1.9 + 0.24 * len(names), title,
         "dot: root mean square; bar: the middle 90 % of the magnitudes; zeros are left out")
     looks = {"at the start": (style.ORANGE, -0.16, "o"), "trained": (style.BLUE, 0.16, "D")}
     panels = made.subplots(1, 2, sharey=True)
-    for which, (axes, what) in enumerate(zip(panels, ("activation", "gradient"), strict=True)):
+    shown = (("activation", "forward, downwards"), ("gradient", "backward, upwards"))
+    for which, (axes, (what, title)) in enumerate(zip(panels, shown, strict=True)):
         for label, layers in rows.items():
             colour, shift, marker = looks[label]
-            shift = shift if trained is not None else 0.0
             for row, entry in enumerate(layers):
                 _draw(axes, entry[1 + which], row + shift, colour, marker, label if not row else "")
         axes.set_xscale("log")
-        style.dress(axes, f"magnitude of the {what}s (log scale)", "", grid="x")
+        style.dress(axes, f"magnitude of the {what}s (log scale)", "", title, grid="x")
     panels[0].set_yticks(range(len(names)), names, fontfamily="monospace", fontsize=8)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
-    panels[0].set_title("forward, downwards", color=style.INK, fontsize=11, loc="left")
-    panels[1].set_title("backward, upwards", color=style.INK, fontsize=11, loc="left")
-    if trained is not None:
-        panels[1].legend(frameon=False, labelcolor=style.INK, fontsize=9, ncols=2,
-                         loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    panels[1].legend(frameon=False, labelcolor=style.INK, fontsize=9, ncols=2, loc="lower right",
+                     bbox_to_anchor=(1.0, 1.0))
     return made
 
 
@@ -122,7 +114,3 @@ def _draw(axes, sizes, row, colour, marker, label):
     rms = np.sqrt(np.square(sizes, dtype=np.float64).mean())
     axes.plot([rms], [row], marker, color=colour, markersize=4.5, label=label or None,
               linestyle="none")
-
-
-def _shortened(name):
-    return name.removeprefix("decoder.").replace("lstm.layers", "lstm")

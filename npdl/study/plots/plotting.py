@@ -1,21 +1,20 @@
 """Draw a plot into a PNG file.
 
     python -m npdl plot gradients            gradient norm through time: RNN, GRU, LSTM
-    python -m npdl plot flow [RUN]           activations and gradients of each layer
+    python -m npdl plot flow RUN             activations and gradients of each layer
     python -m npdl plot attention RUN        attention weights, layers by heads
     python -m npdl plot embeddings RUN       principal components and Fourier spectrum
     python -m npdl plot curves RUN ...       loss and accuracy over the steps
 
-RUN is the folder of a training run. Without one, `flow` shows a model at its initialisation
-(--model, --depth, --norm). `curves` of several runs shows other settings side by side, and the mean
-and the range of runs that differ in their seed only. The file is WHAT.png, or --out FILE.
+RUN is the folder of a training run. `curves` of several runs shows other settings side by side, and
+the mean and the range of runs that differ in their seed only. The file is WHAT.png, or --out FILE.
 """
 
 import dataclasses
 from pathlib import Path
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import Range, add_settings, check, count, option_of, setting
+from npdl.cli.options import Range, add_settings, check, option_of, setting
 from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
@@ -23,15 +22,12 @@ from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.style import save
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import grouped
-from npdl.train.config import Config
 from npdl.train.curves import plot_groups
 from npdl.train.folder import describe, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
-from npdl.train.task import make_task
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
-NEED_RUN = ("attention", "embeddings", "curves")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,10 +36,6 @@ class Settings:
 
     steps: int = setting("gradients", 100, "number of steps back", "N",
                          Range(lambda n: 2 <= n <= 1000, "2 to 1000"))
-    model: str = setting("flow", "gpt", "without RUN: the model", allowed=("gpt", "lstm"))
-    depth: int = setting("flow", 2, "without RUN: the number of layers", "N", count(100))
-    norm: str = setting("flow", "post", "without RUN: where a GPT's norms are",
-                        allowed=("post", "pre"))
     text: str = setting("attention", "", 'the text to attend to, for example "5 + 7 ="')
     log_steps: bool = setting("curves", False, "logarithmic steps")
 
@@ -51,14 +43,14 @@ class Settings:
 def plot(what, *runs, out=None, **how):
     """Draw a plot, one of KINDS, into a PNG file (WHAT.png if `out` is None); return its path.
 
-    `runs` are run folders: one for NEED_RUN, and any number for curves; `how` are Settings that
-    belong to `what`. Raises InputError for options that do not go together and for a folder
-    without a run.
+    `runs` are run folders: none for "gradients", any number for "curves", one for the others. `how`
+    are Settings that belong to `what`. Raises InputError for options that do not go together and
+    for a folder without a run.
     """
     run = runs[0] if runs else None
     if what not in KINDS:
         raise InputError(f"plot {what!r} is unknown; choose one of: {', '.join(KINDS)}")
-    if run is None and what in NEED_RUN:
+    if run is None and what != "gradients":
         raise InputError(f"plot {what} needs a run; give its folder: plot {what} runs/NAME")
     if run is not None and what == "gradients":
         raise InputError("plot gradients is about new layers; leave the run out")
@@ -78,19 +70,13 @@ def plot(what, *runs, out=None, **how):
         plot_groups({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, path, settings.log_steps)
         return path
-    if run is None:
-        config = dataclasses.replace(Config(model=settings.model), layers=settings.depth,
-                                     norm=settings.norm)
-        return save(plot_flow(config, make_task(config), "A model at its initialisation"), path)
     loaded = load_run(run)
     title = f"{what.capitalize()}: {describe(loaded.config)}, step {loaded.step}"
     if what == "attention":
         return save(plot_attention(loaded, title, settings.text or None), path)
     if loaded.config.translates:
         raise InputError(f"{run}: holds a model that translates; plot its attention or curves")
-    if what == "embeddings":
-        return save(plot_embeddings(loaded, title), path)
-    return save(plot_flow(loaded.config, loaded.task, title, loaded.model), path)
+    return save((plot_flow if what == "flow" else plot_embeddings)(loaded, title), path)
 
 
 def add_arguments(parser):
@@ -101,7 +87,7 @@ def add_arguments(parser):
                         "of curves, several")
     parser.add_argument("--out", metavar="FILE", type=file_or_folder,
                         help="the PNG to write (default: WHAT.png)")
-    add_settings(parser, "plot", ("gradients", "flow", "attention", "curves"),
+    add_settings(parser, "plot", ("gradients", "attention", "curves"),
                  Settings(text="a sample of the run"))
 
 

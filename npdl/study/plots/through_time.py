@@ -12,10 +12,6 @@ WIDTH, BATCH, SEEDS = 64, 16, 5
 BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
 
 
-def start(cell, rng):
-    """Leave the cell at its initialisation."""
-
-
 def remember(cell, rng):
     """Make a cell remember: W_h of an RNN orthogonal, forget gates near 1."""
     H = cell.d_hidden
@@ -57,12 +53,11 @@ def plot_gradients(steps=100):
         10, 4.2, "How far back does the gradient reach?",
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "
         f"{SEEDS} seeds, band: smallest to largest")
-    titles = {start: "as the layers start",
-              remember: "set to remember: orthogonal W_h, gate biases ±3"}
-    for axes, (prepare, title) in zip(made.subplots(1, 2, sharey=True), titles.items(),
-                                      strict=True):
+    titles = ("as the layers start", "set to remember: orthogonal W_h, gate biases ±3")
+    for is_set, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
+                                   strict=True):
         for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
-            curves = np.array([_curve(cls, prepare, steps, seed) for seed in range(SEEDS)])
+            curves = np.array([_curve(cls, is_set, steps, seed) for seed in range(SEEDS)])
             back = np.arange(steps + 1)
             axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
                               linewidth=0)
@@ -71,15 +66,16 @@ def plot_gradients(steps=100):
         axes.set_yscale("log")
         axes.set_ylim(1e-16, 1e2)
         axes.set_xlim(0, steps)
-        style.dress(axes, "steps back from the end", "gradient norm, relative (log scale)"
-                    if prepare is start else "", title)
+        style.dress(axes, "steps back from the end",
+                    "" if is_set else "gradient norm, relative (log scale)", title)
     axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
 
 
-def _curve(cls, prepare, steps, seed):
+def _curve(cls, is_set, steps, seed):
     rng = stream(seed, 14)
     cell = cls(WIDTH, WIDTH, rng=rng, dtype="float64")
-    prepare(cell, rng)
+    if is_set:
+        remember(cell, rng)
     norms = gradient_norms(cell, steps, rng)[::-1]
     return np.maximum(norms / norms[0], 1e-300)
