@@ -1,12 +1,10 @@
 """The commands `python -m npdl step` and `python -m npdl blame`."""
 
 import dataclasses
-from pathlib import Path
 
 from npdl.cli.console import file_or_folder, set_description
 from npdl.cli.options import NATURAL, SECONDS, add_settings, setting, taken
-from npdl.errors import InputError, NpdlError
-from npdl.files import reason
+from npdl.errors import InputError
 from npdl.study.blame.blame import examine
 from npdl.study.check.target import build
 from npdl.study.containment import message, time_limit
@@ -92,11 +90,7 @@ def run_step(options):
     if not options.html:
         walk.show(phases)
         return options.status
-    try:
-        path = walk.to_html(Path(options.html), phases)
-    except (OSError, NpdlError) as problem:
-        raise InputError(f"--html {options.html}: can't be written ({reason(problem)}); give a "
-                         "file in a folder that you may write to") from problem
+    path = walk.to_html(options.html, phases)
     print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
     if error is not None:
         print(f"ended by {message(error)}")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.errors import InputError
-from npdl.files import write_atomically
+from npdl.errors import InputError, NpdlError
+from npdl.files import reason, write_atomically
 
 NPDL = Path(sys.modules["npdl"].__file__).parent
 LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
@@ -121,8 +121,15 @@ def place(frame):
 
 
 def written(path, text):
-    """Write a text file atomically, create its folder if needed, and return its path."""
+    """Write a text file atomically, create its folder if needed, and return its path.
+
+    Raises InputError if that is impossible.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
+    except (OSError, NpdlError) as problem:
+        raise InputError(f"{path}: can't be written ({reason(problem)}); give a file in a folder "
+                         "that you may write to") from problem
     return path

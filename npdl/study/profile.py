@@ -1,19 +1,32 @@
 """`python -m npdl profile GPT`: where a training step of a model or a layer spends its time."""
 
+import html
 import inspect
+import linecache
 
 import numpy as np
 
 from npdl.backend import stream
+from npdl.cli.console import file_or_folder
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
 from npdl.errors import InputError, require_positive
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
 from npdl.study.check.samples import layer_classes, sample
+from npdl.study.containment import written
+from npdl.study.step.show_html import coloured
+from npdl.study.trace.source import definitions
+from npdl.study.trace.statements import code_and_comments
 from npdl.study.trees import cast, upstream
 
 VOCABULARY = 64
+HEAD = "<tr><th>ms<th>share<th>MFLOP<th>MB<th>line<th>source</tr>"
+PAGE = """<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>td {{ padding: 0 .6em; text-align: right }} i {{ color: #666; font-style: normal }}
+td:last-child {{ font-family: monospace; text-align: left; white-space: pre }}</style>
+<h1>{title}</h1>{body}</html>
+"""
 
 
 def add_arguments(parser):
@@ -26,6 +39,8 @@ def add_arguments(parser):
                         help="the smallest of this many times counts (default 10)")
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="C, NumPy, or C where a compiler is found (default auto)")
+    parser.add_argument("--html", metavar="FILE", type=file_or_folder,
+                        help="write a page with the costs beside the source instead of printing")
 
 
 def run(options):
@@ -34,7 +49,36 @@ def run(options):
     recorded = recorded_step(options)
     if recorded.why_not is not None:
         raise InputError(f"profile {options.name}: {recorded.why_not}")
-    print(profile.report(profile.profile(recorded, options.rounds)))
+    lines = profile.profile(recorded, options.rounds)
+    print(written(options.html, page(lines, options.name)) if options.html else
+          profile.report(lines))
+
+
+def page(lines, title):
+    """Return a page with the source of the functions that ran, beside what each line costs."""
+    total, parts = sum(one.seconds for one in lines), []
+    for file in {one.file for one in lines}:
+        costs = {one.number: one for one in lines if one.file == file}
+        for node, owner in definitions("".join(linecache.getlines(file))).values():
+            shown = range(node.lineno, node.end_lineno + 1)
+            seconds = sum(one.seconds for n, one in costs.items() if n in shown)
+            if seconds > 0:
+                rows = "".join(_row(n, code, costs.get(n), total) for n, (code, _) in enumerate(
+                    code_and_comments(file), 1) if n in shown)
+                name = f"{owner}.{node.name}".strip(".")
+                parts.append((seconds, f"<h2>{name}, {seconds / total:.1%}</h2>"
+                              f"<table>{HEAD}{rows}</table>"))
+    return PAGE.format(title=f"A step of {html.escape(title)}: {total * 1e3:.3g} ms",
+                       body="".join(text for _, text in sorted(parts, reverse=True)))
+
+
+def _row(number, code, line, total):
+    end = f"<td>{number}<td>{coloured(code)}</tr>"
+    if line is None:
+        return f"<tr>{4 * '<td>'}{end}"
+    share = line.seconds / total
+    return (f'<tr style="background:rgba(213,94,0,{share:.2f})"><td>{line.seconds * 1e3:.3f}'
+            f"<td>{share:.1%}<td>{line.flop / 1e6:.2f}<td>{line.bytes / 1e6:.2f}{end}")
 
 
 def recorded_step(options):

@@ -233,10 +233,9 @@ class Net(Layer):
 """
 
 
-@pytest.mark.parametrize(("forward", "backward", "right"), [
-    ("u**2", "2 * dy * u", True), ("u**2", "dy * u", False), ("0 * u", "0 * dy", None),
-    ("np.maximum(u, 0)", "dy * (u < 0)", False)])
-@pytest.mark.parametrize("has_source", [True, False])
+@pytest.mark.parametrize(("forward", "backward", "right", "has_source"), [
+    ("u**2", "2 * dy * u", True, True), ("u**2", "dy * u", False, True),
+    ("0 * u", "0 * dy", None, True), ("u**2", "dy * u", False, False)])
 def test_gradcheck_blame_and_step_agree(forward, backward, right, has_source, tmp_path):
     text = SOURCE.replace("FORWARD", forward).replace("BACKWARD", backward)
     names, path = {"__name__": "mine"}, tmp_path / "mine.py"
@@ -308,10 +307,9 @@ def page_data(text):
     return json.loads(found[1])
 
 
-@pytest.mark.parametrize("name", slow.but(["LayerNorm"], ["LayerNorm", "LSTM", "Block"]))
-def test_the_page_is_one_small_file_that_loads_nothing(name, tmp_path):
+def test_the_page_is_one_small_file_that_loads_nothing(tmp_path):
     file = tmp_path / "deep" / "page.html"
-    assert main(["step", name, "--html", str(file)]) == 0
+    assert main(["step", "LSTM", "--html", str(file)]) == 0
     text = file.read_text(encoding="utf-8")
     assert len(text.encode()) < 1_000_000
     assert "default-src 'none'" in text and not re.search(r"(src|href|url)\s*[=(]", text)
@@ -324,9 +322,8 @@ def test_the_page_is_one_small_file_that_loads_nothing(name, tmp_path):
         assert one["from"] in [line[0] for line in function["lines"]]
         arrays = [data["arrays"][entry["array"]] for entry in (*one["writes"], *one["reads"])]
         assert all(len(array["shape"]) <= 6 and array["picture"] for array in arrays)
-    assert {w["check"]["kind"] for s in data["steps"] for w in s["writes"] if "check" in w} == {
-        "right"}
-    assert {c["phase"] for c in calls} == {"forward", "backward"}
+    checks = [w["check"]["kind"] for s in data["steps"] for w in s["writes"] if "check" in w]
+    assert {*checks} == {"right"} and {c["phase"] for c in calls} == {"forward", "backward"}
 
 
 class Hostile(Layer):

@@ -130,7 +130,7 @@ def _lines(function):
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.mathml, maths.text)]
-            yield [n, _coloured(code[node.col_offset :]), comment, *formulas]
+            yield [n, coloured(code[node.col_offset :]), comment, *formulas]
 
 
 def _skipped(function):
@@ -148,7 +148,7 @@ def _place(filename):
     return "/".join(parts[at:])
 
 
-def _coloured(code):
+def coloured(code):
     """Return a line of code as HTML, with its strings, keywords and numbers marked."""
     return COLOURED.sub(lambda found: f'<i class="{found.lastgroup}">{found[0]}</i>',
                         html.escape(code, quote=False))

@@ -22,14 +22,14 @@ def original_file(filename):
 def defined(code):
     """Return (the definition of a code, the class around it or ""), or None without source."""
     try:
-        found = _definitions("".join(linecache.getlines(code.co_filename)))
+        found = definitions("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return None
     return found.get((code.co_firstlineno, code.co_name))
 
 
 @functools.lru_cache(maxsize=64)
-def _definitions(text):
+def definitions(text):
     """Return {(first line, name): (node, class)} of every function in a file."""
     found, todo = {}, [(ast.parse(text), "")]
     for node, owner in todo:

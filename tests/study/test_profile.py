@@ -1,0 +1,34 @@
+"""`python -m npdl profile`: the page with the costs beside the source."""
+
+import re
+from html import unescape
+
+import pytest
+
+from npdl.__main__ import main
+from npdl.engine.profile import Line
+from npdl.study.profile import add_arguments, page
+
+ROW = re.compile(r"<td>([\d.]*)<td>([\d.]*)%?<td>[\d.]*<td>[\d.]*<td>(\d+)<td>(.*?)</tr>")
+
+
+def test_the_page_shows_each_line_that_costs_time_beside_its_source(tmp_path, capsys):
+    path = tmp_path / "norm.html"
+    assert main(["profile", "LayerNorm", "--target", "numpy", "--rounds", "1", "--html",
+                 str(path)]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    text = path.read_text(encoding="utf-8")
+    rows = [(share, code) for _, share, _, code in ROW.findall(text)]
+    codes = [unescape(re.sub("<[^>]*>", "", code)).strip() for share, code in rows if share]
+    assert "dx = (dx_hat - shift - stretch * x_hat) / std" in codes and len(codes) > 8
+    assert sum(float(share) for share, _ in rows if share) == pytest.approx(100, abs=2)
+    assert len(rows) > len(codes) and not re.search(r"(src|href|url)\s*[=(]", text)
+
+
+def test_the_most_expensive_function_comes_first():
+    file = page.__code__.co_filename
+    numbers = [function.__code__.co_firstlineno for function in (page, add_arguments)]
+    text = page([Line(file, numbers[0], 1, 0.001), Line(file, numbers[1], 1, 0.003)], "<Net>")
+    assert "A step of &lt;Net&gt;: 4 ms" in text
+    assert text.index("<h2>add_arguments, 75.0%</h2>") < text.index("<h2>page, 25.0%</h2>")
+    assert ("1.000", "25.0", str(numbers[0])) in [row[:3] for row in ROW.findall(text)]
