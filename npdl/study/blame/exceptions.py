@@ -108,8 +108,7 @@ def _line_at_fault(error, trail, found):
     shared = {places[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
         shapes.setdefault(plain(oracle.given_to(key)), set()).add(value.shape)
-    line, held = next(((one, held) for one, held in trail if one.function not in shared
-                       or one.inside), trail[-1])
+    line, held = next(((one, held) for one, held in trail if one.function not in shared), trail[-1])
     names = names_of(line.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line

@@ -1,8 +1,8 @@
 """The true gradients of everything that a forward computes, and whether a value is one of them.
 
-The gradient of a value is known by its product with a random direction: the slope of the loss, the
-value shifted where it is computed, or where it is used. So each use and each time step stands
-apart.
+The gradient of a value is known by its inner product with a random direction: the derivative of the
+loss when the value is perturbed where it is computed, or where it is used. So each use and each time
+step has a gradient of its own.
 """
 
 import contextlib
@@ -14,9 +14,10 @@ import numpy as np
 
 from npdl.backend import stream
 
-STEPS = (1e-3, 1e-5)            # of differences of the fourth order; the second where they disagree
-CLOSE = 1e-7                    # of a product with a direction
-KINK = 1e-2                     # of a slope: by so much it differs on the two sides
+STEPS = (1e-3, 1e-5)            # of finite differences; the second if the first is not accurate
+CLOSE = 1e-7                    # relative error of a product; larger: wrong values pass as right
+KINK = 1e-2                     # relative difference of the derivatives on two sides; smaller: more
+                                # smooth values pass as kinks
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
@@ -95,7 +96,7 @@ class Oracle:
         The error is inf for another shape, and NaN if the gradient is unknown.
         """
         shape = self.values[key].shape
-        return _error(self.product(key), shape, value) if alike(shape, value.shape) else np.inf
+        return error_of(self.product(key), shape, value) if alike(shape, value.shape) else np.inf
 
     def is_named(self, name, value):
         """Return True if a value is the gradient of a forward variable called `name`."""
@@ -113,7 +114,8 @@ class Oracle:
 
 
 
-def _error(product, shape, value):
+def error_of(product, shape, value):
+    """Return the relative error of a gradient of a shape, by its product with the direction."""
     terms = direction(shape) * np.reshape(value, shape)
     return float(abs(terms.sum() - product) / (np.sqrt((terms * terms).sum()) + 1e-3))
 

@@ -1,5 +1,7 @@
-"""A layer's forward and backward for one upstream gradient, run again and again: watched, shifted,
-with other values in the places of its own; and what its gradients have to be."""
+"""Run a layer's forward and backward for one upstream gradient, with values watched or replaced.
+
+Runs also know what the gradients should be.
+"""
 
 import contextlib
 import copy
@@ -12,7 +14,7 @@ from npdl.backend import stream
 from npdl.core import NoBias, walk
 from npdl.study.check.subjects import added
 from npdl.study.containment import is_npdls
-from npdl.study.trace.oracle import slope
+from npdl.study.trace.oracle import direction, error_of, slope
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import copied, leaves, mapped, restored
 
@@ -33,8 +35,10 @@ def quiet():
 
 
 class Budget:
-    """How many values may still be computed, the same on every machine, and at any load; and for
-    how many seconds of the processor."""
+    """The values that may still be computed, and the seconds of processor time.
+
+    The number of values is the same on every machine and at any load.
+    """
 
     def __init__(self, left=np.inf, seconds=np.inf):
         self.left, self.seconds, self.begun = left, seconds, time.process_time()
@@ -53,7 +57,7 @@ class Budget:
 
 @contextlib.contextmanager
 def unwritten(layer):
-    """Put back what a layer and its parts hold, whatever code binds there or writes into."""
+    """Restore what a layer and its parts hold at the end of the block."""
     held = [(vars(part), dict(vars(part))) for whole in walk(layer) for part in (
         whole, *(value for value in vars(whole).values() if isinstance(value, NoBias)))]
     inside = [(value, copy.copy(value)) for _, before in held for value in before.values()
@@ -76,8 +80,8 @@ def unwritten(layer):
 class Runs:
     """The runs of a Subject with one upstream gradient; each spends of the budget.
 
-    truth   {name: gradient} of what it was asked for by `learn`, NaN where an entry is not known
-    slopes  {name: (direction, product)} of what `learn_slopes` was asked for
+    truth   {name: gradient}, set by `learn`; NaN where an entry is not known
+    slopes  {name: its inner product with its direction}, set by `learn_slopes`; NaN if not known
     """
 
     uses_dout = True                # whether backward depends on the upstream gradient
@@ -135,8 +139,7 @@ class Runs:
             got[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong, base):
-        """Set the truth: of the gradients in `wrong` by differences; the others are right as they
-        are in `base`."""
+        """Set the truth: the gradients in `wrong` by finite differences, the others as in `base`."""
         for name, array in self.arrays.items():
             if name not in wrong:
                 self.truth[name] = base[name]
@@ -157,39 +160,18 @@ class Runs:
             array[at] = before
 
     def learn_slopes(self, missing=()):
-        """Know of every gradient but the missing its product with one direction, where that is
-        cheaper."""
+        """Learn the inner product of each gradient with a direction, except for the missing ones."""
         for name in self.arrays.keys() - set(missing):
-            u, found = self._slope(name)
-            if not np.isnan(found):
-                self.slopes[name] = u, found
-
-    def _slope(self, name):
-        array = self.arrays[name]
-        u = stream(0, 17, *array.shape).standard_normal(array.shape)
-        return u, slope(lambda h: self._moved(array, ..., h * u))
-
-    @staticmethod
-    def _agrees(gradient, u, true):
-        if gradient.shape != u.shape:
-            return False
-        terms = gradient * u
-        scale = max(np.sqrt((terms * terms).sum()), abs(true), LEAST)
-        return bool(abs(terms.sum() - true) <= CLOSE * scale < np.inf)
+            array = self.arrays[name]
+            u = direction(array.shape)
+            self.slopes[name] = slope(lambda h, a=array, u=u: self._moved(a, ..., h * u))
 
     def wrong(self, found):
         """Return the names of the gradients that are wrong."""
-        return {name for name, true in self.truth.items() if not self.is_right(found[name], true)} \
-            | {name for name, (u, true) in self.slopes.items()
-               if not self._agrees(found[name], u, true)}
-
-    def is_right(self, value, true):
-        """Return True if a gradient is the true one, in the entries that are known."""
-        if value.shape != true.shape:
-            return False
-        known = ~np.isnan(true)
-        scale = max(np.abs(true[known]).max(initial=0), LEAST)
-        return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
+        return {name for name, true in self.truth.items() if not _is_right(found[name], true)} | {
+            name for name, product in self.slopes.items()
+            if found[name].shape != self.arrays[name].shape
+            or error_of(product, found[name].shape, found[name]) > CLOSE}
 
     def works(self, spared=()):
         """Return True if every gradient is right now, except for the spared ones."""
@@ -214,6 +196,15 @@ class Runs:
                     np.broadcast_to(have, true.shape)
             parts.append(np.where(np.isnan(true), 0, true - have).ravel())
         return np.concatenate(parts)
+
+
+def _is_right(value, true):
+    """Return True if a gradient is the true one, in the entries that are known."""
+    if value.shape != true.shape:
+        return False
+    known = ~np.isnan(true)
+    scale = max(np.abs(true[known]).max(initial=0), LEAST)
+    return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
 
 
 def forward_backward(subject, dout):

@@ -46,13 +46,6 @@ class Line:
         return isinstance(self.node, ast.Return)
 
     @property
-    def inside(self):
-        """Return True if it is in a function that its own function defines."""
-        return any(isinstance(n, ast.FunctionDef) and n is not self.function.node
-                   and n.lineno <= self.first <= n.end_lineno
-                   for n in ast.walk(self.function.node))
-
-    @property
     def is_simple(self):
         """Return True unless it is the head of a loop or a branch."""
         return not isinstance(self.node, COMPOUND)

@@ -290,16 +290,14 @@ class _Rewrite(ast.NodeTransformer):
             node.values = [self._root(value, target and ast.Subscript(target, key, ast.Load()))
                            for key, value in zip(node.keys, node.values, strict=True)]
             return node
-        bare = isinstance(node, ast.Name) and node.id in self.modules
-        inner = self._inside(node) if isinstance(node, WRAPPED) and not bare else self.visit(node)
         names = tuple(ast.unparse(t) for t in getattr(target, "elts", [target] * bool(target)))
-        return self._hooked(inner, True, names)
+        return self._hooked(self._inside(node), True, names)
 
     def _is_own(self, call):
         return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.own
 
     def _inside(self, node):
-        """Hook the parts of a node, except for a called function and an index."""
+        """Return a node with its parts hooked, except for a called function and an index."""
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)

@@ -78,7 +78,7 @@ function card(entry, arrays) {
     box.append(make("p", "", "all NaN"));
     return box;
   }
-  let text = array.values && array.values.length * array.values[0].length < 2 ? "" : "norm " + digits(array.norm) + ", " + digits(array.low) + " to " + digits(array.high);
+  let text = array.values && array.values.length * array.values[0].length < 2 ? "" : "norm " + digits(array.norm) + ", min " + digits(array.low) + ", max " + digits(array.high);
   if (array.nan) text += ", " + array.nan + " NaN (striped)";
   if (array.inf) text += ", " + array.inf + " infinite";
   if (text) box.append(make("p", "", text));
