@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 
 from npdl.study.blame.vocabulary import DERIVATIVES
-from npdl.study.trace.syntax import binary, cloned, number, parsed, subexpressions, swapped
+from npdl.study.trace.syntax import binary, cloned, parsed, subexpressions, swapped
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
 OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
@@ -126,7 +126,7 @@ def _syntax_edits(node, is_index):
         v = node.value
         for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
             if new != v and not (is_index and new != int(new)):
-                yield TOKEN, "wrong number", number(int(new) if new == int(new) else new)
+                yield TOKEN, "wrong number", parsed(repr(int(new) if new == int(new) else new))
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
         for sign in "" if is_index else OPERATORS.get(type(op), ""):

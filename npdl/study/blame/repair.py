@@ -100,8 +100,8 @@ class FixSearch:
 
     def _works(self, line, body):
         """Return True if all gradients of the goal are correct with other statements in a line."""
-        if line.function.has_while:                     # an edit may make the loop endless
-            return False
+        if any(isinstance(one.node, ast.While) for one in line.function.lines):
+            return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
         with applied(line, body) as is_valid:
             return is_valid and all(run.works(self.ignored)

@@ -1,8 +1,8 @@
 """The true gradients of everything that a forward computes, and whether a value is one of them.
 
-The gradient of a value is known by its inner product with a random direction: the derivative of the
-loss when the value is perturbed where it is computed, or where it is used. So each use and each time
-step has a gradient of its own.
+The gradient of a value is known by its inner product with a random direction. This is the
+derivative of the loss when the value is perturbed where it is computed, or where it is used, so
+each use and each time step has a gradient of its own.
 """
 
 import contextlib

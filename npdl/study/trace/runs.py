@@ -139,7 +139,7 @@ class Runs:
             got[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong, base):
-        """Set the truth: the gradients in `wrong` by finite differences, the others as in `base`."""
+        """Set the truth: the gradients in `wrong` by differences, the others as in `base`."""
         for name, array in self.arrays.items():
             if name not in wrong:
                 self.truth[name] = base[name]
@@ -160,7 +160,7 @@ class Runs:
             array[at] = before
 
     def learn_slopes(self, missing=()):
-        """Learn the inner product of each gradient with a direction, except for the missing ones."""
+        """Learn the inner product of each gradient with a direction, except for the missing."""
         for name in self.arrays.keys() - set(missing):
             array = self.arrays[name]
             u = direction(array.shape)

@@ -116,10 +116,6 @@ def applied(line, body):
 
 def _position(tree, statement):
     """Return the list of statements that holds a statement, and its index there."""
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(node, name, None)
-            for i, child in enumerate(block if isinstance(block, list) else ()):
-                if child is statement:
-                    return block, i
-    return None
+    blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
+    return next((block, block.index(statement)) for block in blocks
+                if isinstance(block, list) and statement in block)

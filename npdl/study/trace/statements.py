@@ -89,10 +89,6 @@ class Watched:
     def qualname(self):
         return self.code.co_qualname
 
-    @functools.cached_property
-    def has_while(self):
-        return any(isinstance(node, ast.While) for node in ast.walk(self.node))
-
     @property
     def arguments(self):
         return [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]

@@ -15,13 +15,6 @@ def parsed(text):
     return ast.parse(text, mode="eval").body
 
 
-def number(value):
-    """Return a number as syntax: -1 is minus 1."""
-    if value < 0:
-        return ast.UnaryOp(ast.USub(), ast.Constant(-value))
-    return ast.Constant(value)
-
-
 def binary(left, sign, right):
     """Return the tree of left + right, or with another of SIGNS."""
     return ast.BinOp(left, SIGNS[sign](), right)
@@ -84,11 +77,8 @@ def expressions(node):
 
     value = getattr(node, "value", None)
     if isinstance(node, (ast.For, ast.While, ast.If)):
-        name = "iter" if isinstance(node, ast.For) else "test"
-
-        def with_header(new):
-            return type(node)(**{**{f: getattr(node, f) for f in node._fields}, name: new})
-        return [(getattr(node, name), False, with_header)]
+        add(node.iter if isinstance(node, ast.For) else node.test, False)
+        return found
     if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
         for part in value.elts:
             add(part, True)
