@@ -52,7 +52,7 @@ def step_names(chapter):
 def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
     layer, inputs, options = sample(layer_classes()[name])
-    found = page(step(layer, *inputs, title=name, **options))
+    found = page(step(layer, *inputs, **options))
     said = f"Each line of {name}'s forward and backward: what it reads, writes, and if it is right"
     head = address.tags(f"{name}, line by line", said, f"steps/{name}.html") + ICON + IN_A_FRAME
     # its icon, which the page's policy would block

@@ -132,7 +132,7 @@ def _beside(taken, reach):
 def drawn(name):
     """Return (SVG, caption) of the graph of a layer of npdl."""
     layer, inputs, options = sample(layer_classes()[name])
-    recording = step(layer, *inputs, title=name, **options).recording
+    recording = step(layer, *inputs, **options).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
     caption = (f"{name}, drawn from a run of it: above its forward, below its backward, from the "
                "gradients that come in to those that go out (filled). In a box a value, its shape "

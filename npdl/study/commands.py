@@ -72,7 +72,6 @@ def add_step(parser):
     _add_target(parser)
     parser.add_argument("--html", metavar="FILE", type=file_or_folder,
                         help="write a page instead of printing")
-    parser.add_argument("--title", help="the page's title (default: the layer's name)")
     side = parser.add_mutually_exclusive_group()
     side.add_argument("--forward", action="store_true", help="show forward only")
     side.add_argument("--backward", action="store_true", help="show backward only")
@@ -82,7 +81,7 @@ def add_step(parser):
 def run_step(options):
     """Print or write the walk; set the exit status 1 unless all gradients are right."""
     walk = _run(options, lambda layer, inputs, keywords, seed: step(
-        layer, *inputs, seed=seed, check=not options.no_check, title=options.title, **keywords))
+        layer, *inputs, seed=seed, check=not options.no_check, **keywords))
     phases = ("forward",) if options.forward else ("backward",) if options.backward else (
         "forward", "backward")
     error = walk.recording.error

@@ -76,7 +76,7 @@ class Walk:
         return found
 
 
-def step(layer, *inputs, seed=0, check=True, title=None, **options):
+def step(layer, *inputs, seed=0, check=True, **options):
     """Run a layer's forward and backward and return the Walk through them.
 
     The layer is copied to float64 and its parameters made random, as gradcheck does. With `check`
@@ -84,7 +84,7 @@ def step(layer, *inputs, seed=0, check=True, title=None, **options):
     in it. Raises InputError for a layer that contains itself.
     """
     layer = as_layer(layer)
-    title = title or type(layer).__name__
+    title = type(layer).__name__
     try:
         subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:                          # show how far forward came
