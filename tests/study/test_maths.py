@@ -27,7 +27,7 @@ from npdl.study.trace.statements import lines_of
     ("z_i, z_f = xp.split(z, 2, -1)", "[z_i, z_f] = z"),
     ("dz = xp.concatenate([dz_i, dz_f], -1)", "dz = [dz_i, dz_f]"),
     ("shift = dx_hat.mean(-1, keepdims=True)", "shift = mean dx\u0302"),
-    ("dh = dy[:, t]", "dh = dy[t]"),
+    ("dh = dy[:, t]", "dh = dy[:, t]"),
     ("y = x[..., None]", "y = x"),
     ("dx = W[:, n:].T @ dy", "dx = W[:, n:]ᵀ dy"),
     ("y = x[..., :n] * 2", "y = x[..., :n] · 2"),

@@ -177,16 +177,14 @@ class _Writer:
                                             self.expression(node.comparators[0], 1)))
 
     def _Subscript(self, node, outer):
-        """Write x[:, t] as x with the index t, x[..., None] as x, and x[:, :n] as it is."""
+        """Write x[:, t] as it is, and x[..., None], which only adds an axis, as x."""
         nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        parts = [ast.unparse(part).replace("Ellipsis", "...") for part in nodes]
-        is_range = any(isinstance(part, ast.Slice) and ast.unparse(part) != ":" for part in nodes)
-        if not is_range:
-            parts = [part for part in parts if part not in (":", "...", "None")]
+        parts = [ast.unparse(part) for part in nodes]
         if any("[" in part or "(" in part for part in parts):
             raise NoFormula
         base = self.expression(node.value, 5)
-        return self.form.index(base, ", ".join(parts)) if parts else base
+        is_same = {*parts} <= {":", "...", "None"}
+        return base if is_same else self.form.index(base, ", ".join(parts))
 
     def _Call(self, node, outer):
         form, function = self.form, node.func
