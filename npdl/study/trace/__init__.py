@@ -1,9 +1,9 @@
-"""How a run is watched, and what it should have computed; step and blame ask here.
+"""Watch the values that a forward and a backward compute, for `step` and `blame`.
 
-    source      the tree of a function that runs, and code made of a changed tree
-    statements  a function, its statements and expressions: what can be read of them without a run
-    watch       every value that a run computes passes through one hook: recorded, shifted, replaced
-    runs        a layer's forward and backward again and again, watched, and what is wrong with them
-    oracle      the true gradient of everything that forward computes, each use and time step apart
-    syntax      expressions written, taken apart, changed
+    source      the syntax tree of a function that runs, and code made of a changed tree
+    statements  a function, its statements and expressions, as they are written
+    watch       rewrites functions so that their values can be recorded, perturbed or replaced
+    runs        runs a layer's forward and backward, watched, and compares the gradients
+    oracle      the true gradient of each value that forward computes, for each use and time step
+    syntax      takes expressions and statements apart, and copies them with a change
 """

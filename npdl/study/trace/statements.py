@@ -68,7 +68,12 @@ class Line:
 
 @dataclass(eq=False)
 class Watched:
-    """A function that ran: its code as it was, its tree, the objects that run it."""
+    """A function that ran.
+
+    code, node  as it was written; `owner` is the name of the class around it, or ""
+    functions   the function objects that run the code
+    rewritten   the code with hooks (npdl.study.trace.watch)
+    """
 
     code: object
     node: ast.FunctionDef
@@ -105,8 +110,12 @@ class Watched:
 
 @dataclass(eq=False)
 class Place:
-    """An expression: as it was written, the Line that it is in (None: an argument of the function),
-    whether it is a value of the Line's own, and the names that it is given to."""
+    """An expression of a function.
+
+    line    the Line that it is in; None for an argument of the function
+    root    True if it is a value of the Line's own
+    names   the names that its value is given to
+    """
 
     node: ast.expr
     line: object
@@ -143,7 +152,7 @@ def code_and_comments(filename):
 
 @functools.lru_cache(maxsize=64)
 def _code_and_comments(text):
-    found = [(line.rstrip(), "") for line in text.splitlines()]
+    found = [(line.rstrip(), "") for line in text.split("\n")]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             row, at = token.start

@@ -1,8 +1,8 @@
-"""A layer's functions, rewritten so that every value they compute passes through one hook.
+"""Rewrite a layer's functions so that every value that they compute passes through one hook.
 
-Each expression e of a student's functions becomes hook(n, e), where n tells the place. So a run can
-record the values, add something to one of them, or put others in their stead. What a place computes
-in its second turn, or for its second use, stands apart from the first: a key is (place, turn).
+Each expression e of a student's functions becomes hook(n, e), where n is the number of its Place.
+So a run can record the values, add something to one of them, or replace it. A place that is in a
+loop computes several values, so a key (place, occurrence) names one.
 """
 
 import ast
@@ -23,10 +23,11 @@ from npdl.study.trace.statements import Place, Watched
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]
 NPDLS = ("layers", "models", "adapt", "losses", "functions")      # of npdl, what is watched
-MOST_KEPT = 1 << 22             # entries of all that one run records
+MOST_KEPT = 1 << 22             # entries that one run records; larger: more memory
 
 
 def is_float(value):
+    """Return True for a float array or number; faster than npdl.study.trees.is_float."""
     return isinstance(value, float) or (
         isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
 
@@ -96,7 +97,7 @@ class Watch:
     def start(self, only, record=False, add=None, put=None, frames=False):
         """Watch the places in `only` from now on.
 
-        Record into `seen` and `locals`, shift by `add`, and replace by `put`, both {key: array}.
+        Record into `seen` and `locals`, add `add`, and replace by `put`, both {key: array}.
         """
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
@@ -108,7 +109,7 @@ class Watch:
         self._hook(False)
 
     def __call__(self, place, value, into=False):
-        """Return the value that a place is to have; with `into`, write it into the array it has."""
+        """Return the value that a place should have; with `into`, write it into its array."""
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if place not in self.only:
             return value

@@ -53,7 +53,7 @@ function badge(check) {
   return make("p", "badge " + check.kind, sign + check.text + where);
 }
 
-// An array that a line wrote, or read: its name, its verdict, its picture.
+// An array that a line writes or reads: its name, its verdict, its picture.
 function card(entry, arrays) {
   const box = make("div", "array"), head = make("h3", "", entry.name + " ");
   box.append(head);
