@@ -9,10 +9,7 @@ class Text:
     def word(self, text):
         return text
 
-    name = number = word
-
-    def upright(self, text):
-        return text
+    name = number = upright = word
 
     def op(self, text):
         if text in (" ", "", "(", ")", "[", "]"):
@@ -78,8 +75,7 @@ class MathML:
         script = script if script.startswith("<") else f"<mi>{html.escape(script)}</mi>"
         return f"<msub>{base}{script}</msub>"
 
-    def index(self, base, index):
-        return self.below(base, index)
+    index = below
 
     def hat(self, base):
         return f"<mover>{base}<mo>^</mo></mover>"
