@@ -163,6 +163,24 @@ def test_the_line_that_blame_finds_is_wrong_and_others_are_wrong_or_upstream():
     assert "WRONG" in text and "wrong, here or upstream" in text and "line " in walk.notes[-1]
 
 
+def test_gradients_in_a_dict_are_shown_and_compared():
+    class InDicts:
+        def __init__(self):
+            self.params, self.grads = {"W": np.ones((3, 2)), "b": np.zeros(2)}, {}
+
+        def forward(self, x):
+            self.x = x
+            return np.dot(x, self.params["W"]) + self.params["b"]
+
+        def backward(self, dy):
+            self.grads["W"] = np.dot(self.x.T, dy)
+            self.grads["b"] = dy.sum(0)
+            return np.dot(dy, self.params["W"].T)
+
+    assert kinds(step(InDicts(), X)) == {
+        "self.grads['W']": "right", "self.grads['b']": "right", "return": "right"}
+
+
 def test_no_value_is_wrong_for_its_name_alone():
     class OddNames(Layer):
         """The scale of the scores is applied later in backward, under the name of another."""

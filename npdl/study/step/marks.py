@@ -129,6 +129,6 @@ class Marks:
         """Return lists of arrays: the arrays of a write, and what its statement computed for it."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
-            or self.oracle.given_to(k).split("[")[0] == write.name]
+            or write.name in (given := self.oracle.given_to(k), given.split("[")[0])]
         parts = [self.recording.values[k] for k in keys if k in self.recording.values]
         return [found for found in (write.arrays, parts) if found]

@@ -5,6 +5,7 @@ holds a summary of every array that its statement read and wrote, also in place 
 another array, and the keys of the values that it computed.
 """
 
+import contextlib
 import sys
 import traceback
 from collections import Counter
@@ -232,7 +233,7 @@ class Recorder(Watch):
             made = [value] if line.is_return else [look_up(n, names) for n in binds]
             old = [v for n, v in names.items() if n not in binds]
             step.carried = carried(made, [*found.names.values(), *old])
-        direct = [c if "." in c else c.split("[")[0] for c in changes if "(" not in c]
+        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
         for name in dict.fromkeys((*direct, *changed)):
             if name not in binds:
                 how = "in place" if name in direct else "through a view"
@@ -294,12 +295,9 @@ class Recorder(Watch):
 
 
 def look_up(source, names):
-    """Return the value of a source such as `self.W.grad` or `dz`, or None."""
-    head, *path = source.split(".")
-    value = names.get(head)
-    for attribute in path:
-        value = getattr(value, attribute, None)
-    return value
+    """Return the value of a source such as `dz`, `self.W.grad` or `grads["W"]`, or None."""
+    with contextlib.suppress(Exception):
+        return None if "(" in source else eval(source, {}, names)       # a call would run again
 
 
 def stem(name):

@@ -196,8 +196,8 @@ def _is_path(node):
 def written_by(node):
     """Return (sources of what a statement binds, sources of what it changes in place).
 
-    It binds "dx" in dx = .., "self.dW" in self.dW = ..; it changes "self.W.grad" in
-    self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=` names.
+    It binds "dx" in dx = .., "self.dW" in self.dW = .., "grads['W']" in grads["W"] = ..; it changes
+    "self.W.grad" in self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=` names.
     """
     targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
     binds, changes = [], []
@@ -207,12 +207,17 @@ def written_by(node):
             targets = [*getattr(target, "elts", [getattr(target, "value", None)]), *targets]
         elif isinstance(target, ast.Name):
             binds.append(target.id)
+        elif isinstance(target, ast.Attribute) or is_entry(target):
+            (changes if isinstance(node, ast.AugAssign) else binds).append(ast.unparse(target))
         elif isinstance(target, ast.Subscript):
             changes.append(ast.unparse(target.value))
-        elif isinstance(target, ast.Attribute):
-            (changes if isinstance(node, ast.AugAssign) else binds).append(ast.unparse(target))
     for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
         changes += [ast.unparse(k.value) for k in call.keywords if k.arg == "out"]
         if getattr(call.func, "attr", "") in WRITES_FIRST_ARGUMENT and call.args:
             changes.append(ast.unparse(call.args[0]))
     return binds, list(dict.fromkeys(changes))
+
+
+def is_entry(node):
+    """Return True for an entry of a dict: grads["W"]."""
+    return isinstance(node, ast.Subscript) and isinstance(getattr(node.slice, "value", None), str)
