@@ -25,8 +25,6 @@ def parse(argv):
                         help="the site's folder (default: build/book); what is in it is replaced")
     parser.add_argument("--only", type=int, nargs="+", metavar="N", default=[],
                         help="only these chapters, as a draft")
-    parser.add_argument("--draft", action="store_true",
-                        help="do not ask that chapters be complete and every equation be cited")
     parser.add_argument("--check", action="store_true",
                         help="run the checks of all equations (or of --only) and list them")
     parser.add_argument("--train", nargs="*", metavar="MODEL",
@@ -68,7 +66,6 @@ def build(options):
     try:
         from sphinx.application import Sphinx
 
-        from docs.book import address
         from docs.book.site import BOOK, WHEEL, Site
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
@@ -76,7 +73,7 @@ def build(options):
     with tempfile.TemporaryDirectory() as temporary:
         folder, extra = Path(temporary, "pages"), Path(temporary, "extra")
         folder.mkdir(), extra.mkdir()
-        site = Site(folder, extra, options.only, options.draft)
+        site = Site(folder, extra, options.only)
         site.write(lambda what: print(what, flush=True))
         made, trees = Path(temporary, "site"), Path(temporary, "trees")
         app = Sphinx(folder, BOOK, made, trees, "html", warningiserror=True, status=None,
@@ -84,8 +81,6 @@ def build(options):
         app.build()
         if app.statuscode:
             return app.statuscode
-        shutil.rmtree(made / ".doctrees", ignore_errors=True)
-        address.finish(made)
         with new_folder(out, replace=True) as whole:
             shutil.copytree(made, whole, dirs_exist_ok=True)
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())

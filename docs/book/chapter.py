@@ -25,7 +25,6 @@ CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|n
                     r"to|sim|approx|propto|equiv|leftarrow|Rightarrow)(?![A-Za-z])")
 FENCE = re.compile(r"^(`{3,})(?:\{(\w+)\})?[ \t]*(.*)$")
 CITED = re.compile(r"\{from\}`([^`]+)`")
-LABEL = re.compile(r"([a-z][a-z0-9]*)-(\d+)")
 
 
 class BookError(Exception):
@@ -84,49 +83,34 @@ def read(path):
     chapter = Chapter(Path(path))
     _split(chapter, chapter.path.read_text(encoding="utf-8"))
     _number(chapter)
-    _follow(chapter)
     _claim(chapter)
     _cite(chapter)
     return chapter
 
 
 def complete(chapter):
-    """Raise BookError unless the chapter has its title and all sections, in order."""
-    heads = [(part.line + i, line[3:].strip()) for part in chapter.directives("")
-             for i, line in enumerate(part.body.split("\n")) if line.startswith("## ")]
+    """Raise BookError unless the chapter has its title, all sections in order, and exercises."""
     if not chapter.title:
         chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
-    has_box = _has_box(chapter)
-    sections = SECTIONS if has_box else BEFORE
-    for i, name in enumerate(sections):
-        if i >= len(heads) or heads[i][1] != name:
-            chapter.fail(heads[min(i, len(heads) - 1)][0] if heads else 1,
-                         f"section {i + 1} must be '## {name}'; the sections are: "
-                         f"{', '.join(sections)}")
-    if len(heads) > len(sections):
-        chapter.fail(heads[len(sections)][0], "no section comes after the last; use ### inside one")
-    if has_box:
-        _check_exercises(chapter, heads[SECTIONS.index("Exercises")][0])
-
-
-def _has_box(chapter):
-    """Return True if the chapter begins with a box; raise BookError if the box is incomplete."""
-    lines = "\n".join(part.body for part in chapter.directives("")).split("\n")
-    found = [line for line in lines if line.startswith(BOX)]
-    if found and [begin for line in found for begin in BOX if line.startswith(begin)] != list(BOX):
-        chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
-    return bool(found)
-
-
-def _check_exercises(chapter, line):
-    """Raise BookError unless there are exercises of each grade, with folded solutions."""
     text = "\n".join(part.body for part in chapter.directives(""))
-    rest = text.partition("## Exercises\n")[2].partition("\n## ")[0]
+    heads, box = re.findall("^## (.*)$", text, re.M), [b for b in BOX if f"\n{b}" in text]
+    sections = SECTIONS if box else BEFORE
+    for i, name in enumerate(sections):
+        if heads[i: i + 1] != [name]:
+            chapter.fail(1, f"section {i + 1} must be '## {name}'; the sections are: "
+                            f"{', '.join(sections)}")
+    if len(heads) > len(sections):
+        chapter.fail(1, "no section comes after the last; use ### inside one")
+    if not box:
+        return
+    if len(box) < len(BOX):
+        chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
+    exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]
     for grade in GRADES:
-        exercises = rest.partition(f"{grade}\n")[2].partition("\n### ")[0]
-        if "<details><summary>Solution" not in exercises:
-            chapter.fail(line, f"'{grade}' must have an exercise with a solution in "
-                               "<details><summary>Solution</summary>")
+        given = exercises.partition(f"{grade}\n")[2].partition("\n### ")[0]
+        if "<details><summary>Solution" not in given:
+            chapter.fail(1, f"'{grade}' must have an exercise with a solution in "
+                            "<details><summary>Solution</summary>")
 
 
 def _split(chapter, text):
@@ -135,50 +119,39 @@ def _split(chapter, text):
     if lines[0].startswith("# "):
         chapter.title, lines[0] = lines[0][2:].strip(), ""
     while i < len(lines):
-        opened = FENCE.match(lines[i])
-        if opened is None:
-            held.append(lines[i])
-            i += 1
-            continue
-        ticks, name, given = opened.groups()
-        end = next((j for j in range(i + 1, len(lines)) if lines[j].strip() == ticks), None)
-        if end is None:
-            chapter.fail(i + 1, f"the fence {lines[i]!r} is never closed")
-        if name is None:
+        opened, end = FENCE.match(lines[i]), i
+        if opened:
+            end = next((j for j in range(i + 1, len(lines)) if lines[j].strip() == opened[1]), None)
+            if end is None:
+                chapter.fail(i + 1, f"the fence {lines[i]!r} is never closed")
+        if opened is None or opened[2] is None:
             held += lines[i: end + 1]
+        elif opened[2] not in DIRECTIVES:
+            chapter.fail(i + 1, f"directive {opened[2]!r} is unknown; use one of: "
+                                f"{', '.join(DIRECTIVES)}")
         else:
-            if name not in DIRECTIVES:
-                chapter.fail(i + 1, f"directive {name!r} is unknown; use one of: "
-                                    f"{', '.join(DIRECTIVES)}")
-            chapter.parts += [Part("", start, body="\n".join(held)),
-                              Part(name, i + 1, given.strip(), "\n".join(lines[i + 1: end]))]
+            chapter.parts += [Part("", start, body="\n".join(held)), Part(
+                opened[2], i + 1, opened[3].strip(), "\n".join(lines[i + 1: end]))]
             held, start = [], end + 2
         i = end + 1
     chapter.parts.append(Part("", start, body="\n".join(held)))
 
 
 def _number(chapter):
-    """Collect the equations, and check that their labels end in 1, 2, ...: lstm-1, lstm-2."""
-    for part in chapter.directives("equation"):
-        label, number = LABEL.fullmatch(part.given), len(chapter.equations) + 1
-        first = LABEL.fullmatch(next(iter(chapter.equations), part.given))
-        if label is None or int(label[2]) != number or label[1] != first[1]:
-            word = first[1] if first else "name"
-            chapter.fail(part.line, f"equation {part.given!r}: the label must be {word}-{number}")
-        chapter.equations[part.given] = part
-
-
-def _follow(chapter):
-    """Check that each equation is followed by its check, and each check follows its equation."""
+    """Collect the equations: each has the next label, lstm-1, lstm-2, and is before its check."""
     told = [p for p in chapter.parts if p.name or p.body.strip()]
-    for before, part in zip([None, *told], [*told, None], strict=True):
-        if before is not None and before.name == "equation" and (
-                part is None or (part.name, part.given) != ("check", before.given)):
+    for before, part in zip([Part("", 0), *told], [*told, Part("", 0)], strict=True):
+        if before.name == "equation" and (part.name, part.given) != ("check", before.given):
             chapter.fail(before.line, f"equation {before.given} has no check: write one directly "
                                       f"after it, ```{{check}} {before.given}")
-        if part is not None and part.name == "check" and (
-                before is None or (before.name, before.given) != ("equation", part.given)):
+        if part.name == "check" and (before.name, before.given) != ("equation", part.given):
             chapter.fail(part.line, f"check {part.given!r} does not follow its equation")
+        if part.name == "equation":
+            word = next(iter(chapter.equations), part.given).rpartition("-")[0] or "name"
+            label = f"{word}-{len(chapter.equations) + 1}"
+            if part.given != label:
+                chapter.fail(part.line, f"equation {part.given!r}: the label must be {label}")
+            chapter.equations[label] = part
 
 
 def claims(text):

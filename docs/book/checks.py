@@ -1,7 +1,7 @@
 """The check of every numbered equation: the printed TeX itself, evaluated with a layer's numbers.
 
 A check is code that makes the numbers and calls `holds(dx=dx, ...)`: the equation above it, with
-these values for its symbols (npdl.study.equations). A name of the code need not be handed over.
+these values for its symbols (docs.book.equations). A name of the code need not be handed over.
 Whatever else there is to say of a layer stands beside it as `assert close(a, b)`. A function of the
 check may not go round behind a list's first place (`steps[t - 1]` at 0), and an inequality is to be
 asked for numbers where it is an equality, and for others.
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import npdl
+from docs.book.equations.holds import Close, Equation
+from docs.book.equations.measured import inside, numeric, slope
+from docs.book.equations.tex import NotRead
 from npdl.study.check.subjects import randomise
-from npdl.study.equations.holds import Close, Equation
-from npdl.study.equations.measured import inside, numeric, slope
-from npdl.study.equations.tex import NotRead
 
 
 def seed(name):

@@ -1,8 +1,9 @@
 """Sphinx's settings for the book; `python -m docs.book` makes the pages that it reads."""
 
+from html import escape
 from pathlib import Path
 
-from docutils.nodes import SkipNode
+from docutils.nodes import SkipNode, paragraph
 from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
 
@@ -14,9 +15,10 @@ project = "npdl"
 author = copyright = "the npdl authors"
 version = release = npdl.__version__
 language = "en"
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.githubpages"]
+html_baseurl = address.urls().get("Site", "")
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]      # reports begin with ###
+suppress_warnings = ["myst.header"]      # headings that skip a level
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
@@ -46,8 +48,12 @@ def _visit(block):
     return visit
 
 
-def _levelled(app, pagename, templatename, context, doctree):
-    """Captions of the side bar are headings of a level, as a screen reader wants to know."""
+def _finish(app, pagename, templatename, context, doctree):
+    """Give a page its description, and the captions of the side bar a level for screen readers."""
+    first = next(doctree.findall(paragraph), None) if doctree else None
+    said = " ".join(first.astext().split()) if first else project
+    context["metatags"] = (context.get("metatags", "")
+                           + f'<meta name="description" content="{escape(said)}">')
     for name in ("furo_navigation_tree", "body"):
         if name in context:
             context[name] = context[name].replace('class="caption" role="heading"',
@@ -55,7 +61,6 @@ def _levelled(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
-    app.connect("html-page-context", address.of_page)
-    app.connect("html-page-context", _levelled, priority=900)       # after the theme's own
+    app.connect("html-page-context", _finish, priority=900)         # after the theme's own
     app.add_html_math_renderer("mathml", inline_renderers=(_visit(False), lambda self, node: None),
                                block_renderers=(_visit(True), lambda self, node: None))

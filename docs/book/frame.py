@@ -1,6 +1,7 @@
 """What every chapter has beside its text: a picture, step pages, a notebook."""
 
 from docs.book import address, graphs
+from docs.book.drawing import shown
 from docs.book.markup import fold, raw
 from docs.book.pictures import PICTURES
 from npdl.study.check.samples import layer_classes, sample
@@ -29,7 +30,7 @@ EMBEDDED = 3                    # step pages in the chapter itself; the others a
 
 def picture(chapter):
     """Return the chapter's picture, or "" if it has none."""
-    return figure(*PICTURES[chapter.name]()) if chapter.name in PICTURES else ""
+    return figure(*shown(PICTURES[chapter.name])) if chapter.name in PICTURES else ""
 
 
 def graph(chapter):
@@ -53,8 +54,7 @@ def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
     layer, inputs, options = sample(layer_classes()[name])
     found = page(step(layer, *inputs, **options))
-    said = f"Each line of {name}'s forward and backward: what it reads, writes, and if it is right"
-    head = address.tags(f"{name}, line by line", said, f"steps/{name}.html") + ICON + IN_A_FRAME
+    head = ICON + IN_A_FRAME
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
     return found.replace("</head>", f"{head}</head>").replace("</body>", f"{THEME}</body>")

@@ -8,11 +8,11 @@ those that go out (filled); what it reads of the forward is named inside the box
 import re
 from dataclasses import dataclass, field
 
-from docs.book.drawing import Drawing
+from docs.book.drawing import WIDTH, Drawing
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.step.step import step
 
-WIDTH, HIGH, GAP, ACROSS = 350, 54, 22, 4
+HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
 NAME = re.compile(r"[A-Za-z_][\w.]*")
 CHOSEN = {"10-attention": "ScaledDotAttention", "12-block": "Block",
@@ -138,12 +138,12 @@ def drawn(name):
                "gradients that come in to those that go out (filled). In a box a value, its shape "
                "in this run, and, small, what the backward takes from the forward.")
     high = sum(placed(nodes) + 60 for _, nodes in parts)
-    draw, top = Drawing(WIDTH, high, caption), 0
+    draw, top = Drawing(high), 0
     for phase, nodes in parts:
         draw.text(WIDTH / 2, top + 14, phase)
         last = _draw(draw, nodes, top + 30, "back" if phase == "backward" else "")
         top = last + 30
-    return draw.svg(), caption
+    return draw.svg(caption), caption
 
 
 def _draw(draw, nodes, top, kind):

@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 
 from docs.book import checks
-from docs.book.sources import ROOT, _plain, find
+from docs.book.sources import ROOT, find, plain
 from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
@@ -135,11 +135,11 @@ def _functions(found):
 
 def _statement(found, code):
     """Return (function, statement) of the statement `code`, or (None, None)."""
-    wanted = _plain(code)
+    wanted = plain(code)
     for function in _functions(found):
         planned = lines_of(function.__code__)
         for statement in planned.lines if planned else ():
-            if _plain(statement.source) == wanted:
+            if plain(statement.source) == wanted:
                 return function, statement
     return None, None
 

@@ -14,7 +14,6 @@ from docs.book.markup import raw
 from docs.book.trained.training import CURVATURE, START, descent
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 
-WIDTH = 350
 HELD, OFFERED = 2.0, -0.6                               # of the chapter's sum by hand
 QUERY = np.array([[2.0, 0.0]])
 KEYS = np.array([[2.0, 1.0], [1.2, -1.0], [0.4, 0.5], [-0.3, 1.0], [-1.0, 0.0]])
@@ -76,8 +75,8 @@ def place(x, y):
     return tuple(float(np.clip(v, -2000, 2000)) for v in (175 + 75 * x, 125 - 130 * y))
 
 
-def draw_gate(found, caption):
-    draw = Hooked(WIDTH, 214, caption)
+def draw_gate(found):
+    draw = Hooked(214)
     for n, (name, words) in enumerate((("f", "forget gate f"), ("i", "input gate i"),
                                        ("o", "output gate o"), ("c", "cell state c"),
                                        ("h", "output h"), ("back", "∂h/∂c_prev"))):
@@ -89,8 +88,8 @@ def draw_gate(found, caption):
     return draw
 
 
-def draw_shares(found, caption):
-    draw = Hooked(WIDTH, 214, caption)
+def draw_shares(found):
+    draw = Hooked(214)
     for k, (value,) in enumerate(VALUES):
         y = 20 + 34 * k
         draw.text(122, y, f"key {k + 1}, value {value:.0f}", "small", "end")
@@ -101,8 +100,8 @@ def draw_shares(found, caption):
     return draw
 
 
-def draw_valley(found, caption):
-    draw = Hooked(WIDTH, 270, caption)
+def draw_valley(found):
+    draw = Hooked(270)
     for level in (0.15, 0.5, 1.0, 2.0, 4.0, 9.0):
         angles = np.linspace(0, 2 * np.pi, 73)
         a, b = np.sqrt(2 * level / np.array(CURVATURE))
@@ -137,19 +136,15 @@ MOVED = {
 }
 
 
-def still(name, caption):
-    """Return the SVG for the sliders' first values."""
-    compute, draw, sliders, _ = MOVED[name]
-    return draw(compute(*(slider[-1] for slider in sliders)), caption).svg()
-
-
 def figure(name, caption, words=None):
-    """Return the picture with its sliders; without scripts, the picture alone."""
+    """Return the picture with its sliders; without scripts, the picture for their first values."""
+    compute, draw, sliders, known = MOVED[name]
+    svg = draw(compute(*(slider[-1] for slider in sliders))).svg(caption)
     rows = "".join(
         f'<label>{escape(said)}: <output>{first}</output><input type="range" name="{argument}" '
         f'min="{least}" max="{most}" step="{step}" value="{first}"></label>'
-        for said, argument, least, most, step, first in MOVED[name][2])
-    return raw(f'<figure class="picture moving" data-moving="{name}">{still(name, caption)}'
+        for said, argument, least, most, step, first in sliders)
+    return raw(f'<figure class="picture moving" data-moving="{name}">{svg}'
                f'<div class="sliders" hidden>{rows}</div><script type="application/json">'
-               f"{json.dumps(MOVED[name][3])}</script><figcaption>{words or escape(caption)}"
+               f"{json.dumps(known)}</script><figcaption>{words or escape(caption)}"
                '</figcaption></figure><script src="../_static/moving.js"></script>')

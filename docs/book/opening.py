@@ -7,91 +7,67 @@
                               npdl; `: words` with the {answer}
 """
 
+import contextlib
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from docs.book import checks, moving, trained
-from npdl.study.equations.holds import Equation, number_of
-
-
-def caption(chapter, part):
-    """Return the caption of a model's picture."""
-    return _filled(chapter, part, " ".join(part.body.split()),
-                   {"np": np} | _known(trained.record(part.given)))
+from docs.book import checks, trained
+from docs.book.equations.holds import Equation, number_of
 
 
 def picture(chapter, part):
     """Return (SVG, caption) of a {model}."""
     if part.given not in trained.MODELS:
         chapter.fail(part.line, f"model {part.given!r}: there are: {', '.join(trained.MODELS)}")
-    words = caption(chapter, part)
+    words = _filled(chapter, part, " ".join(part.body.split()), {"np": np} | _kept(part.given))
     return trained.drawn(part.given, words), words
 
 
-def moved(chapter, part):
-    """Return (name, caption) of a {moving}."""
-    if part.given not in moving.MOVED:
-        chapter.fail(part.line, f"moving {part.given!r}: there are: {', '.join(moving.MOVED)}")
-    return part.given, " ".join(part.body.split())
-
-
-@dataclass
-class Sum:
-    """Its TeX, line by line, and the code that has the layer's own numbers for it."""
-
-    lines: list
-    code: str
-
-
 def summed(chapter, part):
-    """Compute the Sum of a directive. Raises BookError if a number in it is wrong."""
+    """Return (lines of TeX, code) of a {sum}. Raises BookError if a number in it is wrong."""
     tex, line, code = part.body.partition("\n---\n")
     if not line or "holds(" not in code:
         chapter.fail(part.line, "a sum is TeX, a line ---, and code that calls holds(...)")
-    space = checks.namespace(chapter.name)
-    joined = r", \quad ".join(filter(None, map(str.strip, tex.split("\n"))))
-    lines = part.line + tex.count("\n") + 2
-    checks.check(chapter, replace(part, body=code, line=lines, given="of the sum"),
-                 {"of the sum": joined}, space)
+    rows = [row.strip() for row in tex.split("\n") if row.strip()]
+    joined = r", \quad ".join(rows)
+    checks.check(chapter, replace(part, body=code, line=part.line + tex.count("\n") + 2,
+                                  given="of the sum"),
+                 {"of the sum": joined}, checks.namespace(chapter.name))
     if any(op == "~" and not number_of(right) for chain in Equation(joined).statements
            for op, _, right in chain):
         chapter.fail(part.line, "what stands after \\approx in a sum is a number")
-    return Sum([row.strip() for row in tex.split("\n") if row.strip()], code)
+    return rows, code
 
 
 def question(chapter, part):
     """Return (question, expression, answer in words) of an {ask}."""
     lines = part.body.split("\n")
-    told = {sign: " ".join(line[1:].strip() for line in lines if line.startswith(sign))
-            for sign in (">", ":")}
-    words = " ".join(line for line in lines if not line.startswith((">", ":")))
-    if not words.strip() or not all(told.values()):
+    words, expression, answer = (
+        " ".join(line.lstrip(">: ") for line in lines if re.match("[>:]?", line)[0] == sign)
+        for sign in ("", ">", ":"))
+    if not words.strip() or not expression or not answer:
         chapter.fail(part.line, "an {ask} has a question, > an expression, and : its answer")
     names = checks.namespace(chapter.name)
     for model in chapter.directives("model"):
-        names |= _known(trained.record(model.given))
+        names |= _kept(model.given)
     try:
-        names["answer"] = eval(told[">"], names)
+        names["answer"] = eval(expression, names)
     except Exception as error:
-        chapter.fail(part.line, f"{told['>']}: {type(error).__name__}: {error}")
-    words, answer = (_filled(chapter, part, text, names) for text in (words.strip(), told[":"]))
-    return words, told[">"], answer
+        chapter.fail(part.line, f"{expression}: {type(error).__name__}: {error}")
+    words, answer = (_filled(chapter, part, text.strip(), names) for text in (words, answer))
+    return words, expression, answer
 
 
-def _known(record):
+def _kept(name):
     """Return the record of a model with its lists of numbers as arrays."""
-    return {name: np.array(value) if isinstance(value, list) and value
-            and not isinstance(value[0], str) and _even(value) else value
-            for name, value in record.items()}
-
-
-def _even(value):
-    try:
-        return np.array(value).dtype.kind in "if"
-    except ValueError:
-        return False
+    found = trained.record(name)
+    for key, value in found.items():
+        with contextlib.suppress(ValueError):           # rows of several lengths stay a list
+            if isinstance(value, list) and np.array(value).dtype.kind in "if":
+                found[key] = np.array(value)
+    return found
 
 
 def _filled(chapter, part, words, names):

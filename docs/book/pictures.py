@@ -2,26 +2,103 @@
 
 import numpy as np
 
-from docs.book import curves
-from docs.book.drawing import Drawing
-from npdl import GPT, Rotary, causal_mask
+from docs.book.drawing import BLUE, INK, Drawing, figure, matrix, write_values
+from npdl import (
+    GELU,
+    GPT,
+    Adam,
+    CrossEntropy,
+    Linear,
+    ReLU,
+    Rotary,
+    Sigmoid,
+    Tanh,
+    causal_mask,
+)
+from npdl.layers.embedding import sinusoidal
+
+
+def slopes():
+    """Draw the activations and their derivatives."""
+    caption = ("Four activations and (dashed) their slopes, from npdl's forward and backward. "
+               "Where the dashed line is at 0 no gradient passes.")
+    made, axes = figure(380, 2, 2)
+    x = np.linspace(-4, 4, 161)
+    for axis, layer in zip(axes.flat, (Sigmoid(), Tanh(), ReLU(), GELU()), strict=True):
+        y, cache = layer.forward(x)
+        axis.plot(x, y)
+        axis.plot(x, layer.backward(np.ones_like(x), cache))
+        axis.set(title=type(layer).__name__, ylim=(-1.1, 2), xticks=[-4, -2, 0, 2, 4],
+                 yticks=[-1, 0, 1, 2])
+        axis.grid(alpha=0.35, linestyle=":", color=INK)
+    return made, caption
+
+
+def pulls():
+    """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
+    caption = ("Five scores, their probabilities, and the gradient of the loss in the scores when "
+               "the second word is the right one, from npdl: its score is pulled up by as much as "
+               "all others together are pushed down.")
+    z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
+    loss = CrossEntropy()
+    _, cache = loss.forward(z, np.array([1]))
+    made, axes = figure(560, 3)
+    for axis, name, values in zip(axes, ("scores z", "p", "dz = p − q"), (
+            z[0], np.exp(cache.log_p[0]), loss.backward(1.0, cache)[0]), strict=True):
+        colours = [(BLUE, 0.6 if k == 1 else 0.15) for k in range(5)]
+        axis.bar_label(axis.bar(range(5), values, color=colours), fmt="{:.2f}", padding=2)
+        axis.axhline(0, color=INK, linewidth=0.8)
+        axis.set(title=name, xticks=[], yticks=[])
+        axis.margins(y=0.15)
+        axis.spines[:].set_visible(False)
+    return made, caption
+
+
+def positions():
+    """Draw the matrix of sinusoidal positions."""
+    caption = ("sinusoidal(24, 32): a row for each place, a column for each entry of its vector, "
+               "the fuller the larger. Entries come in pairs of a sine and a cosine, from fast "
+               "waves on the left to slow ones on the right: no two rows are alike.")
+    made, axis = figure(285)
+    matrix(axis, sinusoidal(24, 32), low=-1)
+    axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
+             yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
+    return made, caption
+
+
+def first_steps(steps=3000):
+    """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
+    caption = ("Adam under a gradient that does not change: the length of each step in units of "
+               "the learning rate, and (dashed) what it would be without the two corrections, "
+               "over logarithmic steps.")
+    model = Linear(1, 1, bias=False).astype("float64")
+    adam, taken, bare = Adam(model, lr=1e-3), [], []
+    for _ in range(steps):
+        before = model.W.data[0, 0]
+        model.W.grad[...] = 5.0
+        adam.step()
+        taken.append((before - model.W.data[0, 0]) / adam.lr)
+        bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
+    made, axis = figure(250)
+    axis.semilogx(range(1, steps + 1), taken)
+    axis.semilogx(range(1, steps + 1), bare)
+    axis.set(xlabel="step", ylim=(0, 7), xticks=[1, 10, 100, 1000],
+             xticklabels=["1", "10", "100", "1,000"])
+    return made, caption
 
 
 def normalised():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     caption = ("A batch of four rows of six features. LayerNorm takes mean and variance along a "
                "row, BatchNorm along a column: who shares a mean also shares two terms of dx.")
-    draw = Drawing(350, 160, caption)
-    for left, name, chosen in ((24, "LayerNorm", lambda r, c: r == 1),
-                               (204, "BatchNorm", lambda r, c: c == 2)):
-        draw.text(left + 66, 15, name)
-        for row in range(4):
-            for column in range(6):
-                draw.cell(left + 22 * column, 34 + 22 * row, 0.75 if chosen(row, column) else 0.08,
-                          22)
-        draw.text(left - 14, 78, "B")
-        draw.text(left + 66, 138, "D")
-    return draw.svg(), caption
+    made, axes = figure(160, 1, 2)
+    row, column = np.indices((4, 6))
+    for axis, name, chosen in zip(axes, ("LayerNorm", "BatchNorm"), (row == 1, column == 2),
+                                  strict=True):
+        matrix(axis, np.where(chosen, 0.75, 0.08))
+        axis.set(title=name, xlabel="D")
+        axis.set_ylabel("B", rotation=0, va="center", labelpad=10)
+    return made, caption
 
 
 def cell():
@@ -29,7 +106,7 @@ def cell():
     caption = ("The LSTM cell in three steps. 1: the forget gate f multiplies the old cell state. "
                "2: the input gate i multiplies the candidate g, and the product is added. "
                "3: the output gate o multiplies tanh of the new cell state.")
-    draw = Drawing(350, 390, caption)
+    draw = Drawing(390)
     draw.text(70, 14, "1. forget", "small")
     _factor(draw, (70, 100), "cₜ₋₁", "f")
     draw.text(250, 14, "2. add", "small")
@@ -46,7 +123,7 @@ def cell():
     draw.arrow((160, 300), (160, 318))
     draw.arrow((160, 342), (160, 360))
     draw.text(160, 374, "hₜ")
-    return draw.svg(), caption
+    return draw, caption
 
 
 def _factor(draw, at, value, gate):
@@ -65,7 +142,7 @@ def attention():
     caption = ("Attention with R = 3 queries and S = 5 keys. Each row of the scores and of the "
                "weights A belongs to a query, each column to a key. The values are averaged with "
                "the weights of a row.")
-    draw, size = Drawing(350, 330, caption), 18
+    draw, size = Drawing(330), 18
 
     def block(left, top, rows, columns, words, below):
         for r in range(rows):
@@ -86,33 +163,16 @@ def attention():
     block(160, 202, 5, 3, "v", "S × e")
     draw.text(236, 246, "=")
     block(260, 220, 3, 3, "y", "R × e")
-    return draw.svg(), caption
+    return draw, caption
 
 
 def mask():
     """Draw causal_mask(6)."""
     caption = ("causal_mask(6): the row of a query, the column of a key. What is filled may be "
                "seen: position t sees itself and what came before.")
-    places = [str(t) for t in range(6)]
-    return _matrix(np.where(causal_mask(6), 0.7, 0.04), caption, places, places, numbers=False)
-
-
-def _matrix(values, caption, rows, columns, numbers=True):
-    size = 44
-    draw = Drawing(len(columns) * size + 60, len(rows) * size + 40, caption)
-    for r, name in enumerate(rows):
-        draw.text(26, 30 + size * (r + 0.5), name)
-        _row(draw, 50, 30 + size * r, values[r], size, numbers)
-    for c, name in enumerate(columns):
-        draw.text(50 + size * (c + 0.5), 14, name)
-    return draw.svg(), caption
-
-
-def _row(draw, left, y, values, size, numbers=True):
-    """Draw a row of cells; with `numbers`, write each value between 0 and 1 into its cell."""
-    for c, value in enumerate(values):
-        words = f"{value:.2f}"[1:] if numbers and 0 < value < 0.995 else ""
-        draw.cell(left + size * c, y, float(value), size, words)
+    made, axis = figure(304)
+    matrix(axis, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
+    return made, caption
 
 
 def flow():
@@ -120,12 +180,10 @@ def flow():
     caption = ("From npdl: the size of the gradient that place k of the embedding (column) gets "
                "from the loss at place t (row), as a share of the row's largest. A place gets "
                "nothing from the losses before it.")
-    draw, size = Drawing(350, 260, caption), 44
-    for t, row in enumerate(reached()):
-        draw.text(54, 34 + size * (t + 0.5), f"t = {t}", "small")
-        draw.text(90 + size * (t + 0.5), 18, f"k = {t}", "small")
-        _row(draw, 90, 34 + size * t, row, size)
-    return draw.svg(), caption
+    made, axis = figure(290)
+    matrix(axis, reached(), [f"t = {t}" for t in range(5)], [f"k = {t}" for t in range(5)])
+    write_values(axis, reached())
+    return made, caption
 
 
 def reached(S=5):
@@ -148,7 +206,7 @@ def turns():
     caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 "
                "(above), at 4 and 6 (below). Both have turned on; the angle between them is the "
                "same, and so is their product.")
-    draw = Drawing(350, 470, caption)
+    draw = Drawing(470)
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
     for y0, places in ((120, (1, 3)), (350, (4, 6))):
         draw.line([(175 + 90 * np.cos(a), y0 + 90 * np.sin(a)) for a in np.arange(0, 6.4, 0.1)],
@@ -158,10 +216,10 @@ def turns():
             (along, up), far = y[0], y[0] / np.linalg.norm(y)
             draw.arrow((175, y0), (175 + 90 * along, y0 - 90 * up))
             draw.text(175 + 106 * far[0], y0 - 106 * far[1], f"{name}{'₀₁₂₃₄₅₆'[place]}")
-    return draw.svg(), caption
+    return draw, caption
 
 
-PICTURES = {"02-activations": curves.slopes, "03-softmax-cross-entropy": curves.pulls,
-            "04-embedding": curves.positions, "06-lstm": cell, "09-layernorm": normalised,
+PICTURES = {"02-activations": slopes, "03-softmax-cross-entropy": pulls,
+            "04-embedding": positions, "06-lstm": cell, "09-layernorm": normalised,
             "10-attention": attention, "11-heads": mask,
-            "13-gpt": flow, "14-adamw-clipping": curves.first_steps, "18-llama": turns}
+            "13-gpt": flow, "14-adamw-clipping": first_steps, "18-llama": turns}

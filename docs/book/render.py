@@ -13,6 +13,7 @@ from docs.book.mistakes import mistakes
 from docs.book.proofs import LEGEND, proof_table
 from docs.book.solved import asked, named, papers
 from npdl.errors import InputError
+from npdl.study.step import maths
 
 DIAGRAM, FORWARD, BACKWARD = "Diagram and shapes", "Forward", "Backward, line by line"
 WRONG, YOURSELF = "What goes wrong here", "Write it yourself"
@@ -69,15 +70,18 @@ class Page:
         return frame.figure(svg, self.inline(caption))
 
     def moving(self, part):
-        name, caption = opening.moved(self.chapter, part)
-        return moving.figure(name, caption, self.inline(caption))
+        if part.given not in moving.MOVED:
+            self.chapter.fail(part.line, f"moving {part.given!r}: there are: "
+                                         f"{', '.join(moving.MOVED)}")
+        caption = " ".join(part.body.split())
+        return moving.figure(part.given, caption, self.inline(caption))
 
     def sum(self, part):
         """Return equations to check on paper, and the code that compares the layer with them."""
-        found = opening.summed(self.chapter, part)
+        lines, code = opening.summed(self.chapter, part)
         rows = "".join(f'<div class="equation"><div class="parts">{in_parts(line)}</div></div>'
-                       for line in found.lines)
-        body = f'<div class="highlight"><pre>{coloured(found.code)}</pre></div>'
+                       for line in lines)
+        body = f'<div class="highlight"><pre>{coloured(code)}</pre></div>'
         return raw(rows + fold("Check: the layer has these numbers too", body, "check"))
 
     def ask(self, part):
@@ -142,25 +146,19 @@ class Page:
             f'<div class="source highlight" role="group" aria-label="{found.name}">'
             f'<p class="where"><code>{found.name}</code> '
             f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a>'
-            f'{address.at_line(file, found.first)}</p>'
+            f'{address.at_source(file, found.first)}</p>'
             f'<pre class="head">{coloured(found.head)}</pre>{rows}</div>')
 
     def row(self, part, line):
-        origin = self.links(part.line, line.cited)
-        indent = len(line.code) - len(line.code.lstrip()) + 4
-        hang = f"padding-left: {indent}ch; text-indent: -{indent}ch"
-        code = f'<pre style="{hang}">{coloured(on_one_line(line.code))}</pre>'
-        if line.comment:
-            code += f'<span class="note">{escape(line.comment)}</span>'
-        beside = "".join([
-            f'<span class="formula">{spaced(line.formula)}</span>'
-            if line.formula and origin and len(line.said) < WIDE else "",
-            f'<span class="origin">from {origin}</span>' if origin else ""])
-        kind = "row" if beside else "row alone"
-        right = f'<div class="beside">{beside}</div>' if beside else ""
-        alone = '<div class="row alone"><div class="code"><pre>{}</pre></div></div>'
-        above = "".join(alone.format(coloured(text)) for text in line.above)
-        return f'{above}<div class="{kind}"><div class="code">{code}</div>{right}</div>'
+        """Return a statement, and beside it its formula and the equations that it comes from."""
+        code = "".join(map(hanging, line.code.split("\n")))
+        if not line.cited:
+            return f'<div class="row alone"><div class="code">{code}</div></div>'
+        node, formula = line.statement.node, ""
+        if line.statement.is_simple and len(maths.text(node)) < WIDE:
+            formula = f'<span class="formula">{spaced(maths.mathml(node))}</span>'
+        return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
+                f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
 
     def proof(self, part):
         try:
@@ -204,10 +202,11 @@ class Page:
         return raw("\n".join(made))
 
 
-def on_one_line(code):
-    """Join the lines of a statement, which the page breaks where necessary."""
-    code = re.sub(r"(?<=[(\[{])\s*\n\s*|\s*\n\s*(?=[)\]}])", "", code)
-    return re.sub(r"\s*\n\s*", " ", code)
+def hanging(line):
+    """Return a line of code that is indented by four more where a narrow page breaks it."""
+    indent = len(line) - len(line.lstrip()) + 4
+    return (f'<pre style="padding-left: {indent}ch; text-indent: -{indent}ch">'
+            f'{coloured(re.sub(" {3,}#", "  #", line))}</pre>')
 
 
 def spaced(formula):

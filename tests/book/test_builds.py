@@ -11,7 +11,6 @@ from docs.book import checks, sources
 from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.frame import step_names
 from docs.book.mistakes import blamed, mistakes
-from docs.book.render import Page
 from docs.book.solved import asked
 from tests.book.test_book import OPENED
 
@@ -131,8 +130,6 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     chapter = read(path)
     made, = mistakes(chapter, chapter.directives("mistakes")[0])
     assert (made.why, made.other) == ("Left out.", "Either line can have it.")
-    page = Page(chapter, every_equation([chapter])).mistakes(chapter.directives("mistakes")[0])
-    assert "<p>Either line can have it.</p>" in page
 
 
 @pytest.mark.parametrize("old, new, said", [
@@ -145,18 +142,13 @@ def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch)
     ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
     ("y = x W", "y = x W^\\top", ":35: check map-1 fails"),
     ("y = x W", "y = x V", "V has no value"),
-    ("y = x W", "y = x W, \\quad x = y W^\\top", "map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
-    ("y=x @ W", "y=(x @ W).T", "shapes"),
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
     ("y=x @ W)", "y=x @ W, rel=1e-3)", "compares nothing"),
-    ("y=x @ W", "x=x * np.nan, y=x @ W", "not finite"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
-    ("y = x W", r"y_n = \max_{k} x_n W", "is of what has none"),
     ("y = x W", r"y_n = \sum_n x_n W", "stands outside of it"),
     ("y=x @ W)", "y=(lambda n: (x @ W)[n - 1])(0))", "there is no place -1"),
     ("holds(y", "dict(y", "does not evaluate statement 1 of its equation"),
-    ("y=x @ W", "y=nothing", "NameError"),
     ("```{check} map-1", "```{check} map-2", "has no check"),
     ("{equation} map-1", "{equation} map-2", "must be map-1"),
     ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),

@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-import re
 import subprocess
 import sys
 import zipfile
@@ -19,7 +18,6 @@ import npdl
 from docs.book import notebooks
 from docs.book.chapter import BookError, paths, read
 from docs.book.notebooks import WHEEL, install
-from docs.book.site import Site
 
 ROOT = Path(__file__).resolve().parents[2]
 IPYTHON = """
@@ -29,17 +27,16 @@ get_ipython = Shell
 """
 
 
-def first_cell(folder, before="", needed="npdl"):
+def first_cell(folder, before=""):
     """The first cell of a notebook, run where nothing is installed."""
-    return subprocess.run([sys.executable, "-I", "-S", "-c", before + install(needed)], cwd=folder,
+    return subprocess.run([sys.executable, "-I", "-S", "-c", before + install()], cwd=folder,
                           capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("needed", ["npdl", "matplotlib"])
-def test_a_notebook_without_what_it_needs_asks_for_the_wheel(tmp_path, needed):
-    done = first_cell(tmp_path, needed=needed)
+def test_a_notebook_without_npdl_asks_for_the_wheel(tmp_path):
+    done = first_cell(tmp_path)
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith(f"{needed} is missing: ")
+    assert done.stderr.startswith("npdl is missing: ")
     assert f"put {WHEEL}" in done.stderr and str(tmp_path) in done.stderr
 
 
@@ -50,21 +47,6 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         exec(install(), {})                             # here npdl is
     assert said.getvalue() == ""
-
-
-@pytest.mark.parametrize("page, link", [("index", "notebooks/"), ("teachers", "../notebooks/"),
-                                        ("find-your-way", "../notebooks/")])
-def test_the_pages_that_say_how_to_install(tmp_path, monkeypatch, page, link):
-    monkeypatch.setattr("docs.book.site.front.filled", str)     # what is to be looked at: drawn
-    site = Site(tmp_path / "pages", tmp_path / "extra")
-    site.notebooks = {}
-    origin = f"docs/book/pages/{page}.md"
-    text = (ROOT / origin).read_text(encoding="utf-8")
-    site.wheel = True
-    shown = site._filled(text, origin)
-    assert f'<a href="{link}{WHEEL}" download>' in shown and "VERSION" not in shown
-    site.wheel = False
-    assert f"`{WHEEL}` (in the folder of npdl's source, " in site._filled(text, origin)
 
 
 def test_the_wheel(tmp_path, monkeypatch):
@@ -90,17 +72,16 @@ def test_without_hatchling_there_is_no_wheel(tmp_path, monkeypatch):
 
 
 CHAPTERS = [read(path) for path in paths()]
-ASKING = [chapter for chapter in CHAPTERS if notebooks.asks_for(chapter)]
+KNOWN = {label: chapter for chapter in CHAPTERS for label in chapter.equations}
 
 
 @pytest.mark.parametrize("chapter", [
-    chapter if chapter.number in (1, 6, 9) else pytest.param(chapter, marks=pytest.mark.slow)
-    for chapter in ASKING], ids=lambda chapter: chapter.name)
+    chapter if chapter.number in (1, 6) else pytest.param(chapter, marks=pytest.mark.slow)
+    for chapter in CHAPTERS if notebooks.asks_for(chapter)], ids=lambda chapter: chapter.name)
 def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
     """At the blank it fails; with the solution in it, it does not."""
-    pytest.importorskip("jupytext")
-    known = {label: one for one in CHAPTERS for label in one.equations}
-    text = notebooks.notebook(notebooks.chapter_script(chapter, known))
+    pytest.importorskip("nbformat")
+    text = notebooks.text(notebooks.notebooks([chapter], KNOWN)[chapter.name])
     for made, right in ((text, False), (notebooks.filled(text), True)):
         cells = json.loads(made)["cells"]
         at = next(n for n, cell in enumerate(cells) if "blank" in cell["metadata"].get("tags", ()))
@@ -115,41 +96,7 @@ def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
                 exec(check, space)
 
 
-def test_hints_come_one_by_one_and_the_solution_last():
-    chapter = next(one for one in CHAPTERS if one.number == 6)
-    known = {label: one for one in CHAPTERS for label in one.equations}
-    text = notebooks.chapter_script(chapter, known)
-    hints = [int(n) for n in re.findall(r"<summary>Hint (\d+) of 16<", text)]
-    assert hints == list(range(1, 17))
-    assert text.rindex("<summary>Hint") < text.index("<summary>The solution<")
-
-
-def test_pictures_are_outputs():
-    pytest.importorskip("jupytext")
-    known = {label: one for one in CHAPTERS for label in one.equations}
-    made = json.loads(notebooks.notebook(notebooks.chapter_script(CHAPTERS[5], known)))
-    drawn = [output["data"]["image/svg+xml"] for cell in made["cells"]
-             for output in cell.get("outputs", ())]
-    assert len(drawn) == 3          # the trained model, the sliders, the diagram of the cell
-    assert all("".join(picture).startswith("<svg ") for picture in drawn)
-    assert "data:image" not in json.dumps(made)
-
-
-BUILD = """
-import sys
-sys.modules["hatchling"] = None
-from docs.book.__main__ import main
-sys.exit(main(["--only", "1", "--out", sys.argv[1]]))
-"""
-
-
-@pytest.mark.slow
-def test_the_book_is_built_without_a_wheel_and_says_so(tmp_path):
-    for name in ("sphinx", "furo", "myst_parser", "jupytext", "ziamath"):
-        pytest.importorskip(name)
-    done = subprocess.run([sys.executable, "-c", BUILD, str(tmp_path / "site")], cwd=ROOT,
-                          capture_output=True, text=True)
-    assert done.returncode == 0 and (tmp_path / "site" / "notebooks" / "01-linear.ipynb").exists()
-    assert done.stdout.splitlines()[-1] == (
-        f"no wheel: pip install hatchling and build again, or put {WHEEL} into "
-        f"{tmp_path / 'site' / 'notebooks'}")
+def test_no_notebook_needs_more_than_the_wheel():
+    pytest.importorskip("nbformat")
+    for name, made in notebooks.notebooks(CHAPTERS[:1], KNOWN).items():
+        assert not [cell.source for cell in made.cells if "docs.book" in cell.source], name

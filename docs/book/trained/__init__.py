@@ -10,6 +10,7 @@ them again and compares.
 import json
 from pathlib import Path
 
+from docs.book.drawing import shown
 from docs.book.trained import attention, basics, pictures, recurrent, training
 
 DATA = Path(__file__).parent / "data"
@@ -41,4 +42,4 @@ def record(name):
 
 def drawn(name, caption):
     """Return the picture of a model as SVG."""
-    return getattr(pictures, name)(record(name), caption).svg()
+    return shown(lambda: (getattr(pictures, name)(record(name)), caption))[0]

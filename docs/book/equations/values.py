@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from npdl.study.equations.tex import NotRead, script
-from npdl.study.equations.tree import Big, Entry, Symbol, Where, children
+from docs.book.equations.tex import NotRead, script
+from docs.book.equations.tree import Big, Entry, Symbol, Where, children
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,

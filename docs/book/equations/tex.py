@@ -7,7 +7,7 @@ own or the entry x of W (values.py).
 import re
 from dataclasses import dataclass
 
-from npdl.study.equations.tree import (
+from docs.book.equations.tree import (
     Apply,
     Big,
     Call,

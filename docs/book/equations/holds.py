@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from docs.book.equations.tex import NotRead, read
+from docs.book.equations.tree import Apply, Number, bound, indexed
+from docs.book.equations.values import COMPARED, Values
 from npdl.study.deviation import deviation
-from npdl.study.equations.tex import NotRead, read
-from npdl.study.equations.tree import Apply, Number, bound, indexed
-from npdl.study.equations.values import COMPARED, Values
 
 REL = 1e-9          # the allowed relative error
 OFF = 1e-6          # an error of this size has to be noticed
