@@ -38,16 +38,12 @@ def run(options):
 
     if options.train is not None:
         for name in options.train or trained.MODELS:
-            if name not in trained.MODELS:
-                raise InputError(f"--train {name}: there is no such model; there are: "
-                                 f"{', '.join(trained.MODELS)}")
+            one_of("--train", name, trained.MODELS)
             print(trained.keep(name), flush=True)
         return 0
-    known = {chapter.read(path).number: chapter.read(path) for path in chapter.paths()}
+    known = {one.number: one for one in map(chapter.read, chapter.paths())}
     for number in options.only:
-        if number not in known:
-            raise InputError(f"--only {number}: there is no such chapter; there are: "
-                             f"{', '.join(map(str, known))}")
+        one_of("--only", number, known)
     if options.check:
         for number in options.only or known:
             for label, close in checks.run(known[number]).items():
@@ -56,12 +52,17 @@ def run(options):
     return build(options)
 
 
+def one_of(option, value, known):
+    """Raise InputError unless an option's value is known."""
+    if value not in known:
+        raise InputError(f"{option} {value} is unknown; there are: {', '.join(map(str, known))}")
+
+
 def build(options):
     """Write the site; 1 when Sphinx complains."""
     out = Path(options.out)
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: is no folder; give another name")
-    if out.exists() and any(out.iterdir()) and not (out / "objects.inv").exists():
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir())
+                                               or (out / "objects.inv").exists())):
         raise InputError(f"--out {out}: holds something else than a site; give another folder")
     try:
         from sphinx.application import Sphinx
@@ -71,13 +72,12 @@ def build(options):
         raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
-        folder, extra = Path(temporary, "pages"), Path(temporary, "extra")
+        folder, extra, made = (Path(temporary, name) for name in ("pages", "extra", "site"))
         folder.mkdir(), extra.mkdir()
         site = Site(folder, extra, options.only)
         site.write(lambda what: print(what, flush=True))
-        made, trees = Path(temporary, "site"), Path(temporary, "trees")
-        app = Sphinx(folder, BOOK, made, trees, "html", warningiserror=True, status=None,
-                     confoverrides={"html_extra_path": [str(extra)]})
+        app = Sphinx(folder, BOOK, made, Path(temporary, "trees"), "html", warningiserror=True,
+                     status=None, confoverrides={"html_extra_path": [str(extra)]})
         app.build()
         if app.statuscode:
             return app.statuscode

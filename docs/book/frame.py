@@ -25,7 +25,6 @@ addEventListener("message", (event) => {
 });
 </script>
 """
-EMBEDDED = 3                    # step pages in the chapter itself; the others are linked
 
 
 def picture(chapter):
@@ -34,9 +33,9 @@ def picture(chapter):
 
 
 def graph(chapter):
-    """Return (SVG, caption) of the graph of a chapter's layer, or None if it has no layer."""
+    """Return the graph of a chapter's layer, or "" if it has no layer."""
     names = step_names(chapter)
-    return graphs.drawn(graphs.CHOSEN.get(chapter.name, names[0])) if names else None
+    return figure(*graphs.drawn(graphs.CHOSEN.get(chapter.name, names[0]))) if names else ""
 
 
 def figure(svg, caption):
@@ -54,24 +53,20 @@ def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
     layer, inputs, options = sample(layer_classes()[name])
     found = page(step(layer, *inputs, **options))
-    head = ICON + IN_A_FRAME
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
-    return found.replace("</head>", f"{head}</head>").replace("</body>", f"{THEME}</body>")
+    found = found.replace("</head>", f"{ICON}{IN_A_FRAME}</head>")
+    return found.replace("</body>", f"{THEME}</body>")
 
 
 def steps(names):
-    """Return the step pages of some layers: the first few folded, and links to the others."""
-    if not names:
-        return ""
-    made = [fold(f"Step through <b>{name}</b>, line by line",
-                 f'<iframe class="step" loading="lazy" title="{name}, line by line" '
-                 f'src="../steps/{name}.html"></iframe>'
-                 f'<p><a href="../steps/{name}.html">On a page of its own</a>; in a terminal: '
-                 f"<code>python -m npdl step {name}</code></p>", "step")
-            for name in names[:EMBEDDED]]
-    more = ", ".join(f'<a href="../steps/{name}.html">{name}</a>' for name in names[EMBEDDED:])
-    return raw("\n".join(made) + (f"<p>Step through: {more}.</p>" if more else ""))
+    """Return the step pages of some layers, folded."""
+    return "".join(raw(fold(
+        f"Step through <b>{name}</b>, line by line",
+        f'<iframe class="step" loading="lazy" title="{name}, line by line" '
+        f'src="../steps/{name}.html"></iframe>'
+        f'<p><a href="../steps/{name}.html">On a page of its own</a>; in a terminal: '
+        f"<code>python -m npdl step {name}</code></p>", "step")) for name in names)
 
 
 def notebook(chapter):

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from docs.book.markup import coloured, raw, words
-from docs.book.mistakes import Mistake, blamed, edited, edited_code
+from docs.book.mistakes import blamed, changed, edited_code
 from npdl.layers.recurrent import LSTMCell
 
 GROKKING = Path(__file__).parent / "data" / "grokking.json"
@@ -30,7 +30,7 @@ def mistakes():
     """Return each of MISTAKES, folded, with the report that blame gives now."""
     made = []
     for was, now in MISTAKES:
-        function, statement, _ = edited(LSTMCell, Mistake(0, was, now))
+        function, statement = changed(LSTMCell, was)
         report = blamed(LSTMCell, function, edited_code(function, statement, now))
         if report.right or report.line != statement.first:
             raise ValueError(f"blame does not name {now!r}, which the first page says")

@@ -5,15 +5,14 @@ from html import escape
 
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import BashLexer, PythonLexer, TextLexer
+from pygments.lexers import get_lexer_by_name
 
-LEXERS = {"python": PythonLexer, "sh": BashLexer, "text": TextLexer}
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~])")
 
 
 def coloured(code, language="python"):
     """Code as coloured HTML, without an element around it."""
-    lexer = LEXERS[language](stripnl=False, ensurenl=False)
+    lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     return highlight(code, lexer, HtmlFormatter(nowrap=True))
 
 

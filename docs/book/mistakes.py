@@ -16,6 +16,7 @@ import numpy as np
 
 from docs.book import checks
 from docs.book.sources import ROOT, find, plain
+from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
@@ -25,16 +26,16 @@ from npdl.study.trace.statements import lines_of
 
 @dataclass
 class Mistake:
-    """`was` became `now` in `function` (its qualified name), because of `why`. It is blamed, or the
-    expression `asked` is computed with it; `said` is what came out. `other` says why blame is right
-    to name another line first, where it does."""
+    """`was` became `now`, because of `why`. It is blamed, or the expression `asked` is computed.
+
+    `said` is the result; `other` says why blame is right to name another line first.
+    """
 
     line: int
     was: str
     now: str
     why: str = ""
     other: str = ""
-    function: str = ""
     asked: str = ""
     said: str = ""
 
@@ -46,35 +47,30 @@ def mistakes(chapter, part, space=None):
     first names another line and the chapter does not say why.
     """
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
-    try:
-        found = find(target)
-        cls = None if all(mistake.asked for mistake in made) else find_class(
-            layer[0] if layer else target.partition(":")[2])
-    except Exception as error:
-        chapter.fail(part.line, f"{{mistakes}} {part.given}: {error}")
     if space is None and any(mistake.asked for mistake in made):
         checks.run(chapter, space := {})
     for mistake in made:
         try:
-            function, statement, now = edited(found, mistake)
-        except LookupError as error:
+            function, statement = changed(find(target), mistake.was)
+            code = edited_code(function, statement, mistake.now)
+            if mistake.asked:
+                _compute(chapter, mistake, space, function, code)
+                continue
+            cls = find_class(layer[0] if layer else target.partition(":")[2])
+        except (LookupError, InputError) as error:
             chapter.fail(mistake.line, str(error))
-        mistake.function = function.__qualname__
-        code = edited_code(function, statement, now)
-        if mistake.asked:
-            _compute(chapter, mistake, space, function, code)
-            continue
         report = blamed(cls, function, code)
         if report.right:
-            chapter.fail(mistake.line, f"blame finds nothing wrong with {now!r}")
+            chapter.fail(mistake.line, f"blame finds nothing wrong with {mistake.now!r}")
         named = report.file, report.function, report.line
         meant = function.__code__.co_filename, function.__qualname__, statement.first
         if named != meant and not mistake.other:
             chapter.fail(mistake.line, f"blame first names line {report.line} of "
-                         f"{report.function}, not {now!r}: improve blame, or say why that line is "
-                         "rightly the first, in a line below: ! why")
+                         f"{report.function}, not {mistake.now!r}: improve blame, or say why that "
+                         "line is rightly the first, in a line below: ! why")
         if named == meant and mistake.other:
-            chapter.fail(mistake.line, f"blame first names {now!r} itself: take the ! line out")
+            chapter.fail(mistake.line, f"blame first names {mistake.now!r} itself: take the ! line "
+                         "out")
         mistake.said = str(report)
     return made
 
@@ -93,17 +89,6 @@ def _compute(chapter, mistake, space, function, code):
         chapter.fail(mistake.line, f"{mistake.asked} is {values[0]} with {mistake.now!r} too")
     mistake.said = "as it is:         {}\nwith the mistake: {}".format(*(
         value.replace("\n", "\n" + 18 * " ") for value in values))
-
-
-def edited(found, mistake):
-    """Return (function, statement, new text) of a mistake in a class or function.
-
-    Raises LookupError if there is no such statement.
-    """
-    function, statement = _statement(found, mistake.was)
-    if function is None:
-        raise LookupError(f"{mistake.was!r} is no statement of {found.__qualname__}; copy one")
-    return function, statement, mistake.now
 
 
 def read_mistakes(chapter, part):
@@ -125,23 +110,19 @@ def read_mistakes(chapter, part):
     return made
 
 
-def _functions(found):
-    """Return a list of a function, or of those of a class with backward first and forward last."""
-    if isinstance(found, FunctionType):
-        return [inspect.unwrap(found)]
-    own = [f for f in vars(found).values() if isinstance(f, FunctionType)]
-    return sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward"))
+def changed(found, code):
+    """Return (function, statement) of the statement `code` in a function or a class.
 
-
-def _statement(found, code):
-    """Return (function, statement) of the statement `code`, or (None, None)."""
-    wanted = plain(code)
-    for function in _functions(found):
-        planned = lines_of(function.__code__)
+    A class's backward is searched first, and its forward last. Raises LookupError for no statement.
+    """
+    own = [found] if isinstance(found, FunctionType) else [
+        f for f in vars(found).values() if isinstance(f, FunctionType)]
+    for function in sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward")):
+        planned = lines_of(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
-            if plain(statement.source) == wanted:
-                return function, statement
-    return None, None
+            if plain(statement.source) == plain(code):
+                return inspect.unwrap(function), statement
+    raise LookupError(f"{code!r} is no statement of {found.__qualname__}; copy one")
 
 
 def edited_code(function, statement, now):

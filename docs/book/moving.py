@@ -51,10 +51,13 @@ def valley(sgd, adamw):
 class Hooked(Drawing):
     """A Drawing with parts that a script finds by the name of what they show."""
 
-    def bar(self, name, value, x, y, unit):
+    def row(self, y, name, words, value, x, unit):
+        """Words, a bar that begins at x, `unit` long for a value of 1, and the value."""
+        self.text(x - 12, y, words, "small", "end")
         self.parts.append(
             f'<rect data-bar="{name}" data-from="{x}" data-unit="{unit}" y="{y - 9}" height="18" '
             f'x="{x + min(0, value) * unit:g}" width="{abs(value) * unit:g}" class="hot"/>')
+        self.value(name, value, 302, y)
 
     def value(self, name, value, x, y):
         self.parts.append(f'<text data-value="{name}" x="{x}" y="{y}" class="small" '
@@ -77,13 +80,10 @@ def place(x, y):
 
 def draw_gate(found):
     draw = Hooked(214)
-    for n, (name, words) in enumerate((("f", "forget gate f"), ("i", "input gate i"),
-                                       ("o", "output gate o"), ("c", "cell state c"),
-                                       ("h", "output h"), ("back", "∂h/∂c_prev"))):
-        y = 20 + 34 * n
-        draw.text(152, y, words, "small", "end")
-        draw.bar(name, found[name], 190, y, 50)
-        draw.value(name, found[name], 302, y)
+    names = {"f": "forget gate f", "i": "input gate i", "o": "output gate o", "c": "cell state c",
+             "h": "output h", "back": "∂h/∂c_prev"}
+    for n, (name, words) in enumerate(names.items()):
+        draw.row(20 + 34 * n, name, words, found[name], 190, 50)
     draw.line([(190, 4), (190, 208)], "thin")
     return draw
 
@@ -91,10 +91,7 @@ def draw_gate(found):
 def draw_shares(found):
     draw = Hooked(214)
     for k, (value,) in enumerate(VALUES):
-        y = 20 + 34 * k
-        draw.text(122, y, f"key {k + 1}, value {value:.0f}", "small", "end")
-        draw.bar(f"A{k}", found[f"A{k}"], 134, y, 160)
-        draw.value(f"A{k}", found[f"A{k}"], 302, y)
+        draw.row(20 + 34 * k, f"A{k}", f"key {k + 1}, value {value:.0f}", found[f"A{k}"], 134, 160)
     draw.text(122, 194, "output y", "small", "end")
     draw.value("y", found["y"], 134, 194)
     return draw

@@ -17,7 +17,7 @@ import npdl
 from docs.book import address, graphs, opening, sources
 from docs.book.chapter import CITED, BookError, labels
 from docs.book.frame import step_names
-from docs.book.mistakes import edited, read_mistakes
+from docs.book.mistakes import changed, read_mistakes
 from docs.book.solved import worked
 from docs.book.sources import ROOT, find
 from npdl.study.check.samples import layer_classes
@@ -193,7 +193,7 @@ class _Cells:
                         + self.linked(f"{one.why} {one.other}".strip()))
             if number == 0 and not one.asked and isinstance(find(target), type):
                 cls = find_class(layer[0] if layer else target.partition(":")[2])
-                yield code(_wrong(cls, *edited(find(target), one)))
+                yield code(_wrong(cls, *changed(find(target), one.was), one.now))
 
     def questions(self, part):
         for number in part.given.split():

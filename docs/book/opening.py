@@ -35,8 +35,8 @@ def summed(chapter, part):
     checks.check(chapter, replace(part, body=code, line=part.line + tex.count("\n") + 2,
                                   given="of the sum"),
                  {"of the sum": joined}, checks.namespace(chapter.name))
-    if any(op == "~" and not number_of(right) for chain in Equation(joined).statements
-           for op, _, right in chain):
+    if any(one.operation == "~" and not number_of(one.parts[1])
+           for chain in Equation(joined).statements for one in chain):
         chapter.fail(part.line, "what stands after \\approx in a sum is a number")
     return rows, code
 

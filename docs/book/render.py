@@ -11,7 +11,7 @@ from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
 from docs.book.proofs import LEGEND, proof_table
-from docs.book.solved import asked, named, papers
+from docs.book.solved import asked, papers
 from npdl.errors import InputError
 from npdl.study.step import maths
 
@@ -30,11 +30,17 @@ class Page:
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known
-        self.space, self.told = {}, set()               # papers of which the page has said a name
+        self.space = {}
         self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
         has_diagram = any(f"## {DIAGRAM}\n" in part.body for part in chapter.directives(""))
-        self.graph_section = DIAGRAM if has_diagram else BACKWARD
+        picture, graph = frame.picture(chapter), frame.graph(chapter)
+        self.frame = {                                  # a section: (before its name, after it)
+            DIAGRAM: ("", picture + graph),
+            FORWARD: ("" if has_diagram else picture, ""),
+            BACKWARD: ("", "" if has_diagram else graph),
+            WRONG: (frame.steps(self.steps), ""),
+            YOURSELF: ("", frame.notebook(chapter))}
 
     def text(self):
         """Return the page in MyST."""
@@ -46,24 +52,11 @@ class Page:
 
     def prose(self, part):
         """Return text with its citations as links, and with the frame's parts in its sections."""
-        found = CITED.sub(lambda m: self.links(part.line, labels(m[1])),
-                          named(part.body, self.told))
-        lines = []
-        for line in found.split("\n"):
-            name = line[3:].strip() if line.startswith("## ") else ""
-            if name == FORWARD and self.graph_section != DIAGRAM:
-                lines.append(frame.picture(self.chapter))
-            if name == DIAGRAM:
-                line += "\n" + frame.picture(self.chapter)
-            if name == self.graph_section and (found := frame.graph(self.chapter)):
-                lines += [line, frame.figure(*found)]
-                continue
-            if name == WRONG:
-                lines.append(frame.steps(self.steps))
-            lines.append(line)
-            if name == YOURSELF:
-                lines.append(frame.notebook(self.chapter))
-        return "\n".join(lines)
+        def framed(match):
+            before, after = self.frame.get(match[1], ("", ""))
+            return f"{before}\n{match[0]}\n{after}"
+        text = CITED.sub(lambda m: self.links(part.line, labels(m[1])), part.body)
+        return re.sub("^## (.*)$", framed, text, flags=re.M)
 
     def model(self, part):
         svg, caption = opening.picture(self.chapter, part)
@@ -191,7 +184,6 @@ class Page:
 
     def questions(self, part):
         made = [f"<p>{papers(part.given.split())}</p>"]
-        self.told |= {number[:3] for number in part.given.split()}
         for number in part.given.split():
             try:
                 found = asked(number)

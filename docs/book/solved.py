@@ -14,26 +14,11 @@ PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise 
           "003": "the problem set", "004": "the programming homework"}
 
 
-QUESTION = re.compile(r"(?<![\d.])(00[0-4])\.\d+(?:\.\d+)?[a-z]?\b")   # 002.2b
-DOCUMENT = re.compile(r"\b[Dd]ocument (00[0-4])\b(?:'s\b)?")              # of a docstring
-
-
 def papers(numbers):
     """In words, of which papers these questions are."""
     named = [f"{number} is {name}" for number, name in PAPERS.items()
              if any(full.startswith(number) for full in numbers)]
     return f"From five papers of real courses: {', '.join(named)}."
-
-
-def named(text, told, mention=QUESTION):
-    """A text in which the paper of each number not in `told` is said at its first mention."""
-    def first(match):
-        if match[1] in told:
-            return match[0]
-        told.add(match[1])
-        name = f"a course's {PAPERS[match[1]].removeprefix('the ')}"
-        return f"{match[0]} of {name}" if mention is QUESTION else f"{match[0]} ({name})"
-    return mention.sub(first, text)
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,7 +1,5 @@
 """A chapter in good form, and what must break its build."""
 
-import dataclasses
-
 import pytest
 
 pytest.importorskip("docutils")
@@ -10,7 +8,7 @@ pytest.importorskip("pygments")
 from docs.book import checks, sources
 from docs.book.chapter import BookError, complete, every_equation, read
 from docs.book.frame import step_names
-from docs.book.mistakes import blamed, mistakes
+from docs.book.mistakes import mistakes
 from docs.book.solved import asked
 from tests.book.test_book import OPENED
 
@@ -112,24 +110,6 @@ def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
     assert step_names(everything(path)) == ["Linear"]
-
-
-def test_another_line_is_first_where_the_chapter_says_why(tmp_path, monkeypatch):
-    def elsewhere(*arguments):
-        report = blamed(*arguments)
-        return dataclasses.replace(report, line=report.line + 1)
-
-    monkeypatch.setattr("docs.book.mistakes.blamed", elsewhere)
-    path = tmp_path / "01-map.md"
-    path.write_text(WHOLE)
-    chapter = read(path)
-    with pytest.raises(BookError, match=r"blame first names line \d+ of Linear\.backward, not"):
-        mistakes(chapter, chapter.directives("mistakes")[0])
-    path.write_text(WHOLE.replace(": A sign.", ": Left out.\n! Either line\n! can have it."))
-    read.cache_clear()
-    chapter = read(path)
-    made, = mistakes(chapter, chapter.directives("mistakes")[0])
-    assert (made.why, made.other) == ("Left out.", "Either line can have it.")
 
 
 @pytest.mark.parametrize("old, new, said", [

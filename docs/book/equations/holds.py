@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from docs.book.equations.tex import NotRead, read
-from docs.book.equations.tree import Apply, Number, bound, indexed
-from docs.book.equations.values import COMPARED, Values
+from docs.book.equations.tree import Number, bound, indexed
+from docs.book.equations.values import OPERATIONS, Values
 from npdl.study.deviation import deviation
 
 REL = 1e-9          # the allowed relative error
@@ -74,7 +74,7 @@ class Equation:
         for number, chain in enumerate(self.statements, 1):
             if part in (None, number):
                 for place, one in enumerate(chain, 1):
-                    self._relation(values, *one, rel, tight, f"{number}.{place}")
+                    self._relation(values, one, rel, tight, f"{number}.{place}")
                 self.told.add(number)
         return True
 
@@ -83,12 +83,13 @@ class Equation:
             return "holds to the last bit"
         return f"holds, worst {self.close.worst:.0e}"
 
-    def _relation(self, values, op, left, right, rel, tight, number):
-        domains = values.indices(Apply("several", (left, right)))
+    def _relation(self, values, relation, rel, tight, number):
+        (left, right), op = relation.parts, relation.operation
+        domains = values.indices(relation)
         for name, over in domains.items():
-            if name in bound(left) | bound(right):
+            if name in bound(relation):
                 raise NotRead(f"{name} is an index of a sum, and stands outside of it")
-            if name in indexed(left) | indexed(right):
+            if name in indexed(relation):
                 raise NotRead(f"{name} is an index, and has one")
             if over is None:
                 raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")
@@ -143,4 +144,4 @@ def _ordered(op, a, b, rel):
         return bool((np.abs(a - b) <= 0.05 * np.abs(b)).all())
     if op in ("<=", ">="):
         return bool((a <= b + room).all() if op == "<=" else (a >= b - room).all())
-    return bool(COMPARED[op](a, b).all())
+    return bool(OPERATIONS[op](a, b).all())

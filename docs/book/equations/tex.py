@@ -7,16 +7,7 @@ own or the entry x of W (values.py).
 import re
 from dataclasses import dataclass
 
-from docs.book.equations.tree import (
-    Apply,
-    Big,
-    Call,
-    Cases,
-    Entry,
-    Number,
-    Symbol,
-    Where,
-)
+from docs.book.equations.tree import Apply, Big, Entry, Number, Symbol
 
 SPACES = re.compile(r"\\[,;:! ]|\\q?quad\b|~|\s+|(?P<size>\\[bB]igg?[lr]?\b)")
 TOKEN = re.compile(r"\\(?:mathrm|text)\{(?P<word>[^{}]*)\}|\\mathcal\{(?P<script>\w)\}"
@@ -64,7 +55,7 @@ def tokens(tex):
 
 
 def read(tex):
-    """Return the statements of an equation, each a chain of relations ((op, left, right), ...).
+    """Return the statements of an equation, each a chain of relations (a = b, b = c).
 
     Raises NotRead with the part that can't be read.
     """
@@ -107,7 +98,7 @@ class _Reader:
         left, chain = self.expression(), []
         while (found := self.take(*RELATIONS)) is not None:
             right = self.expression()
-            chain.append((RELATIONS[found], left, right))
+            chain.append(Apply(RELATIONS[found], (left, right)))
             left = right
         if not chain:
             self.fail("no relation such as =")
@@ -163,9 +154,9 @@ class _Reader:
         if self.take("^"):
             power = self.group()
         if self.take("("):
-            made = Call(Symbol(name + "_prime" * bool(prime)), self.several(")"))
+            made = Apply("call", (Symbol(name + "_prime" * bool(prime)), *self.several(")")))
         else:
-            made = Call(Symbol(name), (self.factor(),))
+            made = Apply("call", (Symbol(name), self.factor()))
         return Apply("power", (made, power)) if power else self.powered(made)
 
     def several(self, closing):
@@ -247,12 +238,12 @@ class _Reader:
         if self.take(r"\langle"):
             return Apply("inner", self.several(r"\rangle"))
         if self.take(r"\sqrt"):
-            return Call(Symbol("sqrt"), (self.group(),))
+            return Apply("call", (Symbol("sqrt"), self.group()))
         if self.take(r"\frac"):
             return self.fraction()
         if self.take(r"\mathbf{1}"):
             self.need("[")
-            made = Where(self.relations())
+            made = Apply("where", self.relations())
             self.need("]")
             return made
         if self.take(r"\begin{cases}"):
@@ -279,13 +270,13 @@ class _Reader:
         return Entry(Symbol("_".join(names)), indices)
 
     def cases(self):
-        found = []
+        found = ()
         while not self.take(r"\end{cases}"):
             value = self.expression()
             self.need("&")
-            found.append((value, self.relations()))
+            found += value, Apply("where", self.relations())
             self.take(r"\\")
-        return Cases(tuple(found))
+        return Apply("cases", found)
 
     def symbol(self, scripts):
         base = self.name()
@@ -307,7 +298,7 @@ class _Reader:
         made = Symbol(base, low, high, attribute)
         while self.ahead() in ("(", "[") and self.tokens[self.at].glued:
             closing = ")" if self.take("(") else self.take("[") and "]"
-            made = Call(made, self.several(closing))
+            made = Apply("call", (made, *self.several(closing)))
         return made
 
     def is_name(self):

@@ -1,4 +1,4 @@
-"""The nodes of an expression. A chain of relations is ((op, left, right), ...)."""
+"""The nodes of an expression, and of a relation: Apply("<=", (left, right))."""
 
 from dataclasses import dataclass
 
@@ -34,37 +34,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Call:
-    function: object
-    arguments: tuple
-
-
-@dataclass(frozen=True)
 class Apply:
-    """An operation of values.py on its parts."""
+    """An operation of values.py on its parts: a sum, a call, a relation, a choice of cases."""
 
     operation: str
     parts: tuple
 
 
 @dataclass(frozen=True)
-class Where:
-    """1 where the relations hold, 0 elsewhere."""
-
-    chain: tuple
-
-
-@dataclass(frozen=True)
-class Cases:
-    """((value, chain of relations), ...)."""
-
-    rows: tuple
-
-
-@dataclass(frozen=True)
 class Big:
     """A sum, prod, max or min of `body` over indices: from start to high, or of members, or of
-    all for which the condition, a chain, holds."""
+    all for which every relation of the condition holds."""
 
     kind: str
     names: tuple
@@ -80,16 +60,10 @@ def children(node):
     match node:
         case Apply():
             return node.parts
-        case Call():
-            return (node.function, *node.arguments)
         case Entry():
             return (node.array,)
         case Big():
             return (node.body,)
-        case Where():
-            return tuple(side for _, *sides in node.chain for side in sides)
-        case Cases():
-            return tuple(part for value, chain in node.rows for part in (value, Where(chain)))
     return ()
 
 

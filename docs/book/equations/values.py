@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from docs.book.equations.tex import NotRead, script
-from docs.book.equations.tree import Big, Entry, Symbol, Where, children
+from docs.book.equations.tree import Big, Entry, Symbol, children
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
@@ -14,8 +14,6 @@ BUILT_IN = {
     "sigma": lambda x: 1 / (1 + np.exp(-np.asarray(x, float))), "Var": np.var, "mean": np.mean,
     "max": lambda *a: np.max(a[0]) if len(a) == 1 else np.maximum(*a),
     "min": lambda *a: np.min(a[0]) if len(a) == 1 else np.minimum(*a)}
-COMPARED = {"<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
-            "=": np.equal, "!=": np.not_equal}
 BIG = {"sum": (0.0, np.add), "prod": (1.0, np.multiply), "max": (-np.inf, np.maximum),
        "min": (np.inf, np.minimum)}
 
@@ -130,39 +128,16 @@ class Values:
         return node.value
 
     def apply(self, node, at):
-        parts = [self.value(part, at) for part in node.parts]
+        first, *rest = (self.value(part, at) for part in node.parts)
+        if node.operation == "call" and not callable(first):
+            return item(first, rest, node.parts[0].base)
         if node.operation == "norm" and "norm" in self.given:
-            return self.given["norm"](*parts)
-        return OPERATIONS[node.operation](*parts)
-
-    def call(self, node, at):
-        function = self.value(node.function, at)
-        arguments = [self.value(part, at) for part in node.arguments]
-        if callable(function):
-            return function(*arguments)
-        return item(function, arguments, node.function.base)
+            return self.given["norm"](first)
+        return OPERATIONS[node.operation](first, *rest)
 
     def entry(self, node, at):
         index = [self.value(i, at) for i in script(node.script)]
         return item(self.value(node.array, at), index, "...")
-
-    def where(self, node, at):
-        return np.all([self.compared(*one, at) for one in node.chain], 0) * 1.0
-
-    def compared(self, op, left, right, at):
-        """Return True, entry by entry, where a relation holds."""
-        left, right = self.value(left, at), self.value(right, at)
-        if op == "in":
-            return np.asarray(left in right)
-        return COMPARED[op](left, right)
-
-    def cases(self, node, at):
-        """Return each value where its condition holds."""
-        values = [self.value(value, at) for value, _ in node.rows]
-        conditions = [self.value(Where(chain), at) > 0 for _, chain in node.rows]
-        if np.any(sum(np.asarray(one, int) for one in conditions) != 1):
-            raise NotRead("a place is in none of the cases, or in two")
-        return np.select(np.broadcast_arrays(*conditions), np.broadcast_arrays(*values), np.nan)
 
     def big(self, node, at):
         total, step = BIG[node.kind]
@@ -170,7 +145,7 @@ class Values:
             raise NotRead(f"the {node.kind} over {', '.join(node.names)} is of what has none")
         for values in itertools.product(*self._overs(node, at)):
             here = at | dict(zip(node.names, values, strict=True))
-            if all(self.compared(*one, here) for one in node.condition or ()):
+            if all(self.value(one, here) for one in node.condition or ()):
                 total = step(total, self.value(node.body, here))
         return total
 
@@ -223,6 +198,14 @@ def inner(a, b):
     return np.multiply(a, b).sum()
 
 
+def cases(*parts):
+    """Return each value, where the condition behind it holds."""
+    conditions = np.broadcast_arrays(*(np.asarray(one) > 0 for one in parts[1::2]))
+    if np.any(np.sum(conditions, 0) != 1):
+        raise NotRead("a place is in none of the cases, or in two")
+    return np.select(conditions, np.broadcast_arrays(*parts[::2]), np.nan)
+
+
 def beside(*values):
     """Concatenate arrays; a number fills the shape of the first."""
     shape = np.shape(values[0])
@@ -234,7 +217,11 @@ OPERATIONS = {
     "neg": np.negative, "add": np.add, "sub": np.subtract, "times": np.multiply,
     "over": np.true_divide, "mod": np.mod, "power": np.power, "abs": np.abs, "floor": np.floor,
     "ceil": np.ceil, "by": by, "dot": dot, "transposed": transposed, "inner": inner,
-    "beside": beside, "several": lambda *values: values,
+    "beside": beside, "several": lambda *values: values, "cases": cases,
+    "call": lambda function, *arguments: function(*arguments),
+    "where": lambda *held: np.all(held, 0) * 1.0, "in": lambda a, b: np.asarray(a in b),
+    "<": np.less, ">": np.greater, "<=": np.less_equal, ">=": np.greater_equal,
+    "=": np.equal, "!=": np.not_equal,
     "norm": lambda a: np.sqrt((np.asarray(a) ** 2).sum())}
 
 

@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from docs.book.trained.fit import IGNORED, Words, fit, kept, right, softmax
+from docs.book.trained.fit import IGNORED, Words, fit, kept, right
 from npdl import (
     GELU,
     GPT,
-    AdamW,
-    CrossEntropy,
     Embedding,
     LayerNorm,
     LearnedPositions,
@@ -20,6 +18,7 @@ from npdl import (
 from npdl.data.dates import Dates
 from npdl.decoding.continuation import continuation
 from npdl.decoding.sampling import greedy
+from npdl.functions import softmax
 
 
 def depth():
@@ -48,15 +47,12 @@ def dates():
     data, words = Dates(), Dates.words
     model = LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
                         dtype="float64")
-    loss_of, optimizer, losses = CrossEntropy(), AdamW(model, 5e-3), []
-    for step in range(400):
+
+    def batch(step):
         source, lengths, target = data.encoded(*data.draw("train", 48, 0, step))
-        logits, cache = model.forward(source, target[:, :-1], lengths)
-        loss, c_loss = loss_of.forward(logits, target[:, 1:])
-        optimizer.zero_grad()
-        model.backward(loss_of.backward(1.0, c_loss), cache)
-        optimizer.step()
-        losses.append(loss)
+        return (source, target[:, :-1], lengths), target[:, 1:]
+
+    losses = fit(model, batch, 400, 5e-3)
     text = "Saturday, March 14th, 2015"
     source, lengths, target = data.encoded([text], ["2015-03-14"])
     logits, cache = model.forward(source, target[:, :-1], lengths)
@@ -79,25 +75,16 @@ def one_vector():
             dtarget, dmemory, dstate = super().decode_backward(dlogits, cache)
             return dtarget, 0 * dmemory, dstate
 
+    def copies(rng, count, S):
+        source = rng.integers(2, V, (count, S))
+        return (source, np.concatenate([np.ones((count, 1), int), source[:, :-1]], 1)), source
+
     for name, cls in (("one_vector", OneVector), ("attention", LSTMSeq2Seq)):
         model = cls(V, V, 16, 1, 16, rng=0, dtype="float64")
-        loss_of, optimizer = CrossEntropy(), AdamW(model, 1e-2)
-        for step in range(900):
-            S = 2 + step % 11
-            source = rng.integers(2, V, (32, S))
-            target = np.concatenate([np.ones((32, 1), int), source], 1)
-            logits, cache = model.forward(source, target[:, :-1])
-            _, c_loss = loss_of.forward(logits, target[:, 1:])
-            optimizer.zero_grad()
-            model.backward(loss_of.backward(1.0, c_loss), cache)
-            optimizer.step()
-        shares = []
-        for S in found["lengths"]:
-            source = np.random.default_rng(S).integers(2, V, (200, S))
-            target = np.concatenate([np.ones((200, 1), int), source], 1)
-            logits, _ = model.forward(source, target[:, :-1])
-            shares.append(float((logits.argmax(-1) == source).mean()))
-        found[name] = kept(shares)
+        fit(model, lambda step: copies(rng, 32, 2 + step % 11), 900)
+        tests = [copies(np.random.default_rng(S), 200, S) for S in found["lengths"]]
+        found[name] = kept([(model.forward(*inputs)[0].argmax(-1) == source).mean()
+                            for inputs, source in tests])
     return found
 
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from docs.book.trained.fit import Words, fit, kept, softmax
+from docs.book.trained.fit import Words, fit, kept
 from npdl import SGD, Embedding, Linear, Sequential, SquaredError, Tanh
+from npdl.functions import softmax
 
 NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
            "fifteen sixteen seventeen eighteen nineteen twenty").split()

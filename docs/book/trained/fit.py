@@ -9,15 +9,18 @@ IGNORED = -1
 
 
 def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
-    """Train a model and return its losses; batch(step) is (inputs, targets), IGNORED ones do not
-    count; each(step) is called before each step and after the last."""
+    """Train a model and return its losses.
+
+    batch(step) is (inputs, or a tuple of them, targets), of which IGNORED ones do not count;
+    each(step) is called before each step and after the last.
+    """
     loss = loss or CrossEntropy(ignored=IGNORED)
     optimizer, losses = optimizer or AdamW(model, lr), []
     for step in range(steps):
         if each:
             each(step)
         inputs, targets = batch(step)
-        out, cache = model.forward(inputs)
+        out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
         value, c_loss = loss.forward(first(out), targets)
         optimizer.zero_grad()
         dy = first(loss.backward(1.0, c_loss))
@@ -27,11 +30,6 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
     if each:
         each(steps)
     return losses
-
-
-def softmax(logits):
-    e = np.exp(logits - logits.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def right(model, inputs, targets):

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from docs.book.trained.fit import IGNORED, Words, fit, kept, right, softmax
+from docs.book.trained.fit import IGNORED, Words, fit, kept, right
 from npdl import GRU, LSTMLM, RNN, Bidirectional, Embedding, Linear, Sequential
+from npdl.functions import softmax
 
 FILLER = "abcdefgh"
 BRACKETS = {"(": ")", "[": "]", "{": "}"}

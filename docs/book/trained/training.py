@@ -6,7 +6,7 @@ import csv
 import numpy as np
 
 from docs.book.sources import ROOT
-from docs.book.trained.fit import IGNORED, Words, fit, kept, softmax
+from docs.book.trained.fit import IGNORED, Words, fit, kept
 from npdl import (
     GPT,
     LSTMLM,
@@ -21,6 +21,7 @@ from npdl.adapt.models import add_lora
 from npdl.decoding.beam import beam_search
 from npdl.decoding.continuation import continuation
 from npdl.decoding.sampling import greedy
+from npdl.functions import softmax
 
 CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
