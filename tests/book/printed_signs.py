@@ -1,7 +1,7 @@
 """One thing changed in a printed equation: does its check notice?
 
     python -m tests.book.printed_signs                 # every change of every equation
-    python -m tests.book.printed_signs --only 6 --kinds sign index --first
+    python -m tests.book.printed_signs --only 6
 
 KINDS are the changes. The checks of a chapter are run in order, as the build runs them; before
 each, one process is forked for every change of its equation, and runs that check with the changed
@@ -175,11 +175,11 @@ KINDS = {kind.__name__: kind for kind in (sign, transpose, index, relation, fact
                                           letter)}
 
 
-def changes(tex, kinds):
+def changes(tex):
     """[(kind, what is changed, the TeX with it)] of an equation."""
     return [(kind, f"{tex[max(0, start - 10): start]}[{tex[start:end]} -> {new}]"
                    f"{tex[end: end + 10]}".replace("\n", " "), tex[:start] + new + tex[end:])
-            for kind in kinds for start, end, new in dict.fromkeys(KINDS[kind](tex))]
+            for kind in KINDS for start, end, new in dict.fromkeys(KINDS[kind](tex))]
 
 
 def noticed(one, part, texts, space):
@@ -195,7 +195,7 @@ def noticed(one, part, texts, space):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
 
 
-def survivors(one, kinds, first):
+def survivors(one):
     """(label, kind, what, whether the check noticed it) of every change in a chapter. A formula of
     the text has its chapter's number and itself for a label."""
     space = checks.namespace(one.name)
@@ -203,7 +203,7 @@ def survivors(one, kinds, first):
         texts = checks.printed(one, part)
         for name, tex in texts.items():
             label = name if part.name == "check" else f"{one.number}: {name}"
-            for kind, what, made in changes(tex, kinds)[: 1 if first else None]:
+            for kind, what, made in changes(tex):
                 yield label, kind, what, noticed(one, part, texts | {name: made}, space)
         checks.check(one, part, texts, space)
 
@@ -211,20 +211,17 @@ def survivors(one, kinds, first):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", type=int, nargs="+", metavar="N", help="only these chapters")
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--first", action="store_true", help="one change of each equation")
     options = parser.parse_args(argv)
     found = [row for path in chapter.paths()
              if not options.only or int(path.name[:2]) in options.only
-             for row in survivors(chapter.read(path), options.kinds, options.first)]
+             for row in survivors(chapter.read(path))]
     lost = [(label, kind, what) for label, kind, what, seen in found
             if not seen and (label, kind, what) not in TRUE and (label, kind, None) not in TRUE]
     for label, kind, what in lost:
         print(f"{label}: {kind}: {what} passes")
     passed = {(label, kind, part) for label, kind, what, seen in found if not seen
               for part in (what, None)}
-    whole = not options.first and options.kinds == list(KINDS)
-    stale = {key for key in TRUE if whole and key[0] in {row[0] for row in found}} - passed
+    stale = {key for key in TRUE if key[0] in {row[0] for row in found}} - passed
     for label, kind, what in sorted(stale, key=str):
         print(f"{label}: {kind}: {what or 'any'}: a reason, and nothing passes")
     true = sum(not row[3] for row in found) - len(lost)

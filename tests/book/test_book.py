@@ -132,20 +132,3 @@ def test_the_command(arguments, status, said):
                           capture_output=True, text=True)
     assert done.returncode == status and said in done.stdout + done.stderr
     assert not status or done.stderr.count("\n") == 1
-
-
-def test_numeric_and_inside():
-    x, dout = np.array([0.3, -1.2]), np.array([2.0, -0.5])
-    assert abs(checks.slope(np.sin) - 1) < 1e-12
-    assert np.abs(checks.numeric(np.sin, x, dout) - dout * np.cos(x)).max() < 1e-11
-
-    def double(a):
-        b = a + a
-        return b * 1.5
-
-    def twice(a):
-        return double(a) + double(a + 1)
-
-    assert [call.a for call in checks.inside(twice, 2.0, of=double)[1]] == [2.0, 3.0]
-    found, own = checks.inside(double, 2.0)
-    assert (found, own.b) == (6.0, 4.0) and sys.getprofile() is None

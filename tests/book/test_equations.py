@@ -14,27 +14,19 @@ STATES = {-1: x[0], 0: x[1], 1: x[2]}
 
 @pytest.mark.parametrize("tex, names", [
     (r"y = x W + b", {"y": x @ W + b}),
-    (r"y_n = x_n W + b", {"y": x @ W + b}),
     (r"y_{ne} = \sum_k x_{nk} W_{ke} + b_e", {"y": x @ W + b}),
     (r"dW = x^\top dy, \qquad db = \sum_n dy_n", {
         "dy": x @ W, "dW": x.T @ (x @ W), "db": (x @ W).sum(0)}),
     (r"\hat x = \frac{x - \mu}{s}", {"mu": 2.0, "s": 3.0, "x_hat": (x - 2) / 3}),
     (r"\langle x, y \rangle = \lVert x \rVert^2", {"y": x}),
     (r"\mathrm{sum} = \sum_{t=1}^{T} g_t", {"T": 3, "g": lambda t: t * t, "sum": 14.0}),
-    (r"z = \max(x, 0) - \max x", {"z": np.maximum(x, 0) - x.max()}),
     (r"y_k = \frac{e^{z_k}}{\sum_j e^{z_j}}", {"z": np.log(p), "y": p}),
     (r"h_t = h_{t-1} + a_t", {"h": STATES, "t": [0, 1], "a": [x[1] - x[0], x[2] - x[1]]}),
-    (r"dh_{t-1} = 2 dh", {"dh_prev": 2 * b, "dh": b}),
-    (r"dc \leftarrow dc + b", {"dc": b, "dc_new": 2 * b}),
-    (r"B = 0 \quad\Rightarrow\quad y = x", {"B": 0 * b, "y": x}),
     (r"y = g(x), \quad dx = g.\mathrm{b}(y)", {
         "g": np.sin, "y": np.sin(x), "dx": np.cos(np.sin(x)), "g_b": np.cos}),
     (r"\sigma'(0) = \frac{1}{4}, \quad \sigma(0) = \frac{1}{2}", {
         "sigma_prime": lambda v: 0.25 + 0 * v}),
-    (r"z = [x,\; 0]", {"z": np.hstack([x, 0 * x])}),
     (r"d(u + f) = \mathbf{1}[b > 0]", {"d(u+f)": (b > 0) * 1.0}),
-    (r"|b| \le 9, \qquad b^2 \ge 0", {}),
-    (r"7 \bmod 4 = 3", {}),
     (r"s = \begin{cases} b + 1 & b \ge 0 \\ 1 / (1 - b) & b < 0 \end{cases}", {
         "s": np.where(b >= 0, b + 1, 1 / (1 + np.abs(b)))}),
 ])
@@ -52,7 +44,6 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
 
 @pytest.mark.parametrize("tex, changed", [
     (r"y = x W + b", r"y = x W - b"),
-    (r"y = x W + b", r"y = -x W + b"),
     (r"y_n = x_n W + b", r"y_n = x_{n + 1} W + b"),
     (r"y_{ne} = \sum_k x_{nk} W_{ke} + b_e", r"y_{ne} = \sum_k x_{nk} W_{ke} + b_k"),
 ])
@@ -66,8 +57,6 @@ def test_another_equation_does_not_hold(tex, changed):
 @pytest.mark.parametrize("tex, said", [
     ("x W", "no relation"), (r"y = \text{for every } x", "has no value"),
     (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "goes over is not known"),
-    (r"y = x + ", "cannot read"), (r"y = \{x\}", "cannot read"),
-    (r"y = \nothing", "nothing has no value"),
     (r"y = x + W^\top", "a transpose of what has 1 axes"),
     (r"y = \sum_n^\top x_n", "has both"), ("y = l_{0-1}", "l has no place -1"),
     ("y_n = x_n + x_y", "y is an index, and has one"),

@@ -1,7 +1,6 @@
 """Pictures with sliders: what the page computes is what npdl computes."""
 
 import itertools
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +10,6 @@ from docs.book import moving
 from tests.tools import chromium
 
 STATIC = Path(moving.__file__).parent / "static"
-
-
-@pytest.mark.parametrize("name", moving.MOVED)
-def test_without_scripts_it_is_a_picture_of_npdls_numbers(name):
-    compute, _, sliders, _ = moving.MOVED[name]
-    found = compute(*(slider[-1] for slider in sliders))
-    page = moving.figure(name, "What it shows")
-    assert 'class="sliders" hidden' in page and 'role="img"' in page
-    said = dict(re.findall(r'data-value="(\w+)"[^>]*>([^<]+)<', page))
-    assert said == {key: moving.shown(value) for key, value in found.items()
-                    if isinstance(value, float)}
-    assert page.count('<label>') == page.count('type="range"') == page.count("<output>")
 
 
 def page_of(name, folder):

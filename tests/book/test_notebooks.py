@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import zipfile
-from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ import pytest
 pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
-import npdl
 from docs.book import notebooks
 from docs.book.chapter import BookError, paths, read
 from docs.book.notebooks import WHEEL, install
@@ -57,18 +55,9 @@ def test_the_wheel(tmp_path, monkeypatch):
     assert {name for name in names if name.startswith("npdl/")} == {
         p.relative_to(ROOT).as_posix() for p in (ROOT / "npdl").rglob("*")
         if p.is_file() and "__pycache__" not in p.parts}
-    about = message_from_bytes(next(text for name, text in names.items()
-                                    if name.endswith("METADATA")))
-    assert (about["Version"], about["Project-URL"]) == (npdl.__version__, None)
-    assert "python -m npdl step" in about.get_payload()
     monkeypatch.setattr(notebooks, "ROOT", tmp_path)
     with pytest.raises(BookError, match=f"{WHEEL} is not built"):
         notebooks.write_wheel(tmp_path / "empty")
-
-
-def test_without_hatchling_there_is_no_wheel(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "hatchling", None)
-    assert not notebooks.write_wheel(tmp_path) and not any(tmp_path.iterdir())
 
 
 CHAPTERS = [read(path) for path in paths()]
