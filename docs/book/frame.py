@@ -72,5 +72,5 @@ def steps(names):
 def notebook(chapter):
     """Return a link to the chapter's notebook."""
     return raw(f'<p class="notebook"><a href="../notebooks/{chapter.name}.ipynb" download>The '
-               "notebook of this chapter</a>: its text, its equations and their checks, to run "
-               f"and to change.{address.in_colab(chapter.name)}</p>")
+               "notebook of this chapter</a>: its text and its equations, with cells that run its "
+               f"layers and check your own.{address.in_colab(chapter.name)}</p>")

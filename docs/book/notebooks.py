@@ -13,6 +13,9 @@ import sys
 import textwrap
 from pathlib import Path
 
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
 import npdl
 from docs.book import address, graphs, opening, sources
 from docs.book.chapter import CITED, BookError, labels
@@ -68,8 +71,6 @@ def notebooks(chapters, known):
 
 def notebook(cells):
     """Return the notebook of some cells; the cell that installs npdl comes after the first."""
-    from nbformat.v4 import new_notebook
-
     first, *rest = filter(None, cells)
     made = new_notebook(cells=[first, code(install()), *rest], metadata={"kernelspec": {
         "name": "python3", "display_name": "Python 3", "language": "python"}})
@@ -85,17 +86,8 @@ def script_cells(path):
         yield words(re.sub("^# ?", "", text, flags=re.M)) if "[markdown]" in head else code(text)
 
 
-def text(made):
-    """Return a notebook as the text of its file."""
-    import nbformat
-
-    return nbformat.writes(made) + "\n"
-
-
 def filled(text):
     """Return the text of a notebook with its solution in its blank cell."""
-    import nbformat
-
     made = nbformat.reads(text, 4)
     tagged = {tag: cell for cell in made.cells for tag in cell.metadata.get("tags", ())}
     if tagged:
@@ -111,15 +103,11 @@ def title(made):
 
 def words(text, *tags):
     """Return a cell of Markdown, or None for an empty text."""
-    from nbformat.v4 import new_markdown_cell
-
     return new_markdown_cell(text.strip("\n"), metadata=_tagged(tags)) if text.strip() else None
 
 
 def code(text, *tags):
     """Return a cell of Python."""
-    from nbformat.v4 import new_code_cell
-
     return new_code_cell(text.strip("\n"), metadata=_tagged(tags))
 
 

@@ -1,7 +1,7 @@
 """The folder that Sphinx reads: chapters, guides, the other pages of docs, the sources.
 
-Links are written as they are in the repository. Each leads to a page of the site, to a source file
-(shown on a page of its own), or to a file that is copied; a link to nothing ends the build.
+Links are written as they are in the repository. Each leads to a page of the site, to a picture
+that is copied, or to a source file on a page of its own; a link to nothing ends the build.
 """
 
 import ast
@@ -10,6 +10,8 @@ import re
 import shutil
 from html import escape
 from pathlib import Path
+
+import nbformat
 
 from docs.book import address, front, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
@@ -76,7 +78,7 @@ class Site:
             self._keep(f"steps/{name}.html", step_page(name))
         self.notebooks = notebooks.notebooks(self.chosen, self.known)
         for name, made in self.notebooks.items():
-            self._keep(f"notebooks/{name}.ipynb", notebooks.text(made))
+            self._keep(f"notebooks/{name}.ipynb", nbformat.writes(made))
         self.wheel = notebooks.write_wheel(self.extra / "notebooks")
         if self.only:
             self._put("index.md", "# The book\n\n" + self._toctree())
@@ -163,17 +165,10 @@ class Site:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
             return f"![{shown}]({posixpath.relpath(path, here)})"
-        return f'<a href="{posixpath.relpath(self._kept(path, file), here)}{anchor}">{shown}</a>'
-
-    def _kept(self, path, file):
-        """Return the address of a file that is not a page: of its listing, or of a copy."""
-        if file.is_dir():
-            return "api/index.html"
-        if file.suffix == ".html":
-            self._keep(path, file.read_text(encoding="utf-8"))
-            return path
-        self.sources[_module(file)] = file
-        return f"source/{_module(file)}.html"
+        listed = "api/index.html" if file.is_dir() else f"source/{_module(file)}.html"
+        if file.is_file():
+            self.sources[_module(file)] = file
+        return f'<a href="{posixpath.relpath(listed, here)}{anchor}">{shown}</a>'
 
 
 def reference():

@@ -118,7 +118,6 @@ def test_a_chapter_in_good_form(tmp_path):
     ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
     ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
     ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
-    ("Why?", "Why $x = y$?", "check x = y does not evaluate statement 1"),
     ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
     ("y = x W", "y = x W^\\top", ":35: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("docutils")
+nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("pygments")
 
 from docs.book import notebooks
@@ -69,8 +70,7 @@ KNOWN = {label: chapter for chapter in CHAPTERS for label in chapter.equations}
     for chapter in CHAPTERS if notebooks.asks_for(chapter)], ids=lambda chapter: chapter.name)
 def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
     """At the blank it fails; with the solution in it, it does not."""
-    pytest.importorskip("nbformat")
-    text = notebooks.text(notebooks.notebooks([chapter], KNOWN)[chapter.name])
+    text = nbformat.writes(notebooks.notebooks([chapter], KNOWN)[chapter.name])
     for made, right in ((text, False), (notebooks.filled(text), True)):
         cells = json.loads(made)["cells"]
         at = next(n for n, cell in enumerate(cells) if "blank" in cell["metadata"].get("tags", ()))
@@ -86,6 +86,5 @@ def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
 
 
 def test_no_notebook_needs_more_than_the_wheel():
-    pytest.importorskip("nbformat")
     for name, made in notebooks.notebooks(CHAPTERS[:1], KNOWN).items():
         assert not [cell.source for cell in made.cells if "docs.book" in cell.source], name

@@ -16,7 +16,6 @@ pytest.importorskip("pygments")
 
 from docs.book import address
 from docs.book import chapter as chapters
-from docs.book.notebooks import filled
 from npdl import backend
 from tests.tools import chromium, device, workflow
 
@@ -111,8 +110,11 @@ def test_every_page_in_a_browser(site):
 def test_every_notebook_runs(site, tmp_path):
     """From a folder of its own, with npdl installed, from the first cell to the last, the blanks
     filled from the solutions."""
-    nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
+    import nbformat
+
+    from docs.book.notebooks import filled
+
     found = sorted((site / "notebooks").glob("*.ipynb"))
     assert {path.stem for path in found} > set(NAMES)
     for path in found:
