@@ -7,8 +7,6 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|$~])")
-
 
 def coloured(code, language="python"):
     """Code as coloured HTML, without an element around it."""
@@ -19,11 +17,6 @@ def coloured(code, language="python"):
 def words(text):
     """Plain words as HTML: `code` in backquotes becomes <code>."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
-
-
-def plain(text):
-    """Words as Markdown that reads as they stand."""
-    return SPECIAL.sub(r"\\\1", text)
 
 
 def raw(html):

@@ -16,7 +16,7 @@ import nbformat
 from docs.book import address, front, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
-from docs.book.markup import coloured, plain, raw
+from docs.book.markup import coloured, raw, words
 from docs.book.notebooks import WHEEL
 from docs.book.render import HEADER, Page
 from docs.book.sources import ROOT
@@ -177,11 +177,13 @@ def reference():
             "docstring of every class and function is. Most programs import what they need from "
             "`npdl`."]
     for folder in sorted(p.parent for p in (ROOT / "npdl").rglob("__init__.py")):
-        made.append(f"## {_module(folder)}")
+        rows = []
         for file in sorted(folder.glob("*.py")):
             said = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-            made.append(f'- <a href="../source/{_module(file)}.html">{_module(file)}</a>: '
-                        + plain(" ".join(said.split("\n\n")[0].split())))
+            first = words(said.partition("\n\n")[0])
+            rows.append(f'<li><a href="../source/{_module(file)}.html">{_module(file)}</a>: '
+                        f"{first}</li>")
+        made += [f"## {_module(folder)}", raw(f"<ul>{''.join(rows)}</ul>")]
     return "\n\n".join(made) + "\n"
 
 

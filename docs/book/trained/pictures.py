@@ -53,7 +53,7 @@ def bends(kept):
 
 def letters(kept):
     made, axis = figure(200)
-    names = [f"{'end' if letter == '.' else letter}\n{count} of {kept['total']}"
+    names = [f"{'end' if letter == '.' else letter}\n{count}/{kept['total']}"
              for letter, count in zip(kept["letters"], kept["counts"], strict=True)]
     axis.bar_label(axis.bar(names, kept["p"], color=BLUE, alpha=0.4), fmt="{:.2f}", padding=2)
     axis.set(yticks=[], ylim=(0, 1.15 * max(kept["p"])))
