@@ -34,7 +34,7 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
     around = {"x": x, "W": W, "b": b}
     equation = Equation(tex, around)
     assert equation(names) and equation.told == set(range(1, len(equation.statements) + 1))
-    assert equation.close.worst < 1e-14 and str(equation).startswith("holds")
+    assert equation.close.worst < 1e-14
     if "=" in tex or "leftarrow" in tex:
         name = next((n for n in names if isinstance(names[n], np.ndarray) and names[n].any()), None)
         if name:

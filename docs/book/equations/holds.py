@@ -78,11 +78,6 @@ class Equation:
                 self.told.add(number)
         return True
 
-    def __str__(self):
-        if not self.close.worst:
-            return "holds to the last bit"
-        return f"holds, worst {self.close.worst:.0e}"
-
     def _relation(self, values, relation, rel, tight, number):
         (left, right), op = relation.parts, relation.operation
         domains = values.indices(relation)
