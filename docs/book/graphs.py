@@ -134,9 +134,10 @@ def drawn(name):
     layer, inputs, options = sample(layer_classes()[name])
     recording = step(layer, *inputs, **options).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
-    caption = (f"{name}, drawn from a run of it: above its forward, below its backward, from the "
-               "gradients that come in to those that go out (filled). In a box a value, its shape "
-               "in this run, and, small, what the backward takes from the forward.")
+    caption = (f"{name}, drawn from one run: its forward above, its backward below, from the "
+               "upstream gradients to the gradients that it returns (filled). A box has a value, "
+               "its shape in this run, and, in small letters, what the backward reads from the "
+               "cache.")
     high = sum(placed(nodes) + 60 for _, nodes in parts)
     draw, top = Drawing(high), 0
     for phase, nodes in parts:

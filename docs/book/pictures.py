@@ -20,8 +20,8 @@ from npdl.layers.embedding import sinusoidal
 
 def slopes():
     """Draw the activations and their derivatives."""
-    caption = ("Four activations and (dashed) their slopes, from npdl's forward and backward. "
-               "Where the dashed line is at 0 no gradient passes.")
+    caption = ("Four activations and (dashed) their derivatives, from npdl's forward and "
+               "backward. Where the dashed line is at 0, no gradient passes.")
     made, axes = figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
     for axis, layer in zip(axes.flat, (Sigmoid(), Tanh(), ReLU(), GELU()), strict=True):
@@ -36,9 +36,9 @@ def slopes():
 
 def pulls():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
-    caption = ("Five scores, their probabilities, and the gradient of the loss in the scores when "
-               "the second word is the right one, from npdl: its score is pulled up by as much as "
-               "all others together are pushed down.")
+    caption = ("Five scores, their probabilities, and the gradient of the loss with respect to "
+               "the scores, computed by npdl. The second word is correct: a gradient step raises "
+               "its score by as much as it lowers all others together.")
     z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = CrossEntropy()
     _, cache = loss.forward(z, np.array([1]))
@@ -56,9 +56,9 @@ def pulls():
 
 def positions():
     """Draw the matrix of sinusoidal positions."""
-    caption = ("sinusoidal(24, 32): a row for each place, a column for each entry of its vector, "
-               "the fuller the larger. Entries come in pairs of a sine and a cosine, from fast "
-               "waves on the left to slow ones on the right: no two rows are alike.")
+    caption = ("sinusoidal(24, 32): a row for each position, a column for each entry of its "
+               "vector; darker is larger. Entries come in pairs of a sine and a cosine, from "
+               "short waves on the left to long ones on the right. No two rows are equal.")
     made, axis = figure(285)
     matrix(axis, sinusoidal(24, 32), low=-1)
     axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
@@ -68,9 +68,9 @@ def positions():
 
 def first_steps(steps=3000):
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
-    caption = ("Adam under a gradient that does not change: the length of each step in units of "
-               "the learning rate, and (dashed) what it would be without the two corrections, "
-               "over logarithmic steps.")
+    caption = ("Adam with a constant gradient: the length of each step in units of the learning "
+               "rate, with the two bias corrections and (dashed) without them. The axis of the "
+               "steps is logarithmic.")
     model = Linear(1, 1, bias=False).astype("float64")
     adam, taken, bare = Adam(model, lr=1e-3), [], []
     for _ in range(steps):
@@ -90,7 +90,8 @@ def first_steps(steps=3000):
 def normalised():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     caption = ("A batch of four rows of six features. LayerNorm takes mean and variance along a "
-               "row, BatchNorm along a column: who shares a mean also shares two terms of dx.")
+               "row, BatchNorm along a column. Entries that share a mean also share two terms "
+               "of dx.")
     made, axes = figure(160, 1, 2)
     row, column = np.indices((4, 6))
     for axis, name, chosen in zip(axes, ("LayerNorm", "BatchNorm"), (row == 1, column == 2),
@@ -168,8 +169,8 @@ def attention():
 
 def mask():
     """Draw causal_mask(6)."""
-    caption = ("causal_mask(6): the row of a query, the column of a key. What is filled may be "
-               "seen: position t sees itself and what came before.")
+    caption = ("causal_mask(6): a row for each query, a column for each key. Filled means "
+               "visible: position t attends to itself and to earlier positions.")
     made, axis = figure(304)
     matrix(axis, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
     return made, caption
@@ -177,9 +178,9 @@ def mask():
 
 def flow():
     """Draw to which positions of a GPT the gradient of the loss at each position goes."""
-    caption = ("From npdl: the size of the gradient that place k of the embedding (column) gets "
-               "from the loss at place t (row), as a share of the row's largest. A place gets "
-               "nothing from the losses before it.")
+    caption = ("The norm of the gradient that position k of the embedding (column) gets from the "
+               "loss at position t (row), divided by the row's largest norm. A position gets no "
+               "gradient from earlier losses.")
     made, axis = figure(290)
     matrix(axis, reached(), [f"t = {t}" for t in range(5)], [f"k = {t}" for t in range(5)])
     write_values(axis, reached())
@@ -203,9 +204,9 @@ def reached(S=5):
 
 def turns():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
-    caption = ("A pair of a query and one of a key, as Rotary turns them at places 1 and 3 "
-               "(above), at 4 and 6 (below). Both have turned on; the angle between them is the "
-               "same, and so is their product.")
+    caption = ("A pair of a query and one of a key, as Rotary rotates them at positions 1 and 3 "
+               "(above), and at 4 and 6 (below). Both pairs are rotated further, but the angle "
+               "between them is the same, and so is their product.")
     draw = Drawing(470)
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
     for y0, places in ((120, (1, 3)), (350, (4, 6))):

@@ -42,8 +42,8 @@ def thermometers(kept):
 
 def bends(kept):
     made, axes = figure(210, 1, 2)
-    for axis, name, words in zip(axes, ("straight", "bent"), ("two maps", "a tanh between"),
-                                 strict=True):
+    for axis, name, words in zip(axes, ("straight", "bent"),
+                                 ("two linear layers", "a tanh between"), strict=True):
         matrix(axis, kept[name])
         axis.set_title(words)
         for x, y, answer in ((0, 0, "0"), (0, 1, "1"), (1, 0, "1"), (1, 1, "0")):
@@ -102,7 +102,7 @@ def names(kept):
 
 def meanings(kept):
     made, axes = figure(230, 1, 2, sharey=True)
-    for axis, name, words in zip(axes, ("forwards", "both"), ("forwards", "both ways"),
+    for axis, name, words in zip(axes, ("forwards", "both"), ("forward", "bidirectional"),
                                  strict=True):
         axis.barh([f"the bank … the {last}" for last in kept["last"]], kept[name], color=BLUE,
                   alpha=0.4)
@@ -190,7 +190,7 @@ def sentences(kept):
 
 def ranks(kept):
     made, axis = figure(214)
-    names = ["none", *(f"rank {r}: {size} numbers" for r, size in zip(
+    names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
         kept["ranks"], kept["learned"], strict=True))]
     axis.bar_label(axis.barh(names, [kept["before"], *kept["loss"]], color=BLUE, alpha=0.4),
                    fmt="{:.2f}", padding=4)
@@ -208,5 +208,5 @@ def late(kept):
 
 
 def further(kept):
-    return _lines(kept["places"], {"turned": kept["turned"], "added": kept["added"]},
+    return _lines(kept["places"], {"rotated": kept["turned"], "added": kept["added"]},
                   xticks=(12, 24, 36), xlabel="position / accuracy", **SHARES)
