@@ -26,7 +26,6 @@ TRUE = {
     ("heads-11", "factor", None): "both gradients are zero",
     ("grokking-15", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
     ("rnn-9", "transpose", None): NORM,
-    ("adamw-12", "transpose", None): NORM,
     ("grokking-18", "transpose", None): NORM,
     ("rnn-12", "index", r"- r_t)\,dh[_t -> _{t-1}]"): SAME,
     ("gru-11", "index", r"row\quad h[_t -> _{t-1}] = h_{t-1}"): SAME,
