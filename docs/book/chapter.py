@@ -1,8 +1,8 @@
 """A chapter as it is written: its text and its fenced directives, checked for its form.
 
 A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS.
-Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong form raises a BookError with file and
-line.
+Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong
+form raises a BookError with file and line.
 """
 
 import functools
