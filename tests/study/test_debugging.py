@@ -26,8 +26,8 @@ def test_the_session_is_what_pdb_says(tmp_path):
     line = int(typed[0].split(":")[1])
     source = (ROOT / "npdl/layers/recurrent.py").read_text().splitlines()
     assert source[line - 1].strip().startswith("do = dh * tanh_c"), "the document names its line"
-    for _ in range(2):                          # a run without a checkpoint begins again
-        said, trouble = run([sys.executable, *command, str(tmp_path / "debug")],
+    for again in ([], ["--resume"]):
+        said, trouble = run([sys.executable, *command, str(tmp_path / "debug"), *again],
                             "\n".join(typed) + "\n")
         answers = said.split("(Pdb) ")[1:]
         assert len(answers) == len(typed), said + trouble
