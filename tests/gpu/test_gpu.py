@@ -185,9 +185,9 @@ def test_a_training_step_never_waits_and_computes_in_its_own_dtype(gpu, model, s
 
 
 def test_checkpoints_and_models_move(tmp_path):
-    config = Config(p=7, width=16, heads=2, steps=6, save_every=3, eval_first=1, eval_every=3)
-    with backend.using("cupy"):
-        train(config, tmp_path / "run", quiet=True)
+    config = Config(p=7, width=16, heads=2, steps=6, save_every=3, eval_first=1, eval_every=3,
+                    backend="cupy")
+    train(config, tmp_path / "run", quiet=True)
     run = load_run(tmp_path / "run")            # on NumPy
     ids = run.task.data.train.inputs
     logits, _ = run.model.forward(ids)
@@ -204,7 +204,7 @@ def test_memory_that_is_full_is_one_line(gpu, tmp_path):
     try:
         with pytest.raises(BackendError, match=r"the GPU's memory, limited to \d+ MiB "
                            r"\(CUPY_GPU_MEMORY_LIMIT\), is full") as caught:
-            train(Config(eval_first=1, steps=1), tmp_path / "run", quiet=True)
+            train(Config(eval_first=1, steps=1, backend="cupy"), tmp_path / "run", quiet=True)
     finally:
         pool.set_limit(size=0)
     assert "\n" not in str(caught.value)
