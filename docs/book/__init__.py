@@ -17,7 +17,7 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
 
 chapter.py checks the order of the sections, the three lines of the box, and that each grade has a
-folded solution.
+folded solution. A chapter without a box may have the older form (chapter.BEFORE).
 
 The text is written by hand. Fences insert what is computed from the source:
 

@@ -1,8 +1,8 @@
 """A chapter as it is written: its text and its fenced directives, checked for its form.
 
-A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS.
-Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong
-form raises a BookError with file and line.
+A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS. A
+chapter without a box has the sections of BEFORE. Directives are fences, ```{equation} name-3;
+{from}`name-3` cites an equation in the text. A wrong form raises a BookError with file and line.
 """
 
 import functools
@@ -14,6 +14,8 @@ FOLDER = Path(__file__).parent / "chapters"
 SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
             "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
             "Write it yourself", "Elsewhere")
+BEFORE = ("What it does", "Forward", "The derivation", "Backward, line by line", "The proof",
+          "What goes wrong here", "Questions of the course", "Write it yourself")
 BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
 GRADES = ("### Easy", "### Medium", "### Hard")
 DIRECTIVES = ("index", "model", "moving", "sum", "ask", "equation", "check", "said", "source",
@@ -92,12 +94,15 @@ def complete(chapter):
         chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
     text = "\n".join(part.body for part in chapter.directives(""))
     heads, box = re.findall("^## (.*)$", text, re.M), [b for b in BOX if f"\n{b}" in text]
-    for i, name in enumerate(SECTIONS):
+    sections = SECTIONS if box else BEFORE
+    for i, name in enumerate(sections):
         if heads[i: i + 1] != [name]:
             chapter.fail(1, f"section {i + 1} must be '## {name}'; the sections are: "
-                            f"{', '.join(SECTIONS)}")
-    if len(heads) > len(SECTIONS):
+                            f"{', '.join(sections)}")
+    if len(heads) > len(sections):
         chapter.fail(1, "no section comes after the last; use ### inside one")
+    if not box:
+        return
     if len(box) < len(BOX):
         chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
     exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]
