@@ -219,8 +219,8 @@ def leaves(condition, nest):
 
 def release_freed_memory():
     """Give back to the system what the recorded step has freed; only glibc keeps so much of it."""
-    if sys.platform == "linux":
-        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def is_input(value):

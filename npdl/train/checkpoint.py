@@ -75,7 +75,7 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
     It has a real model's trained parameters only; the others are in the model's own folder.
     """
-    arrays = {f"param/{name}": to_host(param.data).copy()
+    arrays = {f"param/{name}": to_host(param.data)
               for name, param in model.params(frozen=config.pretrained is None)}
     moments = {"steps": 0} if optimizer is None else optimizer.state_dict()
     updates = moments.pop("steps")

@@ -72,7 +72,7 @@ class Run:
                         checkpoint.get_state(self.config, self.model, self.optimizer, 0))
         with contextlib.ExitStack() as stack:
             stack.enter_context(locked(self.folder))
-            self.started = time.monotonic() - self._load()
+            self.started = time.monotonic() - (self._load() if self.resume else 0.0)
             if read_config(self.folder) != self.config or made_by(self.folder) != versions():
                 write_config(self.folder, self.config)
             if self.for_steps is not None:
