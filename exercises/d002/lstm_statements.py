@@ -11,7 +11,7 @@ import numpy as np
 
 from exercises.course import judge, question, table, vec
 from exercises.d002.lstm_gradient import run
-from exercises.d004.lstm_cell import ONES, library
+from exercises.d004.lstm import ONES, library
 from npdl.functions import sigmoid
 
 
