@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, vec
-from exercises.d004.attention import influence
+from exercises.d004.layer_norm_attention import influence
 from npdl.functions import softmax
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.layers.recurrent import RNNLayer

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import judge, question, table, vec
-from exercises.d004.attention import influence
+from exercises.d004.layer_norm_attention import influence
 from npdl.backend import stream
 from npdl.data import ModularArithmetic
 from npdl.functions import sigmoid, softmax
