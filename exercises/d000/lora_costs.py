@@ -112,13 +112,6 @@ def costs(say, step, answer, check, claim):
           all(sum(multiplies(layer, n) for layer in layers(SMALL, bits)[part])
               == total(SMALL, part, bits) - (part == "MHA") * sums["MHA attention"]
               for part in PARTS for bits in (None, 4)))
-    lora_claims(claim, sums)
-    qlora_claims(claim, sums)
-
-
-def lora_claims(claim, counts):
-    """Add the claims on parameters and on the time with LoRA."""
-    n, d, r, h = SMALL
     for part, name, formula, wanted, evidence in (
             ("FFN", "LFFN", "2dr", 2 * d * r, "counted in npdl's adapters"),
             ("MHA", "MHA", "6hdr", 6 * h * d * r, "counted; W_O has no adapter in the formulas "
@@ -131,11 +124,11 @@ def lora_claims(claim, counts):
     low, high = ratios("FFN")
     other = d * r * d + n * d * d                                       # X (A Bᵀ)
     claim("", "The frozen product of LFFN takes O(n d^2).", "O(n d^2)",
-          f"{counts['FFN base']:,} = n d^2 multiplications",
-          judge(counts["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
+          f"{sums['FFN base']:,} = n d^2 multiplications",
+          judge(sums["FFN base"] == n * d * d), f"counted at n = {n}, d = {d}")
     claim("", "Its adapter adds O(n d r).", "O(n d r)",
-          f"(X A) B^T: {counts['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
-          judge(counts["FFN adapter"] == 2 * n * d * r < counts["FFN base"] < other,
+          f"(X A) B^T: {sums['FFN adapter']:,} = 2ndr; X (A B^T): {other:,} = d^2 r + n d^2",
+          judge(sums["FFN adapter"] == 2 * n * d * r < sums["FFN base"] < other,
                 "under-specified"),
           "holds for the first order; the second costs more than the frozen product")
     claim("", "LFFN with LoRA takes O(n d^2 + n d r).", "O(n d^2 + n d r)",
@@ -143,19 +136,19 @@ def lora_claims(claim, counts):
           f"count / expression between {low:.2f} and {high:.2f} over n, d, r from 1 to 2048")
     low, high = ratios("MHA")
     claim("", "The Q, K, V products of MHA take O(3 n d^2 + 3 n d r).", "O(3 n d^2 + 3 n d r)",
-          f"for one head 3 n d^2 + 6ndr; for all h heads {counts['MHA base']:,} + "
-          f"{counts['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
-          judge((counts["MHA base"], counts["MHA adapter"])
+          f"for one head 3 n d^2 + 6ndr; for all h heads {sums['MHA base']:,} + "
+          f"{sums['MHA adapter']:,} = h (3 n d^2 + 6ndr)",
+          judge((sums["MHA base"], sums["MHA adapter"])
                 == (3 * h * n * d * d, 6 * h * n * d * r), "under-specified"),
           f"counted at n = {n}, d = {d}, r = {r}, h = {h}: for a single head, with one of the "
           "adapter's two products; constants in O() mean nothing")
     claim("", "Scores and weighted values take O(n^2 d).", "O(n^2 d)",
-          f"2 n^2 d for one head, {counts['MHA attention']:,} = 2h n^2 d for all",
-          judge(counts["MHA attention"] == 2 * h * n * n * d, "under-specified"),
+          f"2 n^2 d for one head, {sums['MHA attention']:,} = 2h n^2 d for all",
+          judge(sums["MHA attention"] == 2 * h * n * n * d, "under-specified"),
           f"counted; right for a single head, h = {h} of them here; the softmax's h n^2 "
           "quotients vanish in it")
     claim("", "The output projection takes O(n d^2 h).", "O(n d^2 h)",
-          f"{counts['MHA output']:,} = n dh d", judge(counts["MHA output"] == n * d * d * h),
+          f"{sums['MHA output']:,} = n dh d", judge(sums["MHA output"] == n * d * d * h),
           "counted")
     claim("", "MHA with LoRA takes O(h (n d^2 + n^2 d) + n d^2 h).",
           "O(h (n d^2 + n^2 d) + n d^2 h)",
@@ -167,11 +160,6 @@ def lora_claims(claim, counts):
           "it.", "dropped for MHA, kept for LFFN",
           f"legal in both, as r <= d; even at r = d the ratio is at most {high:.1f}",
           judge(high < 20), "6ndr <= 6 n d^2; without r <= d neither could be dropped")
-
-
-def qlora_claims(claim, counts):
-    """Add the claims on QLoRA's dequantization and on the summary of both methods."""
-    n, d, r, h = SMALL
     plain, packed = layers(SMALL), layers(SMALL, 4)
     calls, (layer,), X = [], packed["FFN"], np.ones((n, d), "float32")
     weights, dequantized = layer.base.weight(), layer.base.weight
@@ -179,11 +167,11 @@ def qlora_claims(claim, counts):
     for _ in range(3):
         y, cache = layer.forward(X)
         layer.backward(y, cache)
-    wanted = counts["MHA dequantization"]
+    wanted = sums["MHA dequantization"]
     percent = {n: 100 * wanted / total(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
     claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",
-          f"{counts['FFN dequantization']:,} = d^2 multiplications",
-          judge(counts["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
+          f"{sums['FFN dequantization']:,} = d^2 multiplications",
+          judge(sums["FFN dequantization"] == d * d == weights.size), f"counted at d = {d}")
     claim("", "That cost is paid once.", "a one-time cost",
           f"{len(calls)} times in 3 training steps of npdl: in each forward and each backward",
           judge(len(calls) == 1, if_false="under-specified"),

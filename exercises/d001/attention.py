@@ -24,12 +24,6 @@ def symmetric(P, values):
     return (P * values) @ P.T
 
 
-def orthogonal(d, rng):
-    """Return a random orthogonal matrix (d, d)."""
-    Q, R = np.linalg.qr(rng.standard_normal((d, d)))
-    return Q * np.sign(np.diag(R))
-
-
 def attention_weights(X, W_Q, W_K):
     """Return the weights of npdl's attention, (n, n)."""
     return ScaledDotAttention().forward(X @ W_Q, X @ W_K, X)[1].A
@@ -38,12 +32,6 @@ def attention_weights(X, W_Q, W_K):
 def entropy(A):
     """Return the mean entropy of the rows over log n: 1 is uniform, 0 a single key."""
     return float(-(A * np.log(A)).sum(-1).mean() / np.log(A.shape[-1]))
-
-
-def off_line(W, v):
-    """Return how far W v is from a multiple of v, relative to W v."""
-    along = W @ v
-    return float(np.linalg.norm(along - (along @ v) / (v @ v) * v) / np.linalg.norm(along))
 
 
 @question("001.4.1", "Attention whose projections share their eigenvectors")
@@ -75,7 +63,6 @@ def aligned(say, step, answer, check, claim):
     answer("Q Kᵀ = Σ_k λ_k μ_k (X p_k)(X p_k)ᵀ: attention favours the directions with the "
            "largest positive λ_k μ_k, not every common eigenvector.")
     same = np.allclose(X @ W_Q @ (X @ W_K).T, scores)
-    check("X W_Q (X W_K)ᵀ, multiplied directly, is the same matrix", same)
     check("npdl's attention has these weights",
           np.allclose(attention_weights(X, W_Q, W_K), weights))
     values, vectors = np.linalg.eigh(W_Q)
@@ -109,8 +96,6 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
     inputs = np.array([[1.0, 2, 0, 1], [0, 1, 1, 0], [2, 0, 1, 1]])
     W_Q, W_K = np.diag([3.0, 1, 0, 0]), np.diag([0.0, 0, 2, 5])
     scores, bound = inputs @ W_Q @ (inputs @ W_K).T, 1 / np.sqrt(d)
-    rng = np.random.default_rng(0)
-    lowest = min(abs(orthogonal(d, rng).T @ orthogonal(d, rng)).max() for _ in range(50))
     a, b = P[:, 0]
     say(f"d = 2 for the premise; d = {d} and n = {n} inputs for the repaired one.")
     step("Look at the premise first. The d eigenvectors of W_K are a basis, so the squared "
@@ -131,19 +116,16 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
            "Kᵀ = 0 and every weight is 1/n.")
     uniform = np.allclose(attention_weights(inputs, W_Q, W_K), 1 / n)
     check("npdl's attention gives 1/n everywhere for these matrices", uniform)
-    check(f"in 50 random pairs of bases (seed 0) the largest cosine is never below 1/√{d} "
-          f"(least {lowest:.3f})", lowest >= bound - 1e-12)
     W, signed = symmetric(P, LAMBDA), np.array([-2.0, 3, 3, -4])        # W: of 4.1
     large, small = (entropy(attention_weights(inputs, np.diag(v), symmetric(HADAMARD, v)))
                     for v in (signed, signed / 10))
     shifted = entropy(attention_weights(X, W, symmetric(np.roll(P, 1, 1), LAMBDA)))
-    least, off = abs(HADAMARD).max(), off_line(W, P[0])             # against the axes
-    check("column 1 of P is an eigenvector", off_line(W, P[:, 0]) < 1e-12)
+    least = abs(HADAMARD).max()                                         # against the axes
     claim("", "Every eigenvector of W_Q can be orthogonal to every one of W_K.", "assumed",
           "impossible: the d eigenvectors of W_Q span R^d, so only 0 is orthogonal to all; "
-          f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(min(least, lowest) < 1e-12),
-          "the squared cosines of p with a basis add up to 1; least of 50 random pairs (seed "
-          f"0) {lowest:.3f}, Hadamard matrix {least:g}", weight="answer")
+          f"some cosine is at least 1/sqrt(d) = {bound:g}", judge(least < 1e-12),
+          f"the squared cosines of p with a basis add up to 1; Hadamard matrix: all {least:g}",
+          weight="answer")
     claim("", "With such eigenvectors attention tends to be uniform.", "to be proved",
           "exactly uniform if the eigenvectors of non-zero eigenvalues are orthogonal: then "
           "W_Q W_K = 0 and all scores are 0", judge(uniform, "under-specified"),
@@ -157,7 +139,7 @@ def orthogonal_eigenvectors(say, step, answer, check, claim, d=4, n=3):
           f"its columns moved by one; holds for small eigenvalues: a tenth as large, {small:.3f}")
     claim("", "P[:i] is the i-th eigenvector.", "[:i]", "P[:, i]; [:i] reads as the first i",
           judge(np.array_equal(P[:1].ravel(), P[:, 0]), if_false="slip"),
-          f"[:1] is the first row; W_Q times it is off a multiple of it by {off:.2f}")
+          f"[:1] is the first row, {vec(P[0], 1)}; the eigenvector is {vec(P[:, 0], 1)}")
 
 
 def exact_rank(matrix):
@@ -220,8 +202,6 @@ def rank_of_attention(say, step, answer, check, claim):
            f"{rank}); it is q whenever A is invertible.")
     y, _ = ScaledDotAttention().forward(np.log(2) * np.sqrt(3) * M, np.eye(3), V.astype(float))
     check("npdl's attention has the same rank for these scores", np.linalg.matrix_rank(y) == rank)
-    check("the ranks here are 1, 2, 3 and 2, as eliminating by hand gives",
-          (p, q, rank_A, rank) == (1, 2, 3, 2))
     p, q, weights, rank = random_ranks().T                      # of random cases with 5 positions
     n, identity = 3, np.eye(3, dtype=int)
     one, cancelled = ranks(M, identity), ranks(0 * M, np.array([[1], [1], [-2]]))

@@ -42,11 +42,6 @@ def root_of_norm(W, t):
     return float(norm(power(W, t), 2) ** (1 / t))
 
 
-def short(value):
-    """Return a number with three digits as text."""
-    return f"{value:.3g}".replace("-", "−")
-
-
 @question("003.5", "Eigenvalues, and gradients that vanish or explode")
 def eigenvalues(say, step, answer, check, claim):
     """Write hₜ = Wᵀ hₜ₋₁ by h₀, and explain what the eigenvalues of W do to it as t grows."""
@@ -72,12 +67,12 @@ def eigenvalues(say, step, answer, check, claim):
          f"{H_0[0]:.0f}, so c₁ = {c_1:.1f}",
          f"{vec(H_0, 0)} = {c_1:.1f} · {vec(v_1, 0)} + {c_2:.1f} · {vec(v_2, 0)}",
          table(("t", "c₁ λ₁ᵗ", "c₂ λ₂ᵗ", "hₜ", "|hₜ|", "‖Wᵗ‖"), [
-             (t, short(c_1 * small**t), short(c_2 * large**t), vec(h[t]), short(norm(h[t])),
-              short(norm(power(W_T, t), 2))) for t in times]))
+             (t, f"{c_1 * small**t:.3g}", f"{c_2 * large**t:.3g}", vec(h[t]),
+              f"{norm(h[t]):.3g}", f"{norm(power(W_T, t), 2):.3g}") for t in times]))
     step("|hₜ| is what becomes of one start. The norm of the power is the most that any "
          "start of length 1 can become, and it bounds every gradient on its way back.",
          "|hₜ| ≤ ‖Wᵗ‖ |h₀|,   ‖Wᵗ‖^(1/t) → ρ",
-         f"t = 50: {short(last)} ≤ {short(late)} · {norm(H_0):.3f};   {short(late)}^(1/50) = "
+         f"t = 50: {last:.3g} ≤ {late:.3g} · {norm(H_0):.3f};   {late:.3g}^(1/50) = "
          f"{root_of_norm(W_T, 50):.3f}")
     step("Read it: the share at |λ| < 1 vanishes, the one at |λ| > 1 explodes, and in the "
          "end hₜ points along the eigenvector of the largest |λ|. Complex λ turn as well; "
@@ -89,16 +84,16 @@ def eigenvalues(say, step, answer, check, claim):
          "explode. A Jordan block at |λ| = 1 grows like t, since eigenvectors are "
          "missing. Before the end hₜ may grow though ρ < 1, where the eigenvectors are far "
          "from orthogonal.", "[1 1; 0 1]ᵗ = [1 t; 0 1]",
-         f"h₀ = v₁: |h₅₀| = {short(norm(states(W_T, v_1, 50)[-1]))};   Jordan block at t = "
+         f"h₀ = v₁: |h₅₀| = {norm(states(W_T, v_1, 50)[-1]):.3g};   Jordan block at t = "
          f"10: last column {vec(block, 0)}",
-         f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {short(skew[1])}, "
-         f"|h₅₀| = {short(skew[50])}",
-         f"‖W‖ = {short(norm(SKEW, 2))}, ‖W⁵⁰‖ = {short(norm(power(SKEW, 50), 2))}")
+         f"Wᵀ = [0.5 4; 0 0.6], ρ = {radius(SKEW):.1f}, from (0, 1): |h₁| = {skew[1]:.3g}, "
+         f"|h₅₀| = {skew[50]:.3g}",
+         f"‖W‖ = {norm(SKEW, 2):.3g}, ‖W⁵⁰‖ = {norm(power(SKEW, 50), 2):.3g}")
     step("The gradient goes the same way back, with W for Wᵀ: the same λ.", "∂L/∂h₀ = Wᵗ ∂L/∂hₜ",
          f"∂L/∂h₂ = {vec(back[0], 0)}:  ∂L/∂h₁ = W {vec(back[0], 0)} = {vec(back[1], 2)},   "
          f"∂L/∂h₀ = W ∂L/∂h₁ = {vec(back[2])}")
     answer("hₜ = (Wᵀ)ᵗ h₀ = Σ cₖ λₖᵗ vₖ: with ρ < 1 all vanishes, with ρ > 1 almost every "
-           f"start explodes; here |h₅₀| = {short(last)} at ρ = {radius(W_T):.1f}.")
+           f"start explodes; here |h₅₀| = {last:.3g} at ρ = {radius(W_T):.1f}.")
     check("the closed form equals the states that were stepped", all(np.allclose(
         c_1 * small**t * v_1 + c_2 * large**t * v_2, h[t]) for t in times))
     check("both eigenvectors satisfy Wᵀ v = λ v, and ρ is the one a library finds",
