@@ -8,7 +8,7 @@ L = Σ_t L_t,  L_t = |z_t - y_t|². For h_t^(f) and W^(f) code and claims have f
 import numpy as np
 
 from exercises.course import arrays, judge, question, table
-from exercises.d001.bptt_shapes import derivative
+from exercises.d001.gradients import derivative
 
 SIDE = {"f": "⁽ᶠ⁾", "b": "⁽ᵇ⁾"}
 WEIGHTS = {name: np.array(matrix, float) for name, matrix in {

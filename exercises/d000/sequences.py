@@ -257,7 +257,6 @@ def beam_algorithm(say, step, answer, check, claim):
           "each log p, which no real model has")
     sequences, held = B * (T + 1), max(len(row) + sum(len(tokens) + 1 for tokens, _ in before)
                                        for before, row in history)
-    check("Held at once: B N scores and B sequences.", held == B * N + B * T)
     claim("", "The memory is O(B T): the sequences and their log-likelihoods.", "O(B T)",
           f"O(B (T + N)): at N = {N}, B = {B}, T = {T} up to {held} numbers at once, against "
           f"{sequences} for the sequences", judge(held <= sequences + B),

@@ -137,8 +137,6 @@ def matrix_form(say, step, answer, check, claim):
            f"→ (n, e), here {Q.shape} and {V.shape} to {Y.shape}.")
     check("a loop over the definition gives the same Y", np.allclose(Y, one_by_one(Q, K, V)))
     columns = np.exp(scores) / np.exp(scores).sum(0)
-    check("rows of A sum to 1, columns of it do not; along columns Y would be another",
-          np.allclose(A.sum(1), 1) and not np.allclose(columns @ V, Y))
     loops, by_row = one_by_one(Q, K, V), DotAttention().forward(Q, K, V)[0]
     off = np.abs(columns @ V - Y).max()
     claim("", "attention of many queries is softmax(Q K^T) V, softmax along each row",

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
-from exercises.d004.sinusoidal_positions import printed_table, rotation
+from exercises.d004.gpt import printed_table, rotation
 from npdl.adapt import multiplies
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask

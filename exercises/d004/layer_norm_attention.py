@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
+from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.layer_norm import LayerNorm
 
@@ -67,8 +68,6 @@ def norm(say, step, answer, check, claim):
     layer.gain.data[...], layer.bias.data[...] = WEIGHT, BIAS
     check("npdl's LayerNorm with this weight and bias gives the same to 0.0001",
           np.allclose(layer.forward(row[None])[0][0], y, atol=1e-4))
-    check("before weight and bias the row has mean 0 and mean square 1",
-          math.isclose(out @ out / 4, 1) and abs(out.sum()) < 1e-12)
     rng = np.random.default_rng(0)
     x = 3 + 2 * rng.standard_normal((4, 3, 4))
     y, _ = layer.forward(x)
@@ -120,9 +119,7 @@ def influence(f, x):
 
 def masked_softmax(scores, mask, masked=-np.inf):
     """Return softmax(scores) with `masked` in place of the scores where the mask is False."""
-    scores = np.where(mask, scores, masked)
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    return softmax(np.where(mask, scores, masked))
 
 
 @question("004.2.3", "Attention weights with a causal mask")
@@ -153,8 +150,6 @@ def mask(say, step, answer, check, claim):
     q, k = 2 * np.pad(scores, ((0, 0), (0, 1))), np.eye(3, 4)           # q kᵀ / √4 = scores
     check("npdl's attention with q kᵀ/√4 = s and its causal mask gives the same A",
           np.allclose(attend(q, k, np.ones((3, 4)), causal_mask(3))[1].A, A))
-    check("rows sum to 1 and all entries above the diagonal are 0",
-          np.allclose(A.sum(1), 1) and not np.triu(A, 1).any())
     S = 6
     same = all(np.array_equal(np.tri(n), causal_mask(n)) for n in range(1, 20))
     layer = MultiHeadAttention(8, 2, rng=1, dtype="float64")
@@ -260,8 +255,6 @@ def split(say, step, answer, check, claim, m=2, d=3):
     one, other, right = (census(name) for name in list(INDEXINGS)[:3])
     used, used_other = (len(np.unique(columns(name, 4, 32))) for name in list(INDEXINGS)[:2])
     beyond = (columns("num_heads * j + l", 4, 2) >= 8).sum()
-    check("with num_heads * j + l only num_heads = head_size or one head can be undone",
-          all(m == d or m == 1 for m, d in other))
     claim("index", "Head j, place l of the split reads column num_heads * j + 1 of x (or num_heads "
           "* j + l, if the 1 is a misread l).", "num_heads * j + 1", "head_size * j + l",
           judge(len(one) == len(SIZES) or len(other) == len(SIZES)),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from exercises.d004.parameter_counts import decoder_formula
+from exercises.d004.gpt import decoder_formula
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 
