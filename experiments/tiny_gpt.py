@@ -85,7 +85,7 @@ def block_backward(dy, w, cache):
 
 def gpt(ids, weights):
     """Return the logits (B, S, V) of the token that follows each of ids (B, S), and a cache."""
-    ends, *blocks = weights
+    ends, *blocks = weights                                     # dictionaries {name: array}
     x, caches = ends["tokens"][ids] + ends["positions"], []     # x (B, S, D)
     for w in blocks:
         x, cache = block(x, w)
@@ -122,7 +122,7 @@ def loss_and_gradient(logits, answers):
 def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
     """Train by AdamW on the first `examples` sums; return weights, and ids and answers of all."""
     rng = np.random.default_rng(seed)
-    a, b = np.divmod(rng.permutation(P * P), P)
+    a, b = np.divmod(rng.permutation(P * P), P)         # every sum, in random order: "a + b ="
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P
     weights = [{name: rng.normal(0, shape[-2] ** -0.5, shape) if len(shape) > 1 else
                 np.full(shape, 1.0 if "gain" in name else 0.0) for name, shape in shapes.items()}
@@ -133,8 +133,8 @@ def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
         loss, dlogits = loss_and_gradient(logits, answers[:examples])
         for w, dw, m, r in zip(weights, gpt_backward(dlogits, weights, cache), M, R, strict=True):
             for name in w:
-                m[name] += 0.1 * (dw[name] - m[name])           # mean of the gradients
-                r[name] += 0.02 * (dw[name]**2 - r[name])       # mean of their squares
+                m[name] += 0.1 * (dw[name] - m[name])           # mean of the gradients, from 0
+                r[name] += 0.02 * (dw[name]**2 - r[name])       # mean of their squares, from 0
                 step = m[name] / (1 - 0.9**t) / (np.sqrt(r[name] / (1 - 0.98**t)) + 1e-8)
                 w[name] -= lr * (step + decay * w[name])
         if t % 300 == 0 or t == steps:

@@ -35,10 +35,15 @@ from npdl.train.task import make_optimizer, make_task
 
 
 def train(config, **process):
-    """Train a GPT as `config` describes (npdl.train.config); return the exit status."""
-    # Data: equations, or windows of a text. data.batch(step) depends on nothing but the step.
+    """Train a GPT and return the script's exit status.
+
+    config   every setting of the run, one for each option: config.lr is --lr (npdl.train.config)
+    process  folder=, resume=, quiet= and for_steps=: what this process does with the run (Run)
+    """
+    # Data: equations, or windows of a text. A batch has inputs and targets, integers (B, S), and
+    # `counted` (B, S): True where the loss counts a target. It depends on nothing but the step.
     data = make_task(config)
-    data.prepare()
+    data.prepare()                                      # reads the text, if there is one
 
     # Model and optimizer. Everything random comes from streams keyed by the seed and the step.
     rng = stream(config.seed, 0)
@@ -46,17 +51,17 @@ def train(config, **process):
                 data.max_len, bias=config.bias, norm=config.norm, norm_bias=config.norm_bias,
                 activation=config.activation, positions=config.positions, tied=config.tied,
                 dropout=config.dropout, padding_id=data.padding_id, rng=rng, dtype=config.dtype)
-    initialise(model, config.init, rng)
+    initialise(model, config.init, rng)                 # by --init; "torch" changes nothing
     optimizer = make_optimizer(config, model)           # AdamW, unless --optimizer names another
-    lr_at = learning_rate(config)
+    lr_at = learning_rate(config)                       # a function of the step
     loss_layer = SequenceLoss()
 
-    def plain_update(batch, lr, max_norm, rng):
-        """Make one update by npdl's layers and return the loss."""
+    def plain_update(batch, lr, max_norm, dropout):
+        """Make one update by npdl's layers and return the loss; `dropout` draws its masks."""
         model.zero_grad()
-        logits, cache = model.forward(batch.inputs, rng=rng)    # (B, S, V)
-        loss, loss_cache = loss_layer.forward(logits, to_device(batch.targets),
-                                              to_device(batch.counted))
+        logits, cache = model.forward(batch.inputs, rng=dropout)    # logits (B, S, V)
+        targets, counted = to_device(batch.targets), to_device(batch.counted)  # of --backend
+        loss, loss_cache = loss_layer.forward(logits, targets, counted)
         dlogits = loss_layer.backward(1.0, loss_cache)
         model.backward(dlogits, cache)                  # adds to every param.grad
         if max_norm is not None:
@@ -69,19 +74,20 @@ def train(config, **process):
     engine = make_engine(config.engine, model, optimizer, config.target, config.threads)
     update = plain_update if engine.name == "plain" else engine.step
 
-    # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C.
+    # The loop. The run saves its checkpoints between steps, resumes and stops on Ctrl-C. Inside the
+    # `with`, the engine also limits the threads of NumPy's matrix products.
     with Run(config, model, optimizer, **process) as run, engine:
         for step in run.steps():
             lr = lr_at(step)
-            rng = dropout_rng(config.dropout, config.seed, step)
-            update(data.batch(step), lr, config.clip, rng)
+            dropout = dropout_rng(config.dropout, config.seed, step)    # None without dropout
+            update(data.batch(step), lr, config.clip, dropout)
             if run.evaluation_due():
-                run.record(data.measure(engine), lr)
+                run.record(data.measure(engine), lr)    # loss and accuracy of both sets
         return run.finish(data)                         # curves, summary, and what it prints
 
 
 def main(arguments=None):
-    """Run the script and return its exit status."""
+    """Read the options (--help lists them), call `train` and return its exit status."""
     return run_script(train, "gpt", __doc__, arguments)
 
 
