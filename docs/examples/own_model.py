@@ -65,11 +65,11 @@ def coupled(config, task):
                            npdl.Linear(H, V, rng=3))
 
 
-def main(folder=None, steps=400):
+def main(folder=None, steps=400, **settings):
     folder = Path(folder or tempfile.mkdtemp())
     (folder / "rhyme.txt").write_text(RHYME * 40)
     train(Config(text=str(folder / "rhyme.txt"), model=coupled, width=64, block=32, lr=1e-2,
-                 clip=1.0, steps=steps, eval_every=steps // 4), folder / "run")
+                 clip=1.0, steps=steps, eval_every=steps // 4, **settings), folder / "run")
     accuracy = read_records(folder / "run" / "metrics.jsonl")[-1]["validation_accuracy"]
     print(f"{accuracy:.1%} of the next characters are right; the run is in {folder}")
     return accuracy

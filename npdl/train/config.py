@@ -29,10 +29,6 @@ from npdl.train.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
 RETIRED = ("compute", "merged")          # settings of old runs that nothing depends on any more
-# Newer settings, which a file holds only if they have another value than this one: an older run has
-# the same settings, and a sweep's folder the same name, as without them.
-ADDED = {"numbers": None, "init": "torch", "adapters": None, "norm_bias": True,
-         "engine": "recorded", "target": "auto", "double": False, "task": None}
 RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
 # The headings of the options, in the order of the helps.
@@ -216,34 +212,27 @@ class Config:
 
     def to_json(self):
         """Return a dict that JSON can hold."""
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        if self.adapters is not None:
-            values["adapters"] = _without_added(dataclasses.asdict(self.adapters))
+        values = {**settings_of(self), "adapters": self.adapters and settings_of(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, Own) else value
-                for name, value in _without_added(values).items()}
+                for name, value in values.items() if name in names_of(type(self))}
 
     @staticmethod
     def from_json(values):
         """Return the Config of a dict that this or an earlier version's to_json made.
 
-        Raises InputError for names that no task has.
+        A setting that is missing has its default. Raises InputError for names that no task has.
         """
         kind = task_of(values)
         odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
         if odd:
             raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
-        values = {name: _read(value) for name, value in {**ADDED, **values}.items()
-                  if name in names_of(kind)}
-        values["engine"] = RENAMED.get(values["engine"], values["engine"])
+        values = {name: _read(value) for name, value in values.items() if name in names_of(kind)}
+        if values.get("engine") in RENAMED:
+            values["engine"] = RENAMED[values["engine"]]
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
             values["adapters"] = Adapters(**{name: _read(value) for name, value in adapters})
         return kind(**values)
-
-
-def _without_added(values):
-    return {name: value for name, value in values.items()
-            if name not in ADDED or value != ADDED[name]}
 
 
 def other_defaults(**defaults):
@@ -391,6 +380,11 @@ class OwnConfig(LanguageModelConfig):
 
 
 TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
+
+
+def settings_of(config):
+    """Return {name: value} of a Config, or of Adapters."""
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
 
 
 @functools.cache

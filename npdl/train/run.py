@@ -14,6 +14,7 @@ import math
 import signal
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
 
 from npdl.backend import plain_errors, using
@@ -22,7 +23,7 @@ from npdl.cli.folders import clean_stale
 from npdl.cli.options import option_of
 from npdl.errors import InputError
 from npdl.train import checkpoint
-from npdl.train.config import Config
+from npdl.train.config import settings_of
 from npdl.train.folder import (
     conclude,
     holds_run,
@@ -65,12 +66,13 @@ class Run:
         self.step, self.last, self.status = 0, config.steps, 0
 
     def __enter__(self):
-        if self.resume:
-            resumed_config(self.folder, settings_of(self.config))
-        else:
-            make_folder(self.folder, self.config,
-                        checkpoint.get_state(self.config, self.model, self.optimizer, 0))
         with contextlib.ExitStack() as stack:
+            self.stop = stack.enter_context(StopSignals())      # before there is a folder
+            if self.resume:
+                resumed_config(self.folder, settings_of(self.config))
+            else:
+                make_folder(self.folder, self.config,
+                            checkpoint.get_state(self.config, self.model, self.optimizer, 0))
             stack.enter_context(locked(self.folder))
             self.started = time.monotonic() - (self._load() if self.resume else 0.0)
             if read_config(self.folder) != self.config or made_by(self.folder) != versions():
@@ -78,7 +80,6 @@ class Run:
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
             self.bar = stack.enter_context(_progress(self.config.steps, self.step, self.quiet))
-            self.stop = stack.enter_context(StopSignals())
             self._stack = stack.pop_all()
         return self
 
@@ -201,11 +202,6 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
         return run.finish(trainer.task)
 
 
-def settings_of(config):
-    """Return {name: value} of a Config."""
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-
-
 def resumed_config(folder, given):
     """Return the Config of the run in `folder`, with the `given` settings that may change.
 
@@ -228,15 +224,7 @@ def resumed_config(folder, given):
     return dataclasses.replace(config, **given)
 
 
-@dataclasses.dataclass
-class LoadedRun:
-    """A run that was loaded: its settings, its model, its task, its step, its records."""
-
-    config: Config
-    model: object
-    task: object
-    step: int
-    records: list
+LoadedRun = namedtuple("LoadedRun", "config model task step records")
 
 
 def load_run(folder, config=None):

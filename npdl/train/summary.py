@@ -6,6 +6,7 @@ generalising to the validation set.
 """
 
 import math
+import statistics
 
 from npdl.errors import InputError
 from npdl.train.metrics import METRICS
@@ -64,9 +65,8 @@ def _spread(values):
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return {"mean": None, "std": None, "count": 0, "of": len(values)}
-    mean = math.fsum(known) / len(known)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in known) / len(known))
-    return {"mean": mean, "std": std, "count": len(known), "of": len(values)}
+    return {"mean": statistics.fmean(known), "std": statistics.pstdev(known), "count": len(known),
+            "of": len(values)}
 
 
 def table(columns):

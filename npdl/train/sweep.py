@@ -90,8 +90,7 @@ def _work(config, folder, launcher):
 
 def folder_of(root, config):
     """Return the folder of a run: `root`/<hash of all settings that decide what it computes>."""
-    settings = {**config.to_json(), "backend": None, "compute": "shared"}   # an old setting's value
-    text = json.dumps(settings, sort_keys=True)
+    text = json.dumps({**config.to_json(), "backend": None}, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -16,7 +16,7 @@ from npdl.train.engine import Batch, PlainEngine, make_engine
 from npdl.train.loop import Trainer
 from tests.tools.trained import ENGINES, state_of, trained
 
-SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1}
+SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "target": "numpy"}
 every_model = pytest.mark.parametrize("model", ["gpt", "lstm"])
 every_engine = pytest.mark.parametrize("engine", ENGINES)
 
@@ -31,7 +31,8 @@ def small(model="gpt", **settings):
 def test_engines_and_threads_make_the_same_updates_up_to_rounding(model, settings):
     found = []
     for engine, threads in (("plain", 1), ("recorded", 1), ("recorded", 3)):
-        config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1, **settings)
+        config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1,
+                       target="auto", **settings)
         trainer = trained(config, 3)
         with trainer.engine:
             found.append((state_of(trainer)[0], trainer.task.measure(trainer.engine)))
@@ -52,7 +53,7 @@ def test_more_threads_than_sequences_work():
 @every_engine
 @every_model
 def test_evaluation_agrees_with_the_formulas(model, engine):
-    trainer = trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 20)
+    trainer = trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 5)
     with trainer.engine:
         record = trainer.task.measure(trainer.engine)
     for name, examples in (("train", trainer.task.data.train),
@@ -87,7 +88,7 @@ def test_a_batch_of_the_whole_training_set_is_made_once():
 @every_engine
 @every_model
 def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(model, engine):
-    trainer = Trainer(Config(model=model, p=5, width=8, heads=2, engine=engine))
+    trainer = Trainer(small(model, engine=engine))
     layers, ran = re.compile(r"npdl/(layers|optim)"), set()
 
     def look(frame, event, argument):
@@ -138,6 +139,6 @@ def test_targets_of_uint64_and_betas_in_a_list_are_taken():
     ids, targets = rng.integers(0, 9, (8, 6)), rng.integers(0, 9, (8, 6)).astype("uint64")
     for engine in ENGINES:
         model = GPT(9, 8, 1, 2, max_len=6, dtype="float64", rng=3)
-        with make_engine(engine, model, AdamW(model, betas=[0.9, 0.99])) as made:
+        with make_engine(engine, model, AdamW(model, betas=[0.9, 0.99]), "numpy") as made:
             losses.append([float(made.step(Batch(ids, targets, ids < 9))) for _ in range(2)])
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)

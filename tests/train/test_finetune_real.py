@@ -38,7 +38,7 @@ def base(tmp_path_factory):
 
 def tune(base, out, *options, model="model"):
     given = ["--steps", "6", "--batch", "2", "--window", "8", "--eval-every", "3", "--eval-batches",
-             "1", "--quiet", "--out", str(out)]
+             "1", "--target", "numpy", "--quiet", "--out", str(out)]
     return commands.finetune([str(base / model), "--text", str(base / "fox.txt"), *given,
                           *map(str, options)])
 
@@ -116,8 +116,8 @@ def test_merged_it_is_a_model_folder(tmp_path, base, kind, capsys):
 
 
 def test_what_is_shown_at_the_end(tmp_path, base, capsys):
-    options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--out",
-               str(tmp_path / "run")]
+    options = [str(base / "model"), "--text", str(base / "fox.txt"), "--steps", "1", "--engine",
+               "plain", "--out", str(tmp_path / "run")]
     assert commands.finetune(options) == 0
     shown = capsys.readouterr().out
     assert "at step 1; " in shown and " at step 0\n" in shown and "peak memory" in shown

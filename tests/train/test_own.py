@@ -19,7 +19,8 @@ from tests.tools import commands
 from tests.tools.trained import assert_same_runs
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
-SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_first": 0, "eval_every": 2}
+SMALL = {"p": 5, "width": 8, "heads": 2, "layers": 1, "steps": 4, "eval_first": 0, "eval_every": 2,
+         "target": "numpy"}
 
 
 def nesterov(config, model):
@@ -111,7 +112,8 @@ def example(name):
 
 
 def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, capsys, curves):
-    settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8}
+    settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8,
+                "engine": "plain"}
     example("own_optimizer")(tmp_path, **settings)
     shown = capsys.readouterr().out
     assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
@@ -127,7 +129,7 @@ def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, cap
 
 
 def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys):
-    small = {"n": 3, "steps": 200, "width": 32, "batch": 20, "lr": 3e-3}
+    small = {"n": 3, "steps": 200, "width": 32, "batch": 20, "lr": 3e-3, "target": "numpy"}
     assert example("own_task")(tmp_path, **small) > 0.95
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0
@@ -140,11 +142,11 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
     names = runpy.run_path(EXAMPLES / "own_model.py")
     x = np.random.default_rng(0).normal(size=(2, 4, 3))
     assert npdl.gradcheck(names["CoupledLSTM"](3, 2, rng=0), x).ok
-    names["main"](tmp_path, steps=4)
+    names["main"](tmp_path, steps=4, engine="plain")
     said = capsys.readouterr().out
     assert "A sample:" in said and "more: load_run(" in said
     assert commands.generate([str(tmp_path / "run")]) == 2
     assert "coupled: is defined in the program that trained the run" in capsys.readouterr().err
     config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,
-                    lr=1e-2, clip=1.0, steps=4, eval_every=1)
+                    lr=1e-2, clip=1.0, steps=4, eval_every=1, engine="plain")
     assert load_run(tmp_path / "run", config).model.params()

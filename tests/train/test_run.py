@@ -92,12 +92,22 @@ def test_ctrl_c_before_the_first_step_stops_after_it_and_resuming_is_identical(
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
 
 
+def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, capsys, monkeypatch):
+    def make_folder(*given):
+        folder.make_folder(*given)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(run, "make_folder", make_folder)
+    assert train(small(steps=9), tmp_path / "run", quiet=True) == 130
+    assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("more, engine", [
     ({"compute": "shared", "engine": "fast", "threads": 2}, "recorded"), ({}, "plain")])
 @pytest.mark.parametrize("model", ["gpt", "lstm"])
 def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
         tmp_path, capsys, model, more, engine):
-    train(small(model, steps=4, engine=engine), tmp_path, quiet=True)
+    train(small(model, steps=4, engine=engine, target="numpy"), tmp_path, quiet=True)
     saved = json.loads((tmp_path / "config.json").read_text())
     saved["config"] |= more
     saved["versions"]["npdl"] = "0.1.0"

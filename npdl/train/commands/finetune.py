@@ -120,7 +120,8 @@ def default_out(source, config):
 def resumed(out, given, adapters):
     """Return the Config of a fine-tuning that goes on."""
     if out is None:
-        raise InputError("--resume: name the fine-tuned run by --out")
+        raise InputError("--resume: --out is missing; give it the folder of the fine-tuning that "
+                         "is to continue")
     odd = next(iter(adapters), None)
     if odd is not None:
         raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")

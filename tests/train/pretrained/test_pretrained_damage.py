@@ -77,14 +77,6 @@ def cut(count, name=WEIGHTS):
     return lambda folder: os.truncate(folder / name, count)
 
 
-def header(value):
-    """The numbers are there, the header is this."""
-    def damage(folder):
-        content = json.dumps(value).encode()
-        (folder / WEIGHTS).write_bytes(len(content).to_bytes(8, "little") + content + bytes(64))
-    return damage
-
-
 def shards(*names, map_=None):
     """An index with these shards, of which none is there."""
     def damage(folder):
@@ -112,18 +104,13 @@ BAD = [
     ("no layer", setting(num_hidden_layers=0), "num_hidden_layers is '0'"),
     ("a wide model", setting(hidden_size=2**23), "has shape (320, 32) in the files; the settings"),
     ("half a width", setting(hidden_size=1.5), "hidden_size is '1.5'"),
-    ("no width", setting(hidden_size=None), "hidden_size is missing"),
-    ("a true width", setting(hidden_size=True), "hidden_size is 'True'"),
     ("heads", setting(num_attention_heads=3), "does not divide"),
     ("no heads", setting(num_key_value_heads=-1), "num_key_value_heads is '-1'"),
     ("odd heads", setting(head_dim=7), "head_dim is '7'; supported: an even"),
     ("another width of heads", setting(head_dim=16), "has shape (32, 32) in the files"),
     ("eps", setting(rms_norm_eps=-1), "rms_norm_eps is '-1'"),
-    ("eps of text", setting(rms_norm_eps="a"), "rms_norm_eps is 'a'"),
     ("tied maybe", setting(tie_word_embeddings="yes"), "tie_word_embeddings is 'yes'"),
     ("activation", setting(hidden_act="gelu"), "hidden_act is 'gelu'; supported: silu"),
-    ("half a scaling", setting(rope_scaling={"rope_type": "llama3", "factor": 8.0}),
-     "original_max_position_embeddings is missing"),
     ("a scaling without its factor", setting(rope_scaling={"type": "linear"}), "factor is 'None'"),
     ("scaled turns, the new way", setting(rope_parameters={"rope_type": "yarn"}), "'yarn'"),
     ("turns of text", setting(rope_scaling="dynamic"), "rope_scaling is 'dynamic'"),
@@ -136,22 +123,13 @@ BAD = [
     ("a pickle", pickled, "a pickle, which can run anything"),
     ("a shard gone", shards("model-1.safetensors"), "the shard model-1.safetensors is missing"),
     ("a shard above", shards("../model.safetensors"), "names the shard '../model.safetensors'"),
-    ("a shard anywhere", shards("/dev/zero"), "names the shard '/dev/zero'"),
     ("a shard that runs", shards("model.pkl"), "names the shard 'model.pkl'"),
     ("an index of nothing", shards(), "has no weight_map"),
-    ("an index of a list", shards(map_=[1]), "has no weight_map"),
     ("cut in its numbers", cut(20_000), "cut short"),
-    ("cut in its header", cut(100), "cut short"),
-    ("an empty file", cut(0), "has 0 bytes"),
     ("a header of 2^60", lambda folder: (folder / WEIGHTS).write_bytes(
         (2**60).to_bytes(8, "little") + b"{}"), "its header claims"),
-    ("numbers of 4 TB", header({Q: {"dtype": "F32", "shape": [2**40],
-                                    "data_offsets": [0, 2**42]}}), "cut short"),
-    ("another dtype", header({Q: {"dtype": "F8_E4M3", "shape": [8, 8],
-                                  "data_offsets": [0, 64]}}), "'F8_E4M3'"),
     ("integers", array(Q, lambda W: np.ones(W.shape, "i8")), "is I64; npdl reads"),
     ("NaN", array(Q, holed(np.nan)), "self_attn.q_proj.weight holds NaN or infinity"),
-    ("infinity", array(Q, holed(-np.inf)), "holds NaN or infinity"),
     ("a shape", array(Q, lambda W: W[:, :-1]), "q_proj.weight has shape (32, 31) in the files"),
     ("turned round", array("model.layers.0.mlp.up_proj.weight", lambda W: W.T),
      "has shape (32, 64) in the files; the settings need (64, 32)"),
@@ -160,19 +138,15 @@ BAD = [
     ("an array gone", drop(Q), "layers.0.self_attn.q_proj.weight is not in the files"),
     ("an array more", array("model.layers.0.self_attn.q_norm.weight", lambda _: np.ones(4)),
      "q_norm.weight is an array that npdl's llama does not have"),
-    ("a bias more", array("model.layers.0.self_attn.q_proj.bias", lambda _: np.ones(32)),
-     "q_proj.bias is an array that"),
     ("no tokenizer", without("tokenizer.json"), "holds no tokenizer.json"),
     ("a tokenizer of text", text("tokenizer.json", "hello"), "its tokenizer cannot be used"),
     ("half a tokenizer", cut(200, "tokenizer.json"), "its tokenizer cannot be used"),
     ("a larger tokenizer", setting(vocab_size=300), "has shape (320, 32) in the files"),
     ("a template that fails", text("chat_template.jinja", "{{ raise_exception('no') }}"),
      "the chat template fails (no)"),
-    ("a template that is none", text("chat_template.jinja", "{% if %}"), "the chat template fails"),
     ("a template that runs", text("chat_template.jinja", "{{ ''.__class__.__mro__ }}"),
      "the chat template fails"),
     ("a kind that is a list", setting(model_type=["llama"]), "model_type is \"['llama']\""),
-    ("a kind that is an object", setting(model_type={}), "model_type is '{}'"),
     ("words without the unknown one", tokenizer(model={"type": "WordLevel", "vocab": {"a": 0},
                                                        "unk_token": "?"}),
      "the model's tokenizer fails (WordLevel error: Missing [UNK] token"),
