@@ -111,7 +111,7 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [pytest.param(None, marks=pytest.mark.slow), 8])
+@pytest.mark.parametrize("bits", [None, 8])
 def test_from_the_command_line_it_learns_and_answers(tmp_path, base, capsys, bits):
     copy, out = tmp_path / "copy", tmp_path / "tuned"
     shutil.copytree(base, copy)

@@ -9,13 +9,13 @@ import pytest
 
 from npdl.adapt.linears import QuantLinear
 from npdl.core import walk
-from npdl.train import checkpoint
 from npdl.train.folder import describe
 from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 from npdl.train.run import load_run
 from tests.tools import commands, slow
 from tests.tools.refusals import check_refused, status_of
+from tests.tools.trained import arrays_of, assert_same_runs
 from tests.train.pretrained.model_folders import GPT2, LLAMA, TEXT, rewrite, settings, write_folder
 
 pytest.importorskip("tokenizers", reason="the text is in the model's tokens")
@@ -43,10 +43,6 @@ def tune(base, out, *options, model="model"):
                           *map(str, options)])
 
 
-def arrays(out):
-    return checkpoint.load(out / "checkpoint.npz")[0]
-
-
 @pytest.mark.parametrize(("kind", "model"), slow.but(
     [("qlora", "gpt2")], list(itertools.product(KINDS, ("model", "gpt2"))), tuple))
 def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, base, kind, model):
@@ -55,7 +51,7 @@ def test_it_learns_and_its_checkpoint_holds_the_trained_parameters(tmp_path, bas
     first, *_, last = read_records(out / "metrics.jsonl")
     assert first["step"] == 0 and last["validation_loss"] < 0.9 * first["validation_loss"]
     tuned = load_run(out)
-    learned = {name.removeprefix("param/") for name in arrays(out) if name.startswith("param/")}
+    learned = {name.removeprefix("param/") for name in arrays_of(out) if name.startswith("param/")}
     assert learned == {name for name, _ in tuned.model.params()}
     if kind != "full":
         assert all(name.endswith((".A", ".B")) for name in learned)
@@ -72,7 +68,7 @@ def test_dropout_of_the_config_changes_what_is_learned(tmp_path, base):
     found = []
     for i, folder in enumerate([base / "gpt2", base / "gpt2", tmp_path / "model"]):
         assert tune(base, tmp_path / str(i), *KINDS["lora"], model=folder) == 0
-        found.append(arrays(tmp_path / str(i)))
+        found.append(arrays_of(tmp_path / str(i)))
     name = next(name for name in found[0] if name.startswith("param/"))
     np.testing.assert_array_equal(found[0][name], found[1][name])
     assert (found[0][name] != found[2][name]).any()
@@ -87,11 +83,7 @@ def test_a_resumed_run_is_bitwise_identical(tmp_path, base, kind):
     for _ in range(2):
         assert commands.finetune(["--resume", "--for-steps", "2", "--quiet",
                                   "--out", str(parts)]) == 0
-    one, other = arrays(whole), arrays(parts)
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
-    assert (whole / "metrics.jsonl").read_bytes() == (parts / "metrics.jsonl").read_bytes()
+    assert_same_runs(whole, parts)
 
 
 @pytest.mark.slow

