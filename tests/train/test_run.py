@@ -102,9 +102,9 @@ def test_ctrl_c_while_the_folder_is_made_stops_after_the_first_step(tmp_path, ca
     assert "stopped at step 1 of 9, saved" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("more, engine", [
-    ({"compute": "shared", "engine": "fast", "threads": 2}, "recorded"), ({}, "plain")])
-@pytest.mark.parametrize("model", ["gpt", "lstm"])
+@pytest.mark.parametrize("model, more, engine", [
+    ("gpt", {"compute": "shared", "engine": "fast", "threads": 2}, "recorded"),
+    ("lstm", {}, "plain")])
 def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
         tmp_path, capsys, model, more, engine):
     train(small(model, steps=4, engine=engine, target="numpy"), tmp_path, quiet=True)
