@@ -53,7 +53,7 @@ CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
 TURN = 0.4              # seconds that each variant works in a round
 SAME_LOSS = 1e-3        # relative difference of npdl's first losses; larger: an engine is wrong
-FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM", "per-gate"), "text": ("plain", "sdpa")}
+FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM",), "text": ("plain", "sdpa")}
 
 
 @dataclasses.dataclass
@@ -269,7 +269,7 @@ def run(options):
     """Measure and print; return the exit status."""
     if "torch" in options.engines and importlib.util.find_spec("torch") is None:
         raise InputError("PyTorch is not installed; install it with pip install torch, or leave it "
-                         "out with --engines plain fast")
+                         "out with --engines plain recorded")
     if options.real and not (options.real / "config.json").is_file():
         raise InputError(f"--real {options.real}: has no config.json; give a model's folder")
     if options.real and options.backend == "cupy":

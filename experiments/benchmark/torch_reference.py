@@ -26,22 +26,15 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.fused = fused
-        self.W_Q = nn.Linear(d_model, d_model, bias=bias)
-        self.W_K = nn.Linear(d_model, d_model, bias=bias)
-        self.W_V = nn.Linear(d_model, d_model, bias=bias)
-        self.W_O = nn.Linear(d_model, d_model, bias=bias)
-
-    def split_heads(self, x):
-        B, S, D = x.shape
-        return x.view(B, S, self.num_heads, D // self.num_heads).transpose(1, 2)
+        for name in ("W_Q", "W_K", "W_V", "W_O"):
+            setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
 
     def forward(self, x, last=None):
         """x (B, S, D) -> (B, S, D), or (B, last, D) for the queries of the last positions only."""
         B, S, D = x.shape
         queries = x if last is None else x[:, S - last:]
-        q = self.split_heads(self.W_Q(queries))
-        k = self.split_heads(self.W_K(x))
-        v = self.split_heads(self.W_V(x))
+        q, k, v = [linear(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+                   for linear, y in ((self.W_Q, queries), (self.W_K, x), (self.W_V, x))]
         T = queries.shape[1]
         visible = torch.ones(T, S, dtype=torch.bool, device=x.device).tril(S - T)
         if self.fused and T == S:
@@ -124,59 +117,8 @@ class GPT(nn.Module):
         return self.classifier(self.final_norm(x))
 
 
-class LSTMCellPerGate(nn.Module):
-    """Document 004's cell: one Linear of [x, h] for each gate."""
-
-    def __init__(self, d_x, d_h, bias=True):
-        super().__init__()
-        self.input_gate = nn.Linear(d_x + d_h, d_h, bias=bias)
-        self.forget_gate = nn.Linear(d_x + d_h, d_h, bias=bias)
-        self.output_gate = nn.Linear(d_x + d_h, d_h, bias=bias)
-        self.candidate = nn.Linear(d_x + d_h, d_h, bias=bias)
-
-    def gates(self):
-        return self.input_gate, self.forget_gate, self.output_gate, self.candidate
-
-    def forward(self, x, state):
-        h, c = state
-        z = torch.cat([x, h], dim=-1)
-        i = torch.sigmoid(self.input_gate(z))
-        f = torch.sigmoid(self.forget_gate(z))
-        o = torch.sigmoid(self.output_gate(z))
-        g = torch.tanh(self.candidate(z))
-        c = f * c + i * g
-        return o * torch.tanh(c), c
-
-
-class LSTMLMPerGate(nn.Module):
-    """Document 004's language model: LSTM cells in a loop over time (272,420 with V = 36)."""
-
-    exchange = {"rename": {"lstm.layers": "cells", ".cell.": "."}}
-
-    def __init__(self, vocab_size, d_model=128, hidden_size=None, num_layers=2, bias=True):
-        super().__init__()
-        d_h = d_model if hidden_size is None else hidden_size
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        self.cells = nn.ModuleList(
-            LSTMCellPerGate(d_h if layer else d_model, d_h, bias) for layer in range(num_layers))
-        self.classifier = nn.Linear(d_h, vocab_size, bias=bias)
-        self.d_h = d_h
-
-    def forward(self, tokens, last=None):
-        """Logits (B, S, V), or of the last positions only."""
-        x = self.embedding(tokens)
-        for cell in self.cells:
-            h = c = x.new_zeros(x.shape[0], self.d_h)
-            outputs = []
-            for t in range(x.shape[1]):
-                h, c = cell(x[:, t], (h, c))
-                outputs.append(h)
-            x = torch.stack(outputs, dim=1)
-        return self.classifier(x if last is None else x[:, x.shape[1] - last:])
-
-
 class LSTMLM(nn.Module):
-    """The same model on `nn.LSTM`, which has a second, redundant bias."""
+    """A language model on `nn.LSTM`, which has a second, redundant bias."""
 
     exchange = {"style": "torch"}
 
@@ -201,8 +143,3 @@ def answer_loss(logits, targets, answer_mask):
     nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     nll = nll.view(targets.shape) * answer_mask
     return (nll.sum(dim=1) / answer_mask.sum(dim=1)).mean()
-
-
-def next_token_loss(logits, targets):
-    """Mean NLL over every position."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 from experiments.benchmark import torch_reference as reference
 from experiments.benchmark.cases import batches
@@ -17,12 +18,11 @@ ADAMW = {"foreach": {"foreach": True}, "fused": {"fused": True},
 def torch_model(case, form, adamw):
     """Return the model of a case and its optimizer.
 
-    form    "plain" or "sdpa" (torch's attention) of a GPT; "nn.LSTM" or "per-gate" of an LSTM
+    form    "plain" or "sdpa" (torch's attention) of a GPT; an LSTM has "nn.LSTM"
     """
     torch.manual_seed(0)
     if case.model == "lstm":
-        kind = reference.LSTMLM if form == "nn.LSTM" else reference.LSTMLMPerGate
-        model = kind(case.vocab, case.width, num_layers=case.layers)
+        model = reference.LSTMLM(case.vocab, case.width, num_layers=case.layers)
     else:
         options = {"fused": form == "sdpa", "max_len": case.length}
         if case.is_text:
@@ -57,7 +57,7 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
         if last is not None:
             targets, counted = targets[:, -last:], counted[:, -last:]
         logits = forward(inputs) if last is None else forward(inputs, last=last)
-        loss = (reference.next_token_loss(logits, targets) if case.is_text
+        loss = (F.cross_entropy(logits.flatten(0, 1), targets.flatten()) if case.is_text
                 else reference.answer_loss(logits, targets, counted))
         loss.backward()
         if case.clip is not None:
@@ -158,7 +158,7 @@ def torch_lora(folder, tokens, threads):
 
     def step():
         logits = model(ids[:, :-1], use_cache=False).logits
-        loss = torch.nn.functional.cross_entropy(logits[0], ids[0, 1:])
+        loss = F.cross_entropy(logits[0], ids[0, 1:])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
