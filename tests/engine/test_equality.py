@@ -1,5 +1,5 @@
 """A recorded step computes what the plain one computes: every layer, model, loss, optimizer and
-adapter of the one table of examples, with every option, on both targets."""
+adapter of the one table of examples, with every option (--slow), on both targets."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from npdl.study.trees import leaves, tupled, upstream
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3
+FEW = 4                     # examples of a layer that are compared by default
 QUICK_IN_C = ("Embedding", "LSTMCell", "LayerNorm", "ScaledDotAttention")
 needs_compiler = pytest.mark.skipif(
     not any(map(c_build.shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
@@ -67,24 +68,27 @@ def assert_close(found, wanted, tolerance):
 
 
 def layer_cases():
-    """Each layer on the NumPy target in both dtypes and in C in one of them; by default, on the
-    NumPy target in one, and a few in C, which is compiled first."""
+    """Each layer on the NumPy target in both dtypes and in C in one of them; by default, FEW
+    examples of it on the NumPy target in one, and a few layers in C, which is compiled first."""
     for i, name in enumerate(sorted(layer_classes())):
         cases = [("float64", "numpy"), (("float32", "float64")[i % 2], "c"), ("float32", "numpy")]
         for k, (dtype, target) in enumerate(cases):
             quick = name in QUICK_IN_C if k == 1 else k == (0, 2)[i % 2]
-            marks = [needs_compiler] * (target == "c") + [pytest.mark.slow] * (not quick)
-            yield pytest.param(name, dtype, target, marks=marks)
+            marks = [needs_compiler] * (target == "c")
+            if quick:
+                yield pytest.param(name, dtype, target, FEW, marks=marks)
+            yield pytest.param(name, dtype, target, None, marks=[*marks, pytest.mark.slow])
 
 
-def example_layers(name, dtype):
-    """(plain layers, their inputs and options, rng) of all examples of a class."""
+def example_layers(name, dtype, few):
+    """(plain layers, their inputs and options, rng) of all examples of a class, or of a few."""
     try:
-        samples = every_sample(layer_classes()[name])
+        samples = list(every_sample(layer_classes()[name]).values())
     except npdl.errors.InputError:
         pytest.skip("a base class")
     rng = np.random.default_rng(len(name))
-    layers, inputs, options = zip(*(build(rng) for build in samples.values()), strict=True)
+    chosen = samples[::-(-len(samples) // few)] if few else samples            # evenly spaced
+    layers, inputs, options = zip(*(build(rng) for build in chosen), strict=True)
     plain = [layer.astype(dtype) for layer in layers]
     for layer in plain:
         for _, param in layer.params():
@@ -104,9 +108,9 @@ def plain_steps(plain, inputs, options, rng, dtype):
             yield (given, options, douts), forward_and_backward(plain, given, options, douts)
 
 
-@pytest.mark.parametrize(("name", "dtype", "target"), list(layer_cases()))
-def test_every_layer_equals_its_plain_step(name, dtype, target):
-    plain, *examples = example_layers(name, dtype)
+@pytest.mark.parametrize(("name", "dtype", "target", "few"), list(layer_cases()))
+def test_every_layer_equals_its_plain_step(name, dtype, target, few):
+    plain, *examples = example_layers(name, dtype, few)
     layers, lines = [layer.astype(dtype) for layer in plain], []
     step = RecordedStep(forward_and_backward, (layers,), target, lines.append)
     for arguments, wanted in plain_steps(plain, *examples, dtype):
