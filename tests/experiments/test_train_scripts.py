@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from experiments import train_gpt
 from npdl.train import checkpoint
 from npdl.train.commands import ask
 from npdl.train.config import Config
@@ -67,6 +68,15 @@ def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
     assert "Traceback" not in errors and "--resume" in errors.splitlines()[-1]
     step = checkpoint.load(tmp_path / "run/checkpoint.npz")[1]["step"]
     assert f"step {step} of 3000" in errors
+
+
+def test_ctrl_c_before_the_run_begins_says_that_nothing_is_saved(tmp_path, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_gpt, "make_task", interrupted)
+    assert commands.train_gpt([*OPTIONS, "--out", str(tmp_path / "run")]) == 130
+    assert capsys.readouterr().err == "interrupted before the run began; nothing is saved\n"
 
 
 @pytest.mark.parametrize("engine", slow.but(["plain"], ENGINES))

@@ -5,7 +5,7 @@ import textwrap
 
 from npdl import backend
 from npdl.backend import plain_errors
-from npdl.cli.console import OneLineParser, guarded, offer_all, set_description
+from npdl.cli.console import OneLineParser, guarded, note, offer_all, set_description
 from npdl.cli.options import COUNT, add_settings, option_of, setting, taken
 from npdl.errors import InputError
 from npdl.train.config import (
@@ -22,7 +22,7 @@ from npdl.train.config import (
     TextConfig,
     usable_cores,
 )
-from npdl.train.folder import default_folder
+from npdl.train.folder import default_folder, holds_run
 from npdl.train.recipes import RECIPES, new_config, recipe_settings
 from npdl.train.run import resumed_config
 from npdl.train.task import resolved
@@ -57,7 +57,12 @@ def run_script(train, model, description, arguments=None):
         config, folder = _config_of(given, model, out, how["resume"])
         with plain_errors():
             backend.use(config.backend)
-            return train(resolved(config), folder=folder, **how)
+            try:
+                return train(resolved(config), folder=folder, **how)
+            except KeyboardInterrupt:           # before the run begins, or a second one
+                note(f"interrupted; continue from the last checkpoint by --resume --out {folder}"
+                     if holds_run(folder) else "interrupted before the run began; nothing is saved")
+                raise
 
     return guarded(parser.prog, run)
 
