@@ -16,8 +16,9 @@ from npdl.functions import not_infinite, sum_rows
 class LayerNorm(Layer):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   over the last axis.
 
-    (..., D) -> (..., D); var is divided by D; gain starts at 1, bias at 0. With bias=False
-    there is no bias. Ba et al. 2016, arXiv:1607.06450. Raises InputError for another width.
+    Shapes: (..., D) -> (..., D). `var` is the mean of D squares (not of D - 1). The gain is
+    initialised with 1, the bias with 0; with bias=False, the layer has no bias. Raises InputError
+    if the last axis of x is not D. Ba et al. 2016, arXiv:1607.06450.
     """
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):
@@ -32,7 +33,7 @@ class LayerNorm(Layer):
     def forward(self, x):
         check_width(x, self.gain.shape[0], "LayerNorm")
         centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
-        centred = centred - centred.mean(-1, keepdims=True)     # what rounding left of the mean
+        centred = centred - centred.mean(-1, keepdims=True)      # rounding left a small mean
         var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
         std = xp.sqrt(not_infinite(var) + self.eps)         # std   (..., 1)
         x_hat = centred / std                               # x_hat (..., D)
@@ -45,16 +46,19 @@ class LayerNorm(Layer):
         self.gain.grad += sum_rows(dy * x_hat)              # y = gain * x_hat + bias
         self.bias.grad += sum_rows(dy)
         dx_hat = dy * self.gain.data
-        shift = dx_hat.mean(-1, keepdims=True)              # x_hat ignores a constant added to x
-        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # and (nearly) a scaling of x - mean:
-        dx = (dx_hat - shift - stretch * x_hat) / std       # dx is dx_hat without these two parts
+        # Adding a constant to x doesn't change x_hat, and scaling x - mean hardly does.
+        # So two parts of dx_hat are removed: the constant part, and the part along x_hat.
+        shift = dx_hat.mean(-1, keepdims=True)
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)
+        dx = (dx_hat - shift - stretch * x_hat) / std
         return dx
 
 
 class RMSNorm(Layer):
-    """x_hat = x / sqrt(mean(x^2) + eps),   y = gain * x_hat,   over the last axis: (..., D).
+    """x_hat = x / sqrt(mean(x^2) + eps),   y = gain * x_hat,   over the last axis.
 
-    LayerNorm without the mean and the bias. Zhang & Sennrich 2019, arXiv:1910.07467.
+    Shapes: (..., D) -> (..., D). This is LayerNorm without the mean and the bias. Zhang & Sennrich
+    2019, arXiv:1910.07467.
     """
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32"):
@@ -66,7 +70,7 @@ class RMSNorm(Layer):
 
     def forward(self, x):
         check_width(x, self.gain.shape[0], "RMSNorm")
-        x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # x * x of bytes wraps
+        x = x.astype(xp.promote_types(x.dtype, self.gain.data.dtype))   # in uint8, x * x overflows
         mean_square = not_infinite((x * x).mean(-1, keepdims=True))
         rms = xp.sqrt(mean_square + self.eps)                       # rms   (..., 1)
         x_hat = x / rms                                             # x_hat (..., D)
@@ -78,6 +82,7 @@ class RMSNorm(Layer):
         check_gradient(dy, x_hat.shape, "RMSNorm")
         self.gain.grad += sum_rows(dy * x_hat)                      # y = gain * x_hat
         dx_hat = dy * self.gain.data
-        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)  # x_hat (nearly) stays when x is scaled:
-        dx = (dx_hat - stretch * x_hat) / rms               # dx is dx_hat without that part
+        # Scaling x hardly changes x_hat, so the part of dx_hat along x_hat is removed.
+        stretch = (dx_hat * x_hat).mean(-1, keepdims=True)
+        dx = (dx_hat - stretch * x_hat) / rms
         return dx
