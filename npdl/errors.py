@@ -202,7 +202,7 @@ def check_key_mask(key_mask, shape, owner):
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
         raise InputError(f"{owner}: key_mask is {described(mask)}; it must be bool "
-                         f"{tuple(shape)}, like the ids, True for real tokens")
+                         f"{tuple(shape)}, like the ids, True for valid tokens")
     return mask
 
 

@@ -39,7 +39,7 @@ class Tanh(Layer):
 
 
 class ReLU(Layer):
-    """y = max(x, 0), elementwise; the slope at 0 is taken as 0."""
+    """y = max(x, 0), elementwise. The derivative at 0 is taken as 0."""
 
     def forward(self, x):
         check_floats("ReLU", the_input=x)
@@ -53,7 +53,7 @@ class ReLU(Layer):
 
 
 class GELU(Layer):
-    """y = x Phi(x), elementwise, Phi the standard normal's distribution function.
+    """y = x Phi(x), elementwise. Phi is the distribution function of the standard normal.
 
     Hendrycks & Gimpel 2016, arXiv:1606.08415.
     """
@@ -73,9 +73,10 @@ class GELU(Layer):
 
 
 class TanhGELU(Layer):
-    """y = x (1 + tanh u) / 2,  u = sqrt(2/pi) (x + 0.044715 x^3): off by up to 5e-4 from exact.
+    """y = x (1 + tanh u) / 2,  u = sqrt(2/pi) (x + 0.044715 x^3), elementwise.
 
-    Hendrycks & Gimpel 2016, arXiv:1606.08415; GPT-2's.
+    This approximation of GELU has an error of up to 5e-4. GPT-2 uses it. Hendrycks & Gimpel 2016,
+    arXiv:1606.08415.
     """
 
     scale, cubic = math.sqrt(2 / math.pi), 0.044715
@@ -98,7 +99,11 @@ class TanhGELU(Layer):
 
 
 class Softmax(Layer):
-    """y = exp(x) / sum exp(x) over the last axis."""
+    """y = exp(x) / sum exp(x) over the last axis.
+
+    forward(x, visible): where the bool array `visible` is False, y is 0 and x does not count in the
+    sum. `visible` broadcasts to the shape of x.
+    """
 
     def forward(self, x, visible=None):
         check_floats("Softmax", the_input=x)

@@ -1,10 +1,11 @@
-"""Attention: softmax of the scores of queries against keys, times the values.
+"""Attention: y = A v, where the weights A are the softmax of the scores of queries and keys.
 
-Queries q (..., R, d), keys k (..., S, d), values v (..., S, e) -> y (..., R, e). `mask` broadcasts
-to the weights A (..., R, S). A bool mask is True where a query may attend to a key, as in
-torch.nn.functional.scaled_dot_product_attention; torch.nn.MultiheadAttention means the opposite. A
-float mask is added to the scores (position biases such as ALiBi's; -inf hides a key); it gets no
-gradient. A query that is fully masked gets zeros. The weights are in the cache, as `A`.
+Shapes: queries q (..., R, d), keys k (..., S, d), values v (..., S, e), weights A (..., R, S),
+output y (..., R, e). `mask` broadcasts to A. A bool mask is True where a query may attend to a key,
+as in torch.nn.functional.scaled_dot_product_attention; in torch.nn.MultiheadAttention, True has the
+opposite meaning. A float mask is added to the scores, for example the position biases of ALiBi. Its
+entries -inf hide keys, and it gets no gradient. For a fully masked query, y is zero. `cache.A`
+holds the weights.
 """
 
 import math
@@ -27,23 +28,23 @@ NO_DROPOUT = Dropout(0.0)
 
 
 def causal_mask(length):
-    """Return (S, S), True where a query may attend: key k is visible to query t when k <= t."""
+    """Return the mask (S, S) that is True at [t, k] if k <= t: query t may attend to key k."""
     require_positive(length=length)
     t = xp.arange(length)
     return t[None, :] <= t[:, None]
 
 
 def masked_softmax(scores, mask):
-    """softmax(scores) where a bool mask is True; softmax(scores + mask) for a float mask."""
+    """Return the softmax over the keys that a bool mask permits, or of scores + a float mask."""
     if mask is None or mask.dtype.kind == "b":
         return softmax(scores, mask)
     return softmax(scores + mask.astype(scores.dtype))
 
 
 def attend(q, k, v, mask=None, scale=None, dropout=NO_DROPOUT, rng=None):
-    """y = dropout(A) v,  A = masked_softmax(scale q k^T, mask); scale is 1/sqrt(d) if None.
+    """y = dropout(A) v,  A = masked_softmax(scale q k^T, mask).
 
-    Dropout acts on the weights when `rng` is given.
+    `scale` is 1/sqrt(d) if None is given. Dropout is active if `rng` is given.
     """
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = scale * (q @ k.swapaxes(-1, -2))               # scores (..., R, S)
@@ -66,7 +67,7 @@ def attend_backward(dy, cache, dropout=NO_DROPOUT):
 
 
 class DotAttention(Layer):
-    """score(q, k) = q . k; q and k have the same width."""
+    """score(q, k) = q . k, where q and k have the same width."""
 
     def forward(self, q, k, v, mask=None):
         check_attention(q, k, v, mask)
@@ -80,8 +81,9 @@ class DotAttention(Layer):
 
 
 class ScaledDotAttention(DotAttention):
-    """score(q, k) = q . k / sqrt(d): for independent entries its variance does not grow with d.
+    """score(q, k) = q . k / sqrt(d).
 
+    If the entries of q and k are independent, the variance of this score does not grow with d.
     Vaswani et al. 2017, arXiv:1706.03762.
     """
 
@@ -92,9 +94,10 @@ class ScaledDotAttention(DotAttention):
 
 
 class AdditiveAttention(Layer):
-    """score(q, k) = a . tanh(q W_q + k W_k); q and k may differ in width.
+    """score(q, k) = a . tanh(q W_q + k W_k), where q and k may differ in width.
 
-    W_q (d_query, h), W_k (d_key, h), a (h,), no biases. Bahdanau et al. 2015, arXiv:1409.0473.
+    Shapes: W_q (d_query, h), W_k (d_key, h), a (h,). There are no biases. Bahdanau et al. 2015,
+    arXiv:1409.0473.
     """
 
     def __init__(self, d_query, d_key, d_hidden, *, rng=0, dtype="float32"):
@@ -122,7 +125,7 @@ class AdditiveAttention(Layer):
         self.a.grad += t.reshape(-1, h).T @ dscores.reshape(-1)     # scores = t a
         dt = dscores[..., None] * self.a.data
         dz = dt * (1 - t**2)                                    # t = tanh(z)
-        du = sum_over(dz, -2)                                   # z = u + w, each over the other
+        du = sum_over(dz, -2)                                   # z = u + w, which broadcast
         dw = sum_over(dz, -3)
         dq = self.W_q.backward(du, cache.q)
         dk = self.W_k.backward(dw, cache.k)
@@ -130,12 +133,13 @@ class AdditiveAttention(Layer):
 
 
 class MultiHeadAttention(Layer):
-    """y = [head_1 .. head_H] W_O,   head_i = attend(Q W_Q, K W_K, V W_V), the i-th part of each.
+    """y = [head_1 .. head_H] W_O,   head_i = attend(q_i, k_i, v_i).
 
-    forward(Q, K, V, mask): Q (B, R, D), K and V (B, S, D) -> y (B, R, D). The weights of the
-    heads, (B, H, R, S), are in the cache: `cache.attend.A`. `dropout` acts on the weights, when
-    `rng` is given. Vaswani et al. 2017, arXiv:1706.03762. Raises InputError when H does not divide
-    D and for shapes that do not fit.
+    q = Q W_Q, k = K W_K and v = V W_V are split along the width D into H = `num_heads` equal parts;
+    q_i, k_i and v_i are the i-th parts. forward(Q, K, V, mask, rng) maps Q (B, R, D), K (B, S, D)
+    and V (B, S, D) to y (B, R, D). `cache.attend.A` holds the attention weights (B, H, R, S).
+    Dropout acts on these weights if `rng` is given. Vaswani et al. 2017, arXiv:1706.03762. Raises
+    InputError if H does not divide D, and for shapes that do not fit.
     """
 
     def __init__(self, d_model, num_heads, *, bias=True, dropout=0.0, rng=0, dtype="float32"):
@@ -172,10 +176,10 @@ class MultiHeadAttention(Layer):
         return dQ, dK, dV
 
     def split(self, x):
-        """Split (B, S, H*d) -> (B, H, S, d); `join` is its inverse and its backward."""
+        """Reshape (B, S, H*d) to (B, H, S, d). `join` is the inverse and the backward."""
         return x.reshape(*x.shape[:2], self.num_heads, -1).swapaxes(1, 2)
 
     def join(self, x):
-        """Join (B, H, S, d) -> (B, S, H*d)."""
+        """Reshape (B, H, S, d) to (B, S, H*d)."""
         B, H, S, d = x.shape
         return x.swapaxes(1, 2).reshape(B, S, H * d)

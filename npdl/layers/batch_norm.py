@@ -1,7 +1,8 @@
-"""Normalisation over samples, places or groups of channels: batch, instance and group norm.
+"""Batch, instance and group normalisation.
 
-With x (N, C, L) - samples, channels, places - or (N, C), the kinds differ only in which entries
-share a mean and a variance. Those over the last axis are in npdl.layers.layer_norm.
+The input is x (N, C, L), with N samples, C channels and L positions, or x (N, C). The layers differ
+in the set of entries that share a mean and a variance. Layers that normalise over the last axis are
+in npdl.layers.layer_norm.
 """
 
 from npdl.backend import xp
@@ -23,15 +24,18 @@ KINDS = ("batch", "layer", "instance", "group", "rms")
 
 
 def statistics(x, kind, groups=1):
-    """Return mean and biased variance of x (N, C, L) or (N, C), with the averaged axes kept as 1.
+    """Return the mean and the biased variance of x (N, C, L) or (N, C).
 
-    kind "batch"     one for each channel: over samples and positions   (1, C, 1) or (1, C)
-         "layer"     one for each sample: over channels and positions   (N, 1, 1) or (N, 1)
-         "instance"  one for each sample and channel: over positions    (N, C, 1)
-         "group"     one for each sample and group of channels          (N, G, 1)
-         "rms"       mean 0 and mean square, over the last axis         (N, C, 1) or (N, 1)
-         a tuple of axes: over those
-    Raises InputError for another kind or shape, and for groups that do not divide C.
+    `kind` is one of these names, or a tuple of axes. The averaged axes are kept with length 1:
+
+        kind        averaged over                                 shape of the results
+        "batch"     samples and positions                         (1, C, 1) or (1, C)
+        "layer"     channels and positions                        (N, 1, 1) or (N, 1)
+        "instance"  positions                                     (N, C, 1)
+        "group"     the positions and channels of a group         (N, G, 1)
+        "rms"       the last axis; returns 0 and the mean square  (N, C, 1) or (N, 1)
+
+    Raises InputError for another kind or shape, and if `groups` does not divide C.
     """
     if isinstance(kind, str):
         require_choice("kind", kind, KINDS)
@@ -51,7 +55,7 @@ def statistics(x, kind, groups=1):
 
 
 def places(x):
-    """Return the axes of the positions of x (N, C, L), or none for (N, C)."""
+    """Return the axes of x that are positions: (2,) for x (N, C, L), and () for x (N, C)."""
     return tuple(range(2, x.ndim))
 
 
@@ -59,15 +63,15 @@ AXES = {"batch": lambda x: (0, *places(x)), "layer": lambda x: (1, *places(x)), 
 
 
 def wide(x):
-    """Return x in floats of 32 bits at least: float16 overflows in a square, and bytes wrap."""
+    """Return x in float32 or wider, because squares overflow in float16 and in small integers."""
     return x.astype(xp.promote_types(x.dtype, xp.float32), copy=False)
 
 
 def centred(x, axes):
-    """Return x - mean, the mean and the biased variance over these axes, which are kept as 1.
+    """Return x - mean, the mean, and the biased variance over some axes, kept with length 1.
 
-    It is centred twice, because a rounding error in the mean of large numbers would add to the
-    variance.
+    The mean of large numbers has a rounding error, which would increase the variance. So the mean
+    of x - mean is subtracted, too.
     """
     mean = mean_over(x, axes)
     rest = mean_over(x - mean, axes)
@@ -76,7 +80,7 @@ def centred(x, axes):
 
 
 def split_groups(x, groups):
-    """Reshape (N, C, ...) -> (N, G, C/G * ...): neighbouring channels share a group."""
+    """Reshape (N, C, ...) to (N, G, C/G * ...), so that neighbouring channels form a group."""
     require_positive(groups=groups)
     N, C = x.shape[:2]
     if C % groups:
@@ -85,17 +89,19 @@ def split_groups(x, groups):
 
 
 def normalise_backward(dx_hat, x_hat, std, axes):
-    """Return the gradient of x from that of x_hat = (x - mean) / std, mean and std taken from x."""
-    shift = mean_over(dx_hat, axes)                         # x_hat ignores a constant added to x
-    stretch = mean_over(dx_hat * x_hat, axes)               # and (nearly) a scaling of x - mean
+    """Return dx from dx_hat, where x_hat = (x - mean) / std and mean and std depend on x."""
+    # Adding a constant to x doesn't change x_hat, and scaling x - mean hardly does.
+    # So two parts of dx_hat are removed: the constant part, and the part along x_hat.
+    shift = mean_over(dx_hat, axes)
+    stretch = mean_over(dx_hat * x_hat, axes)
     dx = (dx_hat - shift - stretch * x_hat) / std
     return dx
 
 
 class ChannelNorm(Layer):
-    """What the three have in common: y = gain * x_hat + bias, gain and bias (C,).
+    """y = gain * x_hat + bias, with gain and bias (C,). Base class of the layers of this module.
 
-    With affine=False there are none: y = x_hat.
+    With affine=False the layer has no gain and no bias, and y = x_hat.
     """
 
     def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
@@ -108,7 +114,7 @@ class ChannelNorm(Layer):
         self.channels, self.eps = channels, eps
 
     def scaled(self, x_hat):
-        """y = gain * x_hat + bias, or x_hat itself without a gain."""
+        """Return y = gain * x_hat + bias, or x_hat if the layer has no gain."""
         if self.gain is None:
             return x_hat
         return per_channel(self.gain.data, x_hat) * x_hat + per_channel(self.bias.data, x_hat)
@@ -124,14 +130,19 @@ class ChannelNorm(Layer):
 
 
 class BatchNorm(ChannelNorm):
-    """x_hat = (x - mean) / sqrt(var + eps), one mean and variance for each channel.
+    """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   for each channel.
 
-    forward(x, training=True): x (N, C, L) or (N, C). In training they are the batch's own (var
-    biased, 1/n), and the running statistics move towards them by `momentum` (running_var towards
-    the unbiased variance); otherwise they are the running ones, and nothing changes. The running
-    statistics are frozen Params: saved with the model, unseen by optimizers. Ioffe & Szegedy 2015,
-    arXiv:1502.03167. Raises InputError when a channel has one value only in training: it would
-    always be normalised to 0.
+    forward(x, training=True): x and y are (N, C, L) or (N, C). In training, the mean and the
+    variance are those of the batch (the variance divides by the number n of values), and they
+    update the running statistics:
+
+        running_mean += momentum * (mean - running_mean)
+        running_var += momentum * (n / (n - 1) * var - running_var)
+
+    With training=False, the running statistics take the place of mean and var, and don't change.
+    They are frozen Params: they are saved with the model, but optimizers don't update them. Raises
+    InputError if a channel has only one value in training, because x_hat would always be 0. Ioffe &
+    Szegedy 2015, arXiv:1502.03167.
     """
 
     def __init__(self, channels, *, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
@@ -167,7 +178,7 @@ class BatchNorm(ChannelNorm):
         return dx
 
     def move(self, mean, var, count):
-        """Move the running statistics a step towards a batch's, of `count` values a channel."""
+        """Update the running statistics from those of a batch with `count` values per channel."""
         if count < 2:
             raise InputError("BatchNorm: training needs more than one value for each channel; "
                              "give a larger batch, or training=False")
@@ -177,10 +188,11 @@ class BatchNorm(ChannelNorm):
 
 
 class GroupNorm(ChannelNorm):
-    """x_hat = (x - mean) / sqrt(var + eps), one mean for each sample and group of channels.
+    """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias.
 
-    x (N, C, L) or (N, C); the C channels form `groups` groups of neighbours. One group is layer
-    normalisation over channels and places. Wu & He 2018, arXiv:1803.08494.
+    x and y are (N, C, L) or (N, C). The C channels form `groups` groups of neighbouring channels.
+    Each group of each sample has its own mean and variance. With one group this is layer
+    normalisation over channels and positions. Wu & He 2018, arXiv:1803.08494.
     """
 
     def __init__(self, channels, groups, *, eps=1e-5, affine=True, dtype="float32"):
@@ -206,10 +218,11 @@ class GroupNorm(ChannelNorm):
 
 
 class InstanceNorm(ChannelNorm):
-    """x_hat = (x - mean) / sqrt(var + eps), one mean for each sample and channel.
+    """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias.
 
-    x (N, C, L) with more than one place, or every value would become 0; the statistics are always
-    the sample's own. Ulyanov et al. 2016, arXiv:1607.08022.
+    x and y are (N, C, L). Each channel of each sample has its own mean and variance over its L
+    positions. Raises InputError if L is 1, because every value would become 0. Ulyanov et al. 2016,
+    arXiv:1607.08022.
     """
 
     def forward(self, x):

@@ -1,4 +1,7 @@
-"""Two recurrent networks over one sequence, one from each end (Schuster & Paliwal 1997)."""
+"""Bidirectional networks: two recurrent networks read a sequence from its two ends.
+
+Schuster & Paliwal 1997.
+"""
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
@@ -10,16 +13,17 @@ from npdl.training_errors import require_layers
 
 
 class Bidirectional(Layer):
-    """y_t = [ahead at t, back at t]: `ahead` reads 0 .. S-1, `back` reads S-1 .. 0.
+    """y_t = [h_t of `ahead`, h_t of `back`]: `ahead` reads x_0 .. x_{S-1}, `back` x_{S-1} .. x_0.
 
-    `ahead` and `back` are two RNNs, GRUs or LSTMs of one input width, each with its own
-    parameters (start them from different seeds).
+    `ahead` and `back` are two RNNs, GRUs or LSTMs with the same input width. Initialise them with
+    different seeds:
 
         Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1))
 
-    forward(x, state, rng, lengths): `state` is (that of ahead, that of back), either may be None
-    -> y (B, S, H_a + H_b) and both last states. With `lengths` (B,), `back` starts at each
-    sequence's own end. Raises InputError when the input widths differ.
+    forward(x, state, rng, lengths) maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b).
+    `state` is a pair: the first states of `ahead` and of `back`, or None in place of zeros. With
+    `lengths` (B,), `back` begins at the last valid step of each sequence. Raises InputError if the
+    input widths differ.
     """
 
     def __init__(self, ahead, back):
@@ -49,18 +53,20 @@ class Bidirectional(Layer):
         dx_a, dstart_a = self.ahead.backward((dy_a, dlast_a), cache.ahead)
         dy_b = reverse(dy_b, cache.lengths)
         dx_b, dstart_b = self.back.backward((dy_b, dlast_b), cache.back)
-        dx = dx_a + reverse(dx_b, cache.lengths)            # both read x
+        dx = dx_a + reverse(dx_b, cache.lengths)            # ahead and back read x
         return dx, (dstart_a, dstart_b)
 
 
 class BidirectionalStack(Layer):
-    """Several Bidirectional layers; each reads both directions of the one below, dropout between.
+    """y = b_n(.. b_2(b_1(x))), a stack of Bidirectional layers with dropout between them.
 
         BidirectionalStack([Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1)),
                             Bidirectional(LSTM(10, 5, rng=2), LSTM(10, 5, rng=3))])
 
-    This is torch.nn.LSTM(num_layers=2, bidirectional=True). forward(x, state, rng, lengths):
-    `state` is a list with the state of each layer -> y (B, S, H_a + H_b) and the last states.
+    This example is PyTorch's torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each layer
+    reads the outputs of both directions of the layer below. forward(x, state, rng, lengths) maps x
+    (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with the first state
+    of each layer.
     """
 
     def __init__(self, layers, dropout=0.0):

@@ -1,4 +1,4 @@
-"""Dropout: active exactly when it is handed a generator (Srivastava et al. 2014)."""
+"""Dropout, which is active if forward is given a random generator (Srivastava et al. 2014)."""
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
@@ -7,10 +7,11 @@ from npdl.training_errors import warn_undropped
 
 
 class Dropout(Layer):
-    """y = x * scale, each entry of scale 0 with probability `rate`, else 1 / (1 - rate).
+    """y = x * scale, where an entry of scale is 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng): the entries are drawn on the host from `rng`; without one, y is x itself, and
-    a backward after it warns once that nothing was dropped. Raises InputError unless 0 <= rate < 1.
+    forward(x, rng) draws `scale` on the CPU from the NumPy generator `rng`. Without `rng`, y is x.
+    If backward is called after that, a warning says once that nothing was dropped. Raises
+    InputError unless 0 <= rate < 1.
     """
 
     def __init__(self, rate):

@@ -21,10 +21,11 @@ from npdl.init import generator, standard_normal
 
 
 class Embedding(Layer):
-    """y = W[ids]: (...,) integers below V -> (..., D), with W (V, D).
+    """y = W[ids].
 
-    W starts standard normal. The row `padding_id`, if there is one, starts at zero and gets no
-    gradient. Raises InputError for ids that are not integers in [0, V).
+    Shapes: ids (...,) -> y (..., D), with the embedding matrix W (V, D). W is initialised with
+    standard normal numbers. If `padding_id` is given, this row of W is initialised with zeros and
+    gets no gradient. Raises InputError for ids that are not integers in [0, V).
     """
 
     is_embedding = True
@@ -48,20 +49,20 @@ class Embedding(Layer):
         if self.padding_id is not None:
             dy = xp.where((ids == self.padding_id)[..., None], 0, dy)
         if self.W.trainable:
-            self.W.grad += sum_by_index(dy, ids, V)             # y = W[ids]: a row's readers add up
+            self.W.grad += sum_by_index(dy, ids, V)             # y = W[ids], equal ids add up
         return None                                             # integers have no gradient
 
 
 class Unembedding(Layer):
-    """y = x W^T: (..., D) -> (..., V), sharing the Param W (V, D) of an Embedding (weight tying).
+    """y = x W^T, with the Param W (V, D) of an Embedding (weight tying).
 
-    The shared Param collects the gradients of both uses.
+    Shapes: (..., D) -> (..., V). Both layers use W, so the gradients of both are added to W.grad.
     """
 
     def __init__(self, embedding):
         if not isinstance(getattr(embedding, "W", None), Param):
             raise InputError(f"Unembedding: given {described(embedding)}; give the Embedding whose "
-                             "table it shares")
+                             "matrix it shares")
         self.W = embedding.W
 
     @property
@@ -87,10 +88,11 @@ class Unembedding(Layer):
 
 
 def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
-    """Return the fixed positions (S, D): sin(pos / 10000^e) at i = 2k, cos of the same at 2k + 1.
+    """Return the sinusoidal position embeddings (S, D).
 
-    `exponent` e is "2k/d" as in Vaswani et al. 2017, whose longest wavelength is 10000 times its
-    shortest, or "k/d", with which it is 100 times.
+    Column 2k is sin(position / 10000^e), and column 2k + 1 is cos(position / 10000^e). `exponent`
+    is e: "2k/d" as in Vaswani et al. 2017, or "k/d". The longest wavelength is about 10000 times as
+    long as the shortest with "2k/d", and 100 times with "k/d".
     """
     require_positive(length=length, d_model=d_model)
     require_dtype(dtype)
@@ -103,11 +105,12 @@ def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
 
 
 class SinusoidalPositions(Layer):
-    """y = x + PE[position], with a fixed table PE (max_len, D). Nothing is learned.
+    """y = x + PE[position], with the fixed matrix PE (max_len, D) of `sinusoidal`.
 
-    forward: x (B, S, D), the positions being 0..S-1, or x (..., D) with `positions` (...).
-    The table is kept in float64 and cast to x's dtype where it is read. Raises InputError unless
-    the dtype of x is a floating-point type.
+    forward(x) takes x (B, S, D), with the positions 0 .. S-1. forward(x, positions) takes x
+    (..., D) and integers (...). PE is stored in float64, and the rows that are read are converted
+    to the dtype of x. The layer has no parameters. Raises InputError if the dtype of x is not a
+    float type.
     """
 
     def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):
@@ -126,7 +129,10 @@ class SinusoidalPositions(Layer):
 
 
 class LearnedPositions(Layer):
-    """y = x + W[position], with a learned table W (max_len, D). Shapes as SinusoidalPositions."""
+    """y = x + W[position], with a trainable matrix W (max_len, D).
+
+    The shapes are those of SinusoidalPositions. W is initialised with standard normal numbers.
+    """
 
     is_embedding = True
 
@@ -152,7 +158,7 @@ POSITIONS = ("k/d", "2k/d", "learned")
 
 
 def positions_of(kind, max_len, d_model, *, rng, dtype):
-    """Return the layer that adds positions: learned, or sinusoidal with an exponent."""
+    """Return LearnedPositions for "learned", or SinusoidalPositions with the exponent `kind`."""
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":
         return LearnedPositions(max_len, d_model, rng=rng, dtype=dtype)

@@ -1,7 +1,8 @@
 """The decoder with cross-attention (Vaswani et al. 2017, arXiv:1706.03762).
 
-Its block has a third part between the transformer block's two: attention whose queries come from
-the target, and whose keys and values come from the encoder's output, the *memory*.
+A block of this decoder has three sublayers: self-attention, cross-attention and a feed-forward
+network. In cross-attention, the queries come from the target, and the keys and values from the
+encoder's output, the *memory*.
 """
 
 from npdl.core import Cache, Layer
@@ -15,9 +16,10 @@ from npdl.layers.transformer import Decoder, FeedForward
 class DecoderBlock(Layer):
     """u = norm1(x + attention(x)),  w = norm2(u + cross(u, memory)),  y = norm3(w + ffn(w)).
 
-    forward(x, memory, mask, memory_mask, rng): x (B, T, D), memory (B, S, D) -> y (B, T, D). The
-    masks broadcast to the weights (B, H, T, T) and (B, H, T, S), which are in the cache:
-    `cache.attention.attend.A` and `cache.cross.attend.A`.
+    forward(x, memory, mask, memory_mask, rng) maps x (B, T, D) and memory (B, S, D) to y (B, T, D).
+    `mask` broadcasts to the weights of the self-attention, `cache.attention.attend.A` (B, H, T, T),
+    and `memory_mask` to those of the cross-attention, `cache.cross.attend.A` (B, H, T, S). The
+    arguments are those of Block.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
@@ -99,9 +101,10 @@ CROSS_BLOCKS = {"post": DecoderBlock, "pre": PreNormDecoderBlock}
 
 
 class CrossDecoder(Decoder):
-    """A list of DecoderBlocks in a row, all reading one memory; then a norm, as a Decoder has it.
+    """y = norm(block_L(.. block_1(x, memory) .., memory)), with DecoderBlocks.
 
-    forward(x, memory, mask, memory_mask, rng): x (B, T, D), memory (B, S, D) -> y (B, T, D).
+    forward(x, memory, mask, memory_mask, rng) maps x (B, T, D) and memory (B, S, D) to y (B, T, D).
+    The final norm is optional, as in Decoder.
     """
 
     def forward(self, x, memory, mask=None, memory_mask=None, rng=None):

@@ -1,8 +1,10 @@
 """Message passing on a graph, and attention as a special case of it (Gilmer et al. 2017).
 
-Every node i takes up what its neighbours send,  h_i' = q(h_i, sum_j e_ij f(h_j)).  The matrix of
-edges e (N, N) says how much i takes from j: 1 for a sum over neighbours, 1/degree for their mean,
-0 where there is no edge from j to i. In attention it is computed from the nodes themselves.
+Every node j sends a message f(h_j), and every node i updates its state with the messages that it
+receives:  h_i' = q(h_i, sum_j e_ij f(h_j)).  The entry e_ij of the matrix of edges (N, N) is the
+weight of the message from j to i. It is 0 if there is no edge from j to i. With the weight 1, node
+i receives the sum over its neighbours; with 1/degree, their mean. In attention, the weights are
+computed from the states of the nodes.
 """
 
 import math
@@ -26,7 +28,7 @@ from npdl.training_errors import check_layer
 
 
 class AddReLU(Layer):
-    """The update q(h, m) = h W + b + max(m, 0): h (..., D), m (..., E) -> (..., E)."""
+    """q(h, m) = h W + b + max(m, 0), an update from h (..., D) and m (..., E) to (..., E)."""
 
     def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
         self.own = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
@@ -47,7 +49,7 @@ class AddReLU(Layer):
 
 
 class Replace(Layer):
-    """The update q(h, m) = m: a node forgets its state and takes what it was sent."""
+    """q(h, m) = m, the update that replaces a node's state h by the sum m of its messages."""
 
     def forward(self, h, m):
         check_floats("Replace", h=h, m=m)
@@ -61,11 +63,12 @@ class Replace(Layer):
 
 
 class MessagePassing(Layer):
-    """h_i' = q(h_i, sum_j e_ij f(h_j)): all nodes at once, from the same snapshot.
+    """h_i' = q(h_i, sum_j e_ij f(h_j)), for all nodes i at once.
 
-    `message` is the layer f, (..., D) -> (..., E); `update` the layer q, of (h, m).
-    forward(h, edges): h (..., N, D); edges (..., N, N), or (N, N) for the whole batch, numbers or
-    booleans, edges[i, j] for the edge from j to i. Edges that are floats get a gradient.
+    `message` is the layer f (..., D) -> (..., E), and `update` is the layer q, whose forward takes
+    h and the sum of messages. forward(h, edges): h is (..., N, D). `edges` is (..., N, N), or
+    (N, N) if the whole batch has the same edges; edges[i, j] is the weight of the edge from j to i,
+    a number or a bool. Edges that are floats get a gradient.
     """
 
     def __init__(self, message, update):
@@ -97,12 +100,13 @@ class MessagePassing(Layer):
 
 
 class GraphAttention(Layer):
-    """Attention with one head as message passing: e_ij = softmax_j(q_i k_j), f(h_j) = h_j W_V.
+    """Attention with one head as message passing: e_ij = softmax_j(scale q_i . k_j).
 
-    forward(h, neighbours): h (..., N, D) -> (..., N, E). `neighbours` (..., N, N) is True where
-    node i attends to node j; None is the complete graph, as in a transformer; the lower triangle, a
-    causal one. `scale` multiplies q k: 1, or 1/sqrt(E) as in transformers. A node without
-    neighbours gets zeros.
+    The message of node j is f(h_j) = h_j W_V; q = h W_Q and k = h W_K. forward(h, neighbours) maps
+    h (..., N, D) to (..., N, E). `neighbours` (..., N, N) is True at [i, j] if node i attends to
+    node j. If `neighbours` is None, all nodes attend to all nodes, as in an encoder. If it is a
+    lower triangle, the attention is causal, as in a GPT. Transformers use scale = 1/sqrt(E). A node
+    without neighbours gets zeros.
     """
 
     def __init__(self, d_in, d_out, *, scale=1.0, bias=False, rng=0, dtype="float32"):

@@ -1,7 +1,7 @@
 """Grouped-query attention: several heads of queries share one head of keys and values.
 
-H heads of queries in G groups, n = H / G heads a group, all of width d. Ainslie et al. 2023,
-arXiv:2305.13245.
+The H heads of queries form G groups. Each group has n = H / G heads, and every head has width d.
+Ainslie et al. 2023, arXiv:2305.13245.
 """
 
 from npdl.core import Cache, Layer
@@ -22,14 +22,15 @@ from npdl.layers.transformer import Same
 
 
 class GroupedQueryAttention(Layer):
-    """y = [head_1 .. head_H] W_O,   head_i = attend(rotary(q_i), rotary(k_g), v_g), g its group.
+    """y = [head_1 .. head_H] W_O,   head_i = attend(rotary(q_i), rotary(k_g), v_g), i in group g.
 
-    q = x W_Q has H heads; k = x W_K and v = x W_V have G: (B, S, D) -> (B, S, D). `num_kv_heads`
-    G divides `num_heads` H; d is D / H unless given as `d_head`. `mask` broadcasts to the weights
-    (B, G, n, S, S), which are in the cache: `cache.attend.A`. `qkv_bias` adds biases to the first
-    three projections. With `qk_norm`, an RMSNorm over d with `eps` normalises every q and k before
-    its rotation (Qwen3). `scaling` is Rotary's. Raises InputError for sizes and shapes that do not
-    fit.
+    Shapes: (B, S, D) -> (B, S, D). q = x W_Q consists of H = `num_heads` heads of width d. k = x
+    W_K and v = x W_V consist of G = `num_kv_heads` heads; each serves a group of n = H / G query
+    heads. d is `d_head`, or D / H if `d_head` is None. `mask` broadcasts to the attention weights
+    (B, G, n, S, S), and `cache.attend.A` holds these weights. `qkv_bias` adds biases to W_Q, W_K
+    and W_V. With `qk_norm`, an RMSNorm over d with `eps` normalises every q and k before its
+    rotation (Qwen3). `rope_theta` and `scaling` are arguments of Rotary. Raises InputError if G
+    does not divide H, or if another size or shape does not fit.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads, rope_theta=10000.0, *, scaling=None,
@@ -74,7 +75,7 @@ class GroupedQueryAttention(Layer):
         dh = self.W_O.backward(dy, cache.O)                         # y = h W_O
         dheads = self.split(dh)                                     # dheads (B, G, n, S, d)
         dq, dk_each, dv_each = attend_backward(dheads, cache.attend)
-        dk = dk_each.sum(2, keepdims=True)                          # a group's n heads read one k
+        dk = dk_each.sum(2, keepdims=True)                          # the n heads of a group share k
         dv = dv_each.sum(2, keepdims=True)
         dq = self.rotary.backward(dq, cache.q)
         dk = self.rotary.backward(dk, cache.k)
@@ -87,7 +88,7 @@ class GroupedQueryAttention(Layer):
         return dx
 
     def split(self, x):
-        """Reshape (B, S, G*n*d) to (B, G, n, S, d). `join` is its inverse and its backward."""
+        """Reshape (B, S, G*n*d) to (B, G, n, S, d). `join` is the inverse and the backward."""
         B, S, _ = x.shape
         return x.reshape(B, S, self.num_kv_heads, -1, self.rotary.d).transpose(0, 2, 3, 1, 4)
 

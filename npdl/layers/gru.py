@@ -1,7 +1,8 @@
 """Two more GRUs: the form of cuDNN, PyTorch and Keras, and the form of the original paper.
 
-`npdl.layers.recurrent.GRUCell` scales the product h_prev W_h by the reset gate, and has no bias
-there. In all three classes, z near 1 takes the new candidate.
+In `npdl.layers.recurrent.GRUCell` the reset gate scales the product h_prev W_h, which has no bias.
+In all three classes the new state h is close to the candidate h_hat if the update gate z is close
+to 1.
 """
 
 from npdl.backend import xp
@@ -16,8 +17,8 @@ class ResetAfterGRUCell(GRUCell):
     z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),   h_hat = tanh(a_h + r * u_h),
     h = (1 - z) * h_prev + z * h_hat.
 
-    The reset gate scales the product and its bias b_h (3H,). PyTorch's and Keras' update gate is
-    1 - z.
+    Shapes: x (B, D), h_prev (B, H), b_h (3H,). The reset gate r scales the product and its bias.
+    In PyTorch and Keras, z and 1 - z are exchanged.
     """
 
     def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
@@ -64,8 +65,8 @@ class ResetBeforeGRUCell(Cell):
     [u_z, u_r] = h_prev W_zr,   z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),
     h_hat = tanh(a_h + (r * h_prev) W_c),   h = (1 - z) * h_prev + z * h_hat.
 
-    The reset gate scales the state before the product, as in Cho et al. 2014, arXiv:1406.1078v3,
-    whose update gate is 1 - z.
+    Shapes: x (B, D), h_prev (B, H). The reset gate r scales the state before the product, as in
+    Cho et al. 2014, arXiv:1406.1078v3. In that paper, z and 1 - z are exchanged.
     """
 
     gates = 3

@@ -7,10 +7,10 @@ from npdl.init import generator, uniform_fan_in
 
 
 class Linear(Layer):
-    """y = x W + b over the last axis: (..., D) -> (..., E), W (D, E), b (E,).
+    """y = x W + b over the last axis.
 
-    W and b start uniform in +-1/sqrt(D). Raises InputError for sizes below 1 and for inputs of
-    another width.
+    Shapes: (..., D) -> (..., E), W (D, E), b (E,). W and b are initialised uniformly in
+    +-1/sqrt(D). Raises InputError for sizes below 1, and for inputs of another width.
     """
 
     def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):

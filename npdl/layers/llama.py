@@ -1,4 +1,4 @@
-"""Llama's feed-forward net and block (Touvron et al. 2023, arXiv:2302.13971)."""
+"""Llama's feed-forward network and block (Touvron et al. 2023, arXiv:2302.13971)."""
 
 from npdl.core import Cache, Layer
 from npdl.functions import sigmoid
@@ -9,9 +9,10 @@ from npdl.layers.linear import Linear
 
 
 class SwiGLU(Layer):
-    """y = (silu(x W_gate) * x W_up) W_down,   silu(g) = g sigmoid(g): (..., D) -> (..., D).
+    """y = (silu(x W_gate) * x W_up) W_down,   silu(g) = g sigmoid(g).
 
-    The inner width is `d_inner`; no biases. Shazeer 2020, arXiv:2002.05202.
+    Shapes: (..., D) -> (..., D). W_gate and W_up are (D, M), W_down is (M, D), with the inner width
+    M = `d_inner`. There are no biases. Shazeer 2020, arXiv:2002.05202.
     """
 
     def __init__(self, d_model, d_inner, *, rng=0, dtype="float32"):
@@ -43,11 +44,12 @@ class SwiGLU(Layer):
 
 
 class LlamaBlock(Layer):
-    """u = x + attention(norm1(x)),   y = u + ffn(norm2(u)):   (B, S, D) -> (B, S, D).
+    """u = x + attention(norm1(x)),   y = u + ffn(norm2(u)).
 
-    A PreNormBlock of RMSNorms, grouped-query attention with rotary positions, and a SwiGLU.
-    forward(x, mask): `mask` broadcasts to the attention's weights (B, G, n, S, S), which are in
-    the cache: `cache.attention.attend.A`.
+    Shapes: (B, S, D) -> (B, S, D). The norms are RMSNorms, the attention is grouped-query attention
+    with rotary positions, and ffn is a SwiGLU. forward(x, mask): `mask` broadcasts to the attention
+    weights (B, G, n, S, S). `cache.attention.attend.A` holds these weights. The arguments are those
+    of GroupedQueryAttention and SwiGLU.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads, d_inner, rope_theta=10000.0, *,

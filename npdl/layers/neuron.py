@@ -15,10 +15,10 @@ from npdl.init import generator, uniform_fan_in
 
 
 class ThresholdNeuron(Layer):
-    """y = 1 where x W + b >= 0, else 0: (..., D) -> (..., E), E neurons side by side.
+    """y = 1 where x W + b >= 0, else 0.
 
-    The slope is 0 wherever there is one, so every gradient is exactly 0 and descent cannot train
-    these neurons.
+    Shapes: (..., D) -> (..., E), for E neurons that read the same input. The derivative is 0
+    wherever it exists. So every gradient is 0, and gradient descent cannot train these neurons.
     """
 
     def __init__(self, d_in, d_out=1, *, rng=0, dtype="float32"):
@@ -48,15 +48,16 @@ class ThresholdNeuron(Layer):
 
     def backward(self, dy, cache):
         check_gradient(dy, (*cache.x.shape[:-1], self.W.shape[1]), "ThresholdNeuron")
-        dx = xp.zeros_like(cache.x)                     # y is flat on either side of its step
+        dx = xp.zeros_like(cache.x)                     # y is constant on both sides of its step
         return dx
 
 
 class XOR(Layer):
-    """y = (x_1 or x_2) and not (x_1 and x_2): (..., 2) -> (..., 1), of two neurons and one more.
+    """y = (x_1 or x_2) and not (x_1 and x_2), from two hidden neurons and an output neuron.
 
-    One neuron cannot do it: b < 0, w_1 + b >= 0 and w_2 + b >= 0 give w_1 + w_2 + b > 0, where
-    it should be negative.
+    Shapes: (..., 2) -> (..., 1). One neuron can't compute XOR. For x = (0, 0), (1, 0) and (0, 1) it
+    needs b < 0, w_1 + b >= 0 and w_2 + b >= 0. Then w_1 + w_2 + b >= -b > 0, so its output for
+    x = (1, 1) is 1 instead of 0.
     """
 
     def __init__(self, *, dtype="float32"):

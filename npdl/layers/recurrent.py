@@ -1,7 +1,8 @@
-"""Recurrent networks: one step (RNN, GRU, LSTM), all steps, several layers.
+"""Recurrent networks: cells compute one step, layers compute all steps, networks stack layers.
 
-A state is h (B, H), for the LSTM the pair (h, c); `each` goes through its parts. W_x, W_h, b hold
-a block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), Cho et al. 2014 (GRU).
+The state of an RNN or GRU is h (B, H), and that of an LSTM the pair (h, c). W_x, W_h and b consist
+of one block for each gate, side by side. Hochreiter & Schmidhuber 1997 (LSTM), Cho et al. 2014
+(GRU).
 """
 
 from npdl.backend import xp
@@ -13,13 +14,14 @@ from npdl.layers.dropout import Dropout
 
 
 class Cell(Layer):
-    """W_x (D, G), W_h (H, G) and b (G,), G = gates * H; all start uniform in +-1/sqrt(D + H).
+    """Base class of cells, with W_x (D, G), W_h (H, G) and b (G,), where G = gates * H.
 
-    forward(x, state): x (B, D), the state's parts (B, H), zeros if None -> the new state. Raises
-    InputError for sizes below 1 and for other shapes.
+    forward(x, state) maps x (B, D) and the previous state to the new state. Each array of a state
+    is (B, H); the state None means zeros. The parameters are initialised uniformly in
+    +-1/sqrt(D + H). Raises InputError for sizes below 1, and for other shapes.
     """
 
-    gates, parts = 1, 1                                     # blocks in G, arrays in the state
+    gates, parts = 1, 1                 # number of blocks in G, number of arrays in the state
 
     def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
         require_positive(d_in=d_in, d_hidden=d_hidden)
@@ -31,7 +33,7 @@ class Cell(Layer):
         self.d_hidden = d_hidden
 
     def start(self, x, state=None):
-        """Return the state before the first step: `state` once it is checked, or zeros."""
+        """Return the state before the first step: zeros, or the given `state` after a check."""
         check_width(x, self.W_x.shape[0], type(self).__name__, ndim=2)
         shape = (len(x), self.d_hidden)
         if state is not None:
@@ -41,7 +43,7 @@ class Cell(Layer):
 
 
 class RNNCell(Cell):
-    """h = tanh(x W_x + h_prev W_h + b)   (Elman 1990)."""
+    """h = tanh(x W_x + h_prev W_h + b),   with x (B, D) and h (B, H)   (Elman 1990)."""
 
     def forward(self, x, state=None):
         h_prev = self.start(x, state)
@@ -64,8 +66,9 @@ class GRUCell(Cell):
     z = sigmoid(a_z + u_z),   r = sigmoid(a_r + u_r),   h_hat = tanh(a_h + r * u_h),
     h = (1 - z) * h_prev + z * h_hat.
 
-    z near 1 takes the new candidate (elsewhere it is often the other way round), and r scales
-    U h, after the product (in Cho et al. it scales h before it). The document has no biases.
+    Shapes: x (B, D), h_prev (B, H). The new state is close to the candidate h_hat if z is close to
+    1; in many other texts, z and 1 - z are exchanged. Here r scales the product h_prev W_h. In the
+    paper it scales h_prev before the product (ResetBeforeGRUCell).
     """
 
     gates = 3
@@ -106,6 +109,8 @@ class LSTMCell(Cell):
     """z = x W_x + h_prev W_h + b in four blocks:   (Hochreiter & Schmidhuber 1997)
     i, f, o = sigmoid(z_i), sigmoid(z_f), sigmoid(z_o),   g = tanh(z_g),
     c = f * c_prev + i * g,   h = o * tanh(c).
+
+    Shapes: x (B, D), and all of h_prev, c_prev, h, c (B, H). The state is the pair (h, c).
     """
 
     gates, parts = 4, 2
@@ -147,11 +152,13 @@ class LSTMCell(Cell):
 
 
 class RecurrentLayer(Layer):
-    """A cell at t = 0, 1, .. S-1; each step reads the state that the one before it left.
+    """state_t = cell(x_t, state_{t-1}) for t = 0, 1, .. S-1, and y_t = h_t.
 
-    forward(x, state, lengths): x (B, S, D), the state's parts (B, H), zeros if None -> y (B, S, H),
-    every h_t, and the last state. With `lengths` (B,), sequence b ends after lengths[b] steps: from
-    there its outputs are zero, its state stays, and x, NaN too, reaches no output and no gradient.
+    forward(x, state, lengths) maps x (B, S, D) to (y, last state), with y (B, S, H). `state` is the
+    state before the first step, whose arrays are (B, H); None means zeros. With `lengths` (B,),
+    sequence b has lengths[b] valid steps. In later steps its outputs are zero and its state does
+    not change. The values of x there have no effect on any output or gradient, even if they are
+    NaN.
     """
 
     def __init__(self, d_in, d_hidden, *, bias=True, rng=0, dtype="float32"):
@@ -175,10 +182,10 @@ class RecurrentLayer(Layer):
         steps, real, dxs = cache.steps, cache.real, []
         dy, dstate = gradients_of(dout, cache.out, type(self).__name__)
         for t in reversed(range(len(steps))):
-            dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads too
+            dh = dy[:, t]                                   # y_t = h_t, which step t + 1 reads, too
             if real is None:
                 dx, dstate = self.cell.backward(add_dh(dstate, dh), steps[t])
-            else:                                           # past its end, a state is passed on
+            else:                                           # after its end, a state does not change
                 dnew = map_state(if_real(real[:, t]), add_dh(dstate, dh))
                 dx, dread = self.cell.backward(dnew, steps[t])
                 dstate = map_state(xp.add, dread, map_state(if_real(~real[:, t]), dstate))
@@ -200,10 +207,11 @@ class LSTMLayer(RecurrentLayer):
 
 
 class Recurrent(Layer):
-    """`num_layers` recurrent layers, each reading the outputs of the one below, dropout between.
+    """y = layer_L(.. layer_2(layer_1(x))), L = `num_layers`, with dropout between the layers.
 
-    forward(x, state, rng, lengths): x (B, S, D), the state's parts (L, B, H), zeros if None
-    -> y (B, S, H), the outputs of the top layer, and the last state, its parts (L, B, H).
+    forward(x, state, rng, lengths) maps x (B, S, D) to (y, last state). y (B, S, H) are the outputs
+    of the top layer. `state` is the state before the first step, and None means zeros. Each array
+    of a state is (L, B, H), with one entry for each layer.
     """
 
     def __init__(self, d_in, d_hidden, num_layers=1, *, bias=True, dropout=0.0, rng=0,

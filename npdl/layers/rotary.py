@@ -1,4 +1,4 @@
-"""Rotary position embeddings (Su et al. 2021, arXiv:2104.09864), and their scalings."""
+"""Rotary position embeddings (Su et al. 2021, arXiv:2104.09864), and scalings for long contexts."""
 
 import math
 
@@ -15,7 +15,10 @@ from npdl.errors import (
 
 
 class LinearScaling:
-    """f / factor: position p is treated as p / factor (Chen et al. 2023, arXiv:2306.15595)."""
+    """f / factor, which has the same effect as dividing every position by `factor`.
+
+    Chen et al. 2023, arXiv:2306.15595.
+    """
 
     def __init__(self, factor):
         require_above_0(factor=factor)
@@ -31,8 +34,10 @@ class LinearScaling:
 class Llama3Scaling:
     """(1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low), clipped to [0, 1].
 
-    L f / 2 pi is the number of rotations within the `original_length` L of the training: pairs
-    that rotate more than `high` times keep f, those below `low` get f / factor. Llama 3.1 to 3.3.
+    The model was trained with contexts of L = `original_length` tokens, in which a pair with the
+    frequency f rotates L f / 2 pi times. Pairs that rotate more than `high` times keep f, pairs
+    that rotate less than `low` times get f / factor, and the others a mixture. Used by Llama 3.1 to
+    3.3.
     """
 
     def __init__(self, factor=8.0, low=1.0, high=4.0, original_length=8192):
@@ -59,11 +64,11 @@ class Rotary(Layer):
     """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
 
-    The inner product of two rotated vectors depends only on the distance of their positions, which
-    are 0 .. S-1, or `positions` (S,) integers. `scaling` changes the frequencies f (d/2,) for
-    contexts that are longer than in training: LinearScaling, Llama3Scaling, or None. There are no
-    parameters; backward rotates the gradient in the opposite direction. Raises InputError for an
-    odd d.
+    The inner product of two rotated vectors depends on the distance of their positions only. The
+    positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
+    LinearScaling, a Llama3Scaling, or None) changes the frequencies f (d/2,) for contexts that are
+    longer than in training. The layer has no parameters. Its backward rotates the gradient in the
+    opposite direction. Raises InputError if d is odd.
     """
 
     def __init__(self, d, rope_theta=10000.0, *, scaling=None):

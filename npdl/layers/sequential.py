@@ -1,4 +1,4 @@
-"""Layers one behind the other."""
+"""A chain of layers."""
 
 import inspect
 
@@ -8,13 +8,13 @@ from npdl.training_errors import require_layers
 
 
 class Sequential(Layer):
-    """y = f_n(.. f_2(f_1(x))), from layers that read one array.
+    """y = f_n(.. f_2(f_1(x))), where each layer f_i reads the output of the layer before it.
 
         Sequential(Embedding(9, 8), Dropout(0.1), LSTM(8, 16), Linear(16, 5))
 
-    forward(x, **options): each layer is handed those of the options (rng, lengths, mask ..) that
-    its forward takes. Of several outputs, as an LSTM has them, the first goes on. Raises
-    InputError for what is no layer, and for an option that none of them takes.
+    forward(x, **options) passes an option (rng, lengths, mask ..) to every layer whose forward
+    takes it. If a layer has several outputs, such as an LSTM, the next layer reads the first.
+    Raises InputError if an argument is not a layer, and if no layer takes an option.
     """
 
     def __init__(self, *layers):

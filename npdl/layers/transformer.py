@@ -1,7 +1,7 @@
-"""The transformer's block, after or before its norms, the feed-forward net in it, stacks of them.
+"""Transformer blocks with post-norm and pre-norm, their feed-forward network, and stacks of blocks.
 
-Vaswani et al. 2017, arXiv:1706.03762; before its norms: Xiong et al. 2020, arXiv:2002.04745.
-Nothing here is causal but the mask.
+Vaswani et al. 2017, arXiv:1706.03762; pre-norm: Xiong et al. 2020, arXiv:2002.04745. These layers
+are causal only if the mask is causal.
 """
 
 from npdl.backend import as_array, xp
@@ -24,7 +24,12 @@ from npdl.training_errors import require_layers
 
 
 class FeedForward(Layer):
-    """y = f(x W_up) W_down, position by position: (..., D) -> (..., D), inner width m D."""
+    """y = f(x W_up) W_down, for each position separately.
+
+    Shapes: (..., D) -> (..., D), W_up (D, m D), W_down (m D, D), with m = `multiplier`.
+    `activation` is the name of f: "gelu", "gelu-tanh", "relu", "tanh" or "sigmoid". `bias` adds
+    biases to both layers.
+    """
 
     def __init__(self, d_model, multiplier=4, *, activation="gelu", bias=False, rng=0,
                  dtype="float32"):
@@ -49,13 +54,14 @@ class FeedForward(Layer):
 
 
 class Block(Layer):
-    """u = norm1(x + attention(x)),   y = norm2(u + ffn(u)):   (B, S, D) -> (B, S, D).
+    """u = norm1(x + attention(x)),   y = norm2(u + ffn(u)).
 
-    forward(x, mask, rng): `mask` broadcasts to the attention's weights (B, H, S, S), which are in
-    the cache: `cache.attention.attend.A`. Dropout acts on both branches, and
-    `attention_dropout` on the weights, when `rng` is given. `bias` is that of the attention's
-    projections, `ffn_bias` of the feed-forward network, `norm_bias` of the LayerNorms, which use
-    `eps`.
+    forward(x, mask, rng) maps x (B, S, D) to y (B, S, D). `mask` broadcasts to the attention
+    weights (B, H, S, S), and `cache.attention.attend.A` holds these weights. If `rng` is given,
+    `dropout` acts on the outputs of the attention and of the feed-forward network (ffn), and
+    `attention_dropout` on the attention weights. Three options add biases: `bias` to the
+    projections of the attention, `ffn_bias` to the feed-forward network, and `norm_bias` to the
+    LayerNorms, which use `eps`.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
@@ -92,7 +98,10 @@ class Block(Layer):
 
 
 class PreNormBlock(Block):
-    """u = x + attention(norm1(x)),   y = u + ffn(norm2(u)):   (B, S, D) -> (B, S, D)."""
+    """u = x + attention(norm1(x)),   y = u + ffn(norm2(u)).
+
+    Shapes, arguments and options are those of Block.
+    """
 
     def forward(self, x, mask=None, rng=None):
         n, c_norm1 = self.norm1.forward(x)
@@ -121,11 +130,13 @@ BLOCKS = {"post": Block, "pre": PreNormBlock}
 
 
 class Decoder(Layer):
-    """A list of Blocks in a row, then a norm, which PreNormBlocks need after the last of them.
+    """y = norm(block_L(.. block_2(block_1(x)))), a stack of Blocks.
 
         Decoder([PreNormBlock(8, 2, rng=1), PreNormBlock(8, 2, rng=2)], LayerNorm(8))
 
-    forward(x, mask, rng): x (B, S, D) -> y (B, S, D). Every block's output is in the cache.
+    forward(x, mask, rng) maps x (B, S, D) to y (B, S, D). Give a `final_norm` if the blocks are
+    PreNormBlocks, because the output of the last block is not normalised. `cache.blocks` holds the
+    cache of each block, with its output y.
     """
 
     def __init__(self, blocks, final_norm=None):
@@ -150,9 +161,9 @@ class Decoder(Layer):
 
 
 class Encoder(Decoder):
-    """A Decoder whose mask hides padding alone: every real token is seen from everywhere.
+    """A Decoder in which every position attends to all valid tokens, before and after it.
 
-    forward(x, key_mask, rng): `key_mask` (B, S) is True for real tokens.
+    forward(x, key_mask, rng): `key_mask` (B, S) is True for valid tokens and False for padding.
     """
 
     def forward(self, x, key_mask=None, rng=None):
@@ -160,7 +171,7 @@ class Encoder(Decoder):
 
 
 class Same(Layer):
-    """y = x, in the place of a norm that a model does without."""
+    """y = x. It takes the place of a norm in models that have none."""
 
     def forward(self, x):
         check_floats("Same", the_input=x)
@@ -172,13 +183,13 @@ class Same(Layer):
 
 
 def padding_mask(key_mask):
-    """Return (B, 1, 1, S) of (B, S), True for valid tokens: no query may attend to padding."""
+    """Reshape a mask (B, S), True for valid tokens, to (B, 1, 1, S) for the keys of attention."""
     if key_mask is None:
         return None
     mask = as_array(key_mask)
     if mask.ndim != 2 or mask.dtype.kind != "b":
         raise InputError(f"padding: the mask is {described(mask)}; it must be bool (B, S), True "
-                         "for real tokens")
+                         "for valid tokens")
     return mask[:, None, None, :]
 
 

@@ -13,8 +13,9 @@ from npdl.training_errors import check_kinds
 class WeightedCrossEntropy(CrossEntropy):
     """CrossEntropy with nll = -sum_v w_v q_v log softmax(logits)_v, for example for rare classes.
 
-    class_weights w (V,), 0 or more. The "mean" is divided by the sum of the counted targets'
-    weights, as in torch.nn.CrossEntropyLoss(weight=w). All else is as in CrossEntropy.
+    `class_weights` w (V,) are numbers of at least 0. The reduction "mean" divides the sum of the
+    losses by the sum of the weights of the targets that are not ignored, as
+    torch.nn.CrossEntropyLoss(weight=w) does. The other arguments are those of CrossEntropy.
     """
 
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
@@ -51,9 +52,10 @@ class WeightedCrossEntropy(CrossEntropy):
 class SoftCrossEntropy(Layer):
     """nll = -sum_v w_v q_v log softmax(logits)_v, where the targets q are probabilities.
 
-    forward(logits, q): both (..., V), for example another model's probabilities (distillation) or
-    mixtures of labels. Both get a gradient. class_weights w (V,), or None: 1 for every class.
-    reduction "mean" over all targets, "sum", or "none": one number each, (...).
+    forward(logits, q): both are (..., V), and both get a gradient. For example, q are the
+    probabilities of another model (distillation), or mixtures of labels. `class_weights` w (V,) are
+    1 if None is given. `reduction` is "mean" (over all targets), "sum", or "none", which returns
+    one loss for each target (...).
     """
 
     def __init__(self, reduction="mean", class_weights=None):
@@ -87,7 +89,7 @@ class SoftCrossEntropy(Layer):
 
 
 def checked_class_weights(weights):
-    """Return class weights (V,) as a tuple; InputError unless they are finite and 0 or more."""
+    """Return class weights (V,) as a tuple. Raise InputError if one is not finite or is below 0."""
     given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
@@ -97,7 +99,7 @@ def checked_class_weights(weights):
 
 
 def class_weights_of(loss, V, dtype):
-    """Return a loss's class weights (V,) in a dtype; ones if it has none."""
+    """Return the class weights (V,) of a loss in a dtype, or ones if it has no weights."""
     if loss.class_weights is None:
         return xp.ones(V, dtype)
     if len(loss.class_weights) != V:
