@@ -1,8 +1,8 @@
-"""npdl: layers for sequence models in NumPy, every forward and backward written out.
+"""npdl: layers for sequence models in NumPy, with every backward pass written by hand.
 
     from npdl import LSTM, GPT, AdamW, gradcheck, step, blame
 
-A name's module is imported when the name is first asked for: what is not used costs nothing.
+The module of a name is imported when the name is first used.
 """
 
 import importlib

@@ -1,5 +1,7 @@
-"""The commands of npdl: `python -m npdl step LAYER`, `python -m npdl ask FOLDER`, and so on; `-h`
-lists them. What is imported here comes before Ctrl-C is made quiet: nothing slow."""
+"""The commands of npdl, such as `python -m npdl step LAYER`; `python -m npdl -h` lists them.
+
+Slow modules are imported only after `start_script`, so that Ctrl-C prints no traceback.
+"""
 
 import importlib
 import os
@@ -8,7 +10,7 @@ import sys
 from npdl import __version__
 from npdl.cli.console import OneLineParser, guarded, start_script
 
-# name: (what it does, module, the function that adds its arguments, the function that runs it)
+# name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
     "step": ("show a layer's forward and backward line by line, in the terminal or as a page",
              "npdl.study.commands", "add_step", "run_step"),
@@ -34,13 +36,13 @@ COMMANDS = {
 
 
 def start():
-    """Run this process's command line and leave with its status."""
+    """Run the command line of this process, and exit with its status."""
     start_script()
     sys.exit(main())
 
 
 def main(arguments=None):
-    """Run one command; returns its exit status (2 for what the user got wrong)."""
+    """Run one command and return its exit status (2 if the user's input is invalid)."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     chosen = given[0] if given else ""
     prog = f"python -m npdl {chosen}" if chosen in COMMANDS else "python -m npdl"
@@ -49,15 +51,16 @@ def main(arguments=None):
 
 def _main(given, chosen):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
-                           "NumPy, every backward written out: train, and understand.",
-                           epilog="COMMAND --help says more. A run is the folder that a training "
-                           "script wrote: python experiments/train_gpt.py, train_lstm.py, "
-                           "train_seq2seq.py. To begin: `step LSTMCell`, `example`.")
+                           "NumPy, with every backward pass written by hand.",
+                           epilog="COMMAND --help describes a command. Some commands need a run, "
+                           "which is the folder that a training script wrote, for example "
+                           "`python experiments/train_gpt.py`. To begin, try `python -m npdl "
+                           "step LSTMCell` or `python -m npdl example`.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (what, module, add, _) in COMMANDS.items():
         sub = commands.add_parser(name, help=what, description=what)
-        if name == chosen:                              # import what is asked for, no more
+        if name == chosen:                              # import only the module of this command
             getattr(importlib.import_module(module), add)(sub)
     if not chosen.startswith("-") and chosen not in COMMANDS:
         parser.error(_unknown(chosen))
@@ -70,10 +73,12 @@ def _main(given, chosen):
 def _unknown(name):
     import difflib
 
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    meant = f"; did you mean {near[0]}?" if near else ";"
+    if name == "gradcheck":
+        return "gradcheck is a function in Python; on the command line, blame checks all gradients"
     what = f"command {name!r} is unknown" if name else "a command is missing"
-    return f"{what}{meant} give one of: {', '.join(COMMANDS)}"
+    near = difflib.get_close_matches(name, COMMANDS, 1)
+    return f"{what}; " + (f"did you mean {near[0]}?" if near
+                          else f"give one of: {', '.join(COMMANDS)}")
 
 
 def _run_until_output_closes(run, options):

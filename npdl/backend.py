@@ -1,7 +1,8 @@
-"""The array backend: NumPy by default, CuPy on request. Layers and models use only this file.
+"""The array backend: NumPy (the default) or CuPy. Layers and models use arrays only through this
+file.
 
-Everything else writes ``from npdl.backend import xp`` and then ``xp.tanh(x)``; ``xp`` stands for
-whichever module ``use`` has chosen. Both backends can take turns in one process:
+They write ``from npdl.backend import xp`` and then ``xp.tanh(x)``. ``xp`` is NumPy or CuPy, as
+chosen by ``use``. A process can use both backends, one after the other:
 
     with backend.using("cupy"):
         model.to_backend()
@@ -21,31 +22,31 @@ NAMES = ("numpy", "cupy")
 
 
 class _ArrayModule:
-    """A stand-in for the chosen module: ``xp.name`` is ``numpy.name`` or ``cupy.name``."""
+    """Takes the place of the chosen module: ``xp.name`` is ``numpy.name`` or ``cupy.name``."""
 
     def __init__(self):
         self._module = np
 
     def __getattr__(self, name):
         value = getattr(self._module, name)
-        self.__dict__[name] = value  # found without this call next time
+        self.__dict__[name] = value  # the next access doesn't call __getattr__
         return value
 
     def _choose(self, module):
         self.__dict__.clear()
         self._module = module
-        if hasattr(getattr(module, "cuda", None), "Memory"):    # no stand-in of a test's
+        if hasattr(getattr(module, "cuda", None), "Memory"):    # not a fake module of a test
             self.matmul = _products(module)
 
 
 xp = _ArrayModule()
-_products = functools.cache(Products)    # of CuPy: its handles are made once
+_products = functools.cache(Products)    # so that the handles are made once
 
 
 def tf32():
-    """Return True if a GPU rounds the factors of float32 products to 10 bits.
+    """Return True if a GPU rounds the factors of float32 products to 10 bits (TF32).
 
-    CUPY_TF32 or CuPy's own setting decides.
+    This is set by CUPY_TF32 or in CuPy.
     """
     return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
 
@@ -93,9 +94,9 @@ def _first_cause(error):
 
 @contextlib.contextmanager
 def plain_errors():
-    """Raise a BackendError of one line in place of CuPy's own errors inside the block.
+    """Convert CuPy's errors inside the block to BackendErrors with a message of one line.
 
-    The most frequent one is a full GPU memory. Errors that are not CuPy's pass through.
+    The most frequent error is a full GPU memory. Other errors are not changed.
     """
     try:
         yield
@@ -115,27 +116,27 @@ def plain_errors():
 
 
 def _is_cupys(error):
-    """Return True if an error is CuPy's own, or about a CUDA library that CuPy could not load."""
+    """Return True if CuPy raised this error, also if it could not load a CUDA library."""
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return not is_host()
     return type(error).__module__.split(".")[0] in ("cupy", "cupyx", "cupy_backends", "cuda")
 
 
 def _memory_size(error):
-    """Return the GPU's memory, as ' (80 GiB)', or CuPy's limit, or "" if the device can't tell."""
+    """Return the size of the GPU's memory, as ' (80 GiB)', or CuPy's limit, or "" if unknown."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
             return f", limited to {limit / 2**20:.0f} MiB (CUPY_GPU_MEMORY_LIMIT),"
         return f" ({xp.cuda.runtime.memGetInfo()[1] / 2**30:.0f} GiB)"
-    except Exception:       # the device may answer nothing any more; its first error counts
+    except Exception:       # after an error the GPU may not answer; report the first error
         return ""
 
 
 def use(name):
-    """Choose the backend, 'numpy' or 'cupy', for everything that is created from now on.
+    """Choose the backend, 'numpy' or 'cupy', for all arrays that are made from now on.
 
-    Raises InputError for another name, BackendError when CuPy or a GPU is missing.
+    Raises InputError for another name, and BackendError if CuPy or a GPU is missing.
     """
     if name not in NAMES:
         raise InputError(f"backend {name!r} is unknown; choose one of: {', '.join(NAMES)}")
@@ -144,7 +145,7 @@ def use(name):
 
 @contextlib.contextmanager
 def using(name):
-    """Choose a backend for the length of a ``with`` block."""
+    """Choose a backend inside a ``with`` block."""
     before = xp._module
     use(name)
     try:
@@ -159,55 +160,56 @@ def name():
 
 
 def is_host():
-    """Return True if arrays are in the host's memory."""
+    """Return True if the backend is NumPy, whose arrays are in the memory of the host (CPU)."""
     return xp._module is np
 
 
 def to_host(array):
-    """Return a NumPy array of the same values; waits for the device, if there is one."""
+    """Return a NumPy array with the same values. Waits for the GPU, if the array is there."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
 def is_device_array(x):
-    """Return True for an array in a GPU's memory."""
+    """Return True for an array in the memory of a GPU."""
     return hasattr(x, "__cuda_array_interface__")
 
 
 def to_device(array):
-    """Return the same numbers as an array of the chosen backend; a recorded array as it is."""
+    """Return an array of the chosen backend with the same values, or a recorded array unchanged."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 
 def as_array(array):
-    """Return an array as it is, also one of a subclass; anything else as the backend's array."""
+    """Return an array (or subclass) unchanged, and any other value as an array of the backend."""
     return array if isinstance(array, xp.ndarray) else xp.asarray(array)
 
 
 def replaces_functions(array):
-    """Return True if an array's type computes `replaceable` functions in its own way."""
+    """Return True if the type of an array has its own versions of `replaceable` functions."""
     return getattr(type(array), "replaces_functions", False)
 
 
 def synchronize():
-    """Wait until the device has finished everything it was asked for; nothing to do on NumPy."""
+    """Wait until the GPU has finished all its work. With NumPy there is nothing to wait for."""
     if not is_host():
         xp.cuda.get_current_stream().synchronize()
 
 
 def stream(seed, *place):
-    """Return a generator on the host keyed by (seed, place): the same key gives the same numbers.
+    """Return a NumPy generator for the key (seed, *place): the same key gives the same numbers.
 
-    Every random draw of npdl comes from such a stream (`place` is, say, a step and a shard), so
-    a resumed run needs no saved generator state and both backends see the same numbers.
+    For example, `place` is the number of the step. All random numbers of npdl are drawn from such
+    generators. So a run can be resumed without a saved generator, and both backends use the same
+    random numbers.
     """
     return np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, *place))))
 
 
 def replaceable(function):
-    """Decorate a function of arrays that an array type may compute in its own way.
+    """Decorate a function of arrays, so that an array type can replace it by its own version.
 
-    Such a type has `replaces_functions = True`, and its `__array_function__` is called as NumPy
-    calls it for NumPy's own functions.
+    The type must have `replaces_functions = True`. Then its `__array_function__` is called, as
+    NumPy does for its own functions.
     """
     @functools.wraps(function)
     def call(*args):
@@ -220,7 +222,7 @@ def replaceable(function):
 
 @replaceable
 def exact_erf(x):
-    """Compute the error function of an array to the last digit, with Python or, on a GPU, CuPy."""
+    """Return the error function of an array, exact to the last digits (with Python or CuPy)."""
     if not is_host():
         from cupyx.scipy.special import erf
 
@@ -229,9 +231,9 @@ def exact_erf(x):
 
 
 def one_hot(index, size, dtype):
-    """Return rows of the identity matrix: (...,) integers below `size` become (..., size).
+    """Return the one-hot rows (..., size) of integers (...,) below `size`.
 
-    A product with this matrix is npdl's scatter-add: deterministic on every backend, where an
-    atomic add on a GPU is not.
+    The product with this matrix sums rows by index. Its result is deterministic on a GPU, unlike
+    that of atomic adds.
     """
     return (index[..., None] == xp.arange(size)).astype(dtype)

@@ -1,12 +1,13 @@
 """Param, Cache and Layer.
 
-A layer is its parameters plus two methods. ``y, cache = layer.forward(x)`` computes the output
-and returns what backward will need; ``dx = layer.backward(dy, cache)`` adds into each
+A layer is its parameters plus two methods. ``y, cache = layer.forward(x)`` returns the output and a
+cache with the arrays that backward needs. ``dx = layer.backward(dy, cache)`` adds to each
 ``param.grad`` and returns the gradient of the input.
 
-The two mirror each other: backward takes gradients in the shape of what forward returned, and
-returns gradients in the shape of the float inputs that forward was given. An output that no one
-used is None; where forward returns several outputs, a bare array is the gradient of the first.
+If forward has several outputs, dy is a tuple with the gradient of each, and None for an output that
+was not used. If dy is a single array, it is the gradient of the first output. If forward has
+several inputs, backward returns a tuple with the gradient of each, and None for an input of
+integers.
 """
 
 import copy
@@ -18,7 +19,7 @@ from npdl.training_errors import check_state_dict
 
 
 class _Discard:
-    """The `grad` of a frozen Param: takes no memory, and drops whatever is added, in any way."""
+    """The `grad` of a frozen Param, which takes no memory and ignores gradients that are added."""
 
     def __iadd__(self, *given):
         return self
@@ -31,11 +32,12 @@ class _Discard:
 
 
 class Param:
-    """A learned array `data`, the sum of its gradients `grad`, and whether AdamW decays it.
+    """A parameter: its array `data`, and the sum `grad` of its gradients, of the same shape.
 
-    While `trainable` is False it is frozen: saved and copied with the model, but it collects no
-    gradient, and optimizers do not see it. One made so (running statistics, quantized weights)
-    stays so.
+    `decay` says whether optimizers apply weight decay to it. If `trainable` is False, the parameter
+    is frozen: it is saved and copied with the model, but it has no gradient, and optimizers don't
+    update it. A Param that is made with trainable=False (running statistics, quantized weights) is
+    always frozen.
     """
 
     def __init__(self, data, decay=True, trainable=True):
@@ -63,7 +65,7 @@ class Param:
         self.grad = xp.zeros(self.data.shape, self.data.dtype) if learns else _Discard()
 
     def like(self, data):
-        """Return another Param with these properties and its own gradient."""
+        """Return another Param with this data, its own gradient, and the same settings."""
         twin = Param(data, self.decay, self._can_learn)
         if not self.trainable:
             twin.trainable = False
@@ -74,11 +76,10 @@ class Param:
 
 
 class NoBias:
-    """A bias that a layer was made without, and its shape: its data is 0, and gradients added to
-    it are dropped.
+    """Takes the place of the bias in a layer without a bias. Its data is 0.
 
-    So a page writes `x W + b` once, and a layer without b computes the same equation. It is no
-    Param: nothing lists, saves or updates it.
+    So a layer computes `x W + b` in both cases. NoBias ignores gradients that are added, and since
+    it is not a Param, it is not listed, saved or updated.
     """
 
     data, trainable = 0.0, False
@@ -89,7 +90,7 @@ class NoBias:
 
 
 class Cache:
-    """What a forward leaves for its backward, as named fields."""
+    """The arrays that forward stores for backward, as named fields."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
@@ -102,8 +103,11 @@ class Cache:
 
 
 def items_of(value, name):
-    """Yield (dotted name, item) of what an attribute holds: itself, or, of a nest of lists, tuples
-    and dicts, what is in it: ("W", W), ("Ws.0", W), ("p.W", W)."""
+    """Yield (dotted name, item) of the attribute `name` with this value.
+
+    The items of nested lists, tuples and dicts are yielded one by one, for example ("Ws.0", W) for
+    a list Ws and ("p.W", W) for a dict p. Any other value is yielded as (name, value).
+    """
     if isinstance(value, dict):
         parts = value.items()
     elif isinstance(value, (list, tuple)):
@@ -116,7 +120,7 @@ def items_of(value, name):
 
 
 def rebuilt(nest, items):
-    """Return `items` in a structure like `nest`: a list, a tuple or a dict."""
+    """Return a copy of `nest` (a list, tuple or dict) with `items` in place of its values."""
     if isinstance(nest, dict):
         twin = copy.copy(nest)
         twin.update(zip(nest, items, strict=True))
@@ -125,7 +129,11 @@ def rebuilt(nest, items):
 
 
 class Layer:
-    """Parameters are attributes; so are sub-layers; alone, or in lists, tuples and dicts."""
+    """Base class of layers and models.
+
+    A layer finds its parameters (Param) and sub-layers (Layer) among its attributes, also in lists,
+    tuples and dicts.
+    """
 
     def __setattr__(self, name, value):
         if name == "params" and not callable(value):
@@ -152,9 +160,9 @@ class Layer:
             yield from items_of(value, name)
 
     def params(self, frozen=False):
-        """Yield (dotted name, Param), each Param once, under the first name that reaches it.
+        """Yield (dotted name, Param) for the trainable Params, or with `frozen` for all Params.
 
-        Those that are learned, or with `frozen` all of them.
+        A Param that is used several times is yielded once, under its first name.
         """
         seen = set()
         for name, param in self._named_params(""):
@@ -170,19 +178,19 @@ class Layer:
             yield from child._named_params(f"{prefix}{name}.")
 
     def zero_grad(self):
-        """Set every gradient to zero; once before each training step."""
+        """Set every gradient to zero. Call it once before each training step."""
         for _, param in self.params():
             param.grad[...] = 0
 
     def set_trainable(self, trainable):
-        """Freeze (False) or free (True) every parameter; make the optimizer afterwards."""
+        """Freeze (False) or unfreeze (True) every parameter. Make the optimizer after that."""
         for _, param in self.params(frozen=True):
             param.trainable = trainable
 
     def shadow(self):
-        """Return a copy for a worker thread that shares every `data` and owns its gradients.
+        """Return a copy for a worker thread: it shares the data, but has its own gradients.
 
-        A Param that is used twice (weight tying) is still one Param in the shadow.
+        A Param that is used twice (weight tying) is also one Param in the copy.
         """
         return self._copy(lambda param: param.like(param.data), {})
 
@@ -206,7 +214,7 @@ class Layer:
         return twin
 
     def astype(self, dtype):
-        """Return a copy of this layer with parameters of another dtype; integers stay integers."""
+        """Return a copy of this layer with its float parameters converted to another dtype."""
         def cast(param):
             is_float = param.data.dtype.kind == "f"
             return param.like(param.data.astype(dtype) if is_float else param.data)
@@ -214,19 +222,18 @@ class Layer:
         return self._copy(cast, {})
 
     def to_backend(self):
-        """Return a copy of this layer whose parameters are on the backend now in use."""
+        """Return a copy of this layer with its parameters on the current backend (CPU or GPU)."""
         return self._copy(lambda param: param.like(to_host(param.data)), {},
                           lambda array: to_device(to_host(array)))
 
     def state_dict(self):
-        """Return {dotted name: NumPy array (a copy)} of every parameter, frozen ones too."""
+        """Return {dotted name: copy as a NumPy array} of all parameters, including frozen ones."""
         return {name: to_host(param.data).copy() for name, param in self.params(frozen=True)}
 
     def load_state_dict(self, arrays):
-        """Write `arrays` (as `state_dict` returns) into the parameters.
+        """Copy `arrays`, a dict as `state_dict` returns it, into the parameters.
 
-        Raises InputError, and changes nothing, when a name is missing or left over or a shape
-        or dtype differs.
+        Raises InputError, and changes nothing, if the names, a shape or a dtype differ.
         """
         own = dict(self.params(frozen=True))
         check_state_dict({name: param.data for name, param in own.items()}, arrays)
@@ -234,13 +241,14 @@ class Layer:
             param.data[...] = to_device(arrays[name])
 
     def save(self, path):
-        """Write every parameter, frozen ones too, into a safetensors file: whole or not at all."""
+        """Write all parameters, including frozen ones, into a safetensors file, atomically."""
         write(path, self.state_dict())
 
     def load(self, path):
-        """Read the parameters from a file that `save` wrote, of a layer made with the same sizes.
+        """Read the parameters from a file that `save` wrote, for a layer with the same sizes.
 
-        Raises CheckpointError for a file that is none or is damaged, InputError as load_state_dict.
+        Raises CheckpointError if the file is not a safetensors file or is damaged, and InputError
+        if its names, shapes or dtypes differ from those of this layer.
         """
         self.load_state_dict(read(path))
 
@@ -253,7 +261,7 @@ class Layer:
         return sum(p.data.size for name, p in self.params() if name not in skip)
 
     def summary(self, file=None):
-        """Print a table of the parameters, with totals with and without embeddings."""
+        """Print a table of the parameters, and their numbers with and without embeddings."""
         rows = [(name, str(p.shape), p.data.size) for name, p in self.params()]
         rows += [("total", "", self.count_params()),
                  ("without embeddings (P)", "", self.count_params(embeddings=False))]
@@ -264,7 +272,7 @@ class Layer:
 
 
 def embedding_names(layer):
-    """Return the dotted names of the parameters of embeddings."""
+    """Return the dotted names of the embedding matrices in a layer."""
     tables = {id(p) for part in walk(layer) if part.is_embedding for _, p in part.params()}
     return {name for name, param in layer.params() if id(param) in tables}
 
@@ -284,10 +292,11 @@ def named_layers(layer, name=""):
 
 
 def gradients_of(dout, outputs, owner):
-    """Return the upstream gradient in the shape of forward's `outputs`, an array or a tuple.
+    """Return the upstream gradient `dout` in the form of `outputs`: an array, or a tuple of arrays.
 
-    None, the gradient of an output that no one used, becomes zeros; a bare array where there are
-    several outputs is the gradient of the first. Raises InputError for any other shape.
+    None, the gradient of an unused output, becomes zeros. If there are several outputs and `dout`
+    is one array, it is the gradient of the first output. Raises InputError for any other shape.
+    `owner` is the name of the layer in the error message.
     """
     if isinstance(outputs, tuple):
         if not isinstance(dout, (tuple, list)):

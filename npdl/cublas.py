@@ -1,9 +1,10 @@
-"""Products on a GPU by cuBLAS handles of npdl's own, since CuPy uses its own in no CUDA graph.
+"""Matrix products on a GPU, with cuBLAS handles that npdl makes.
 
-A CUDA graph holds what a stream was asked for and repeats it by one call. CuPy refuses to call
-cuBLAS while a stream is captured; cuBLAS itself does not, if its memory is given to it beforehand.
-The library is the one that CuPy has loaded, the calls are the same in a graph and outside, so that
-both give the same bits. Only backend.py imports this.
+A CUDA graph stores the operations of a stream and repeats them with one call. CuPy raises an error
+for a matrix product while a stream is captured into a graph. cuBLAS itself can be captured if its
+workspace is allocated before. This module calls the cuBLAS library that CuPy has loaded, with the
+same calls inside and outside of a graph, so the results are bitwise identical. Only backend.py
+imports this module.
 """
 
 import ctypes
@@ -15,14 +16,14 @@ import numpy as np
 
 from npdl.errors import BackendError
 
-SPACE = 32 << 20            # bytes of workspace, as NVIDIA recommends for its largest cards
+SPACE = 32 << 20            # bytes of workspace, as NVIDIA recommends for its largest GPUs
 TF32 = 3                    # CUBLAS_TF32_TENSOR_OP_MATH
 KINDS = {np.dtype("float32"): ("S", ctypes.c_float), np.dtype("float64"): ("D", ctypes.c_double)}
 
 
 def library(cupy):
-    """Return cuBLAS as CuPy has loaded it."""
-    from cupy_backends.cuda.libs import cublas  # a name of the module is found in what it needs
+    """Return the cuBLAS library that CuPy has loaded."""
+    from cupy_backends.cuda.libs import cublas  # the library is one that this module is linked to
 
     cupy.cuda.device.get_cublas_handle()
     for name in (cublas.__file__, *_mapped()):
@@ -33,24 +34,27 @@ def library(cupy):
 
 
 def _mapped():
-    """Return the paths of cuBLAS among this process's libraries, on Linux."""
+    """Return the paths of the cuBLAS libraries that this process has loaded, on Linux."""
     maps = Path("/proc/self/maps")
     return re.findall(r"/\S*/libcublas\.so\S*", maps.read_text()) if maps.exists() else []
 
 
 def uses_tf32(cupy):
-    """Return True if CuPy rounds a product's float32 factors to 10 bits (CUPY_TF32=1)."""
+    """Return True if CuPy rounds the float32 factors of a product to 10 bits (CUPY_TF32=1)."""
     linalg = cupy._core._routines_linalg
     return linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32
 
 
 class Handle:
-    """cuBLAS for one stream, with its workspace: setting a stream would take that away again."""
+    """A cuBLAS handle for one stream, with a workspace.
+
+    Each stream has its own handle, because cuBLAS resets the workspace if the stream is changed.
+    """
 
     def __init__(self, cupy, stream):
         self.library, self.handle = library(cupy), ctypes.c_void_p()
         self.ask("cublasCreate_v2", ctypes.byref(self.handle))
-        self.space = cupy.cuda.Memory(SPACE)                # not from a pool, which others share
+        self.space = cupy.cuda.Memory(SPACE)                # not from CuPy's pool, which is shared
         self.ask("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
         self.ask("cublasSetWorkspace_v2", self.handle, ctypes.c_void_p(self.space.ptr),
                  ctypes.c_size_t(SPACE))
@@ -87,9 +91,10 @@ class Handle:
 
 
 def layout(x, lead):
-    """Return (transposed or not, leading dimension, stride from one to the next) of matrices.
+    """Return how cuBLAS reads a stack x (*lead, R, C) of matrices.
 
-    The matrices are stacked as `lead`. Returns None if cuBLAS cannot read them.
+    The result is (1 if transposed else 0, leading dimension, stride from one matrix to the next),
+    or None if cuBLAS cannot read this memory layout.
     """
     *steps, row, column = (step // x.itemsize for step in x.strides)
     R, C = x.shape[-2:]
@@ -109,8 +114,11 @@ def layout(x, lead):
 
 
 class Products:
-    """xp.matmul on a GPU: matrices and stacks of them in float32 and float64 by a Handle for each
-    stream, everything else by CuPy."""
+    """xp.matmul on a GPU.
+
+    Products of (stacks of) matrices in float32 and float64 use a Handle for each stream. CuPy
+    computes all other products.
+    """
 
     def __init__(self, cupy):
         self.cupy, self.handles = cupy, {}
@@ -124,7 +132,7 @@ class Products:
         return self.handles[key]
 
     def __call__(self, a, b, out=None):
-        """Compute a b, into `out` if given."""
+        """Return the product a b, which is written into `out` if that is given."""
         made = self.plan(a, b, out)
         if made is None:
             return self.cupy.matmul(a, b, out=out)
@@ -134,14 +142,14 @@ class Products:
             turned = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
             self(*turned)
             return out
-        # cuBLAS counts columns first: to it each matrix is its transpose, and out^T = b^T a^T
+        # cuBLAS stores matrices by columns, so it reads each as its transpose: out^T = b^T a^T
         self.handle().product(out.dtype, (B[0], A[0], N, M, K),
                               ((b.data.ptr, *B[1:]), (a.data.ptr, *A[1:])),
                               (out.data.ptr, *C[1:]), count)
         return out
 
     def plan(self, a, b, out):
-        """Return (out, number of products, layouts of a, b, out), or None to leave it to CuPy."""
+        """Return (out, number of products, layouts of a, b, out), or None to use CuPy."""
         if (a.dtype not in KINDS or a.dtype != b.dtype or a.ndim < 2 or b.ndim < 2
                 or a.shape[-1] != b.shape[-2] or not a.size or not b.size):
             return None
@@ -155,10 +163,10 @@ class Products:
         return None if None in layouts else (out, math.prod(lead), layouts)
 
     def stacked(self, a, b, out):
-        """Return a function that computes a b into `out` by one call.
+        """Return a function that computes a b into `out` with one call of cuBLAS.
 
-        The stacked matrices may lie at any distance from each other. Returns None if cuBLAS cannot
-        read the matrices themselves.
+        The matrices of a stack may have any distances in memory. Returns None if cuBLAS cannot read
+        the layout of a single matrix.
         """
         lead = out.shape[:-2]
         first = [layout(x[(0,) * (x.ndim - 2)], ()) for x in (b, a, out)]

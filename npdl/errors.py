@@ -1,8 +1,9 @@
-"""What npdl raises, and the checks that raise it.
+"""Checks of arguments, which raise the exceptions of npdl.
 
-Every message is one line: what was given, what is allowed, what to do. A check is called where a
-constructor, a model, a loss or data meets its user, and in a layer where NumPy would answer
-wrongly without a word: broadcasting and integer arithmetic raise nothing.
+Every message is one line: what was given, what is allowed, what to do. Constructors, models, losses
+and data check all their arguments. A layer checks its inputs if NumPy would compute a wrong result
+without an error, for example by broadcasting or in integer arithmetic. `owner` is the name of the
+layer or function in the message.
 """
 
 import math
@@ -28,7 +29,7 @@ def broadcasts(shape, full):
 
 
 def is_array(x):
-    """Return True for an array that is not masked: many NumPy functions ignore a mask."""
+    """Return True for arrays except masked ones, whose mask many NumPy functions ignore."""
     return hasattr(x, "ndim") and hasattr(x, "dtype") and not isinstance(x, np.ma.MaskedArray)
 
 
@@ -47,8 +48,10 @@ def require_positive(**sizes):
 
 
 def require_dtype(dtype):
-    """Raise InputError unless `dtype` is one of floats, of 32 bits at least: in float16 an
-    optimizer's eps is 0, and one step makes NaN of the weights."""
+    """Raise InputError unless `dtype` is float32 or float64.
+
+    In float16 the eps of an optimizer is 0, so the first step would make the weights NaN.
+    """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
         dtype, "__name__", "")
     if name not in FLOATS:
@@ -56,7 +59,7 @@ def require_dtype(dtype):
 
 
 def require_number(name, value, allowed, wanted):
-    """Raise InputError unless `value` is a real number, no bool, for which `allowed` holds."""
+    """Raise InputError unless `value` is a real number (not a bool) and allowed(value) is true."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not allowed(value):
         raise InputError(f"{name} = {value!r}; it must be {wanted}")
 
@@ -86,7 +89,7 @@ def require_choice(name, value, choices):
 
 
 def check_real(owner, **arrays):
-    """Raise InputError unless each is an array of real numbers."""
+    """Raise InputError unless each named value is an array of real numbers."""
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind not in "fiub":
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
@@ -94,7 +97,7 @@ def check_real(owner, **arrays):
 
 
 def check_floats(owner, **arrays):
-    """Raise InputError unless each is an array of floats with one axis or more."""
+    """Raise InputError unless each named value is an array of floats with at least one axis."""
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind != "f" or x.ndim == 0:
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
@@ -102,14 +105,14 @@ def check_floats(owner, **arrays):
 
 
 def check_rng(owner, rng):
-    """Raise InputError unless `rng` is a generator, or None."""
+    """Raise InputError unless `rng` is a NumPy generator or None."""
     if rng is not None and not hasattr(rng, "random"):
         raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
                          "numpy.random.default_rng(0), or None for none")
 
 
 def check_width(x, width, owner, ndim=None):
-    """Raise InputError unless `x` is real numbers whose last axis is `width` long, `ndim` axes."""
+    """Raise InputError unless `x` is (..., width), with `ndim` axes if `ndim` is given."""
     check_real(owner, the_input=x)
     if x.ndim == 0 or x.shape[-1] != width or x.ndim != (ndim or x.ndim):
         axes = f" and it must have {ndim} axes" if ndim else ""
@@ -118,35 +121,38 @@ def check_width(x, width, owner, ndim=None):
 
 
 def check_channels(x, channels, owner, places=False):
-    """Raise InputError unless `x` is (N, C, L), or without `places` (N, C), with C = channels."""
+    """Raise InputError unless `x` is (N, C, L) or, if `places` is False, (N, C), C = channels."""
     check_real(owner, the_input=x)
     if x.ndim not in ((3,) if places else (2, 3)) or 0 in x.shape:
         wanted = "(N, C, L)" if places else "(N, C, L) or (N, C)"
-        raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, none 0")
+        raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, and not "
+                         "empty")
     if channels is not None and x.shape[1] != channels:
         raise InputError(f"{owner}: the input {x.shape} has {x.shape[1]} channels; it must have "
                          f"{channels}")
 
 
 def check_gradient(dy, shape, owner):
-    """Raise InputError unless the upstream gradient `dy` is an array of the output's shape, or a
-    number where that is ()."""
+    """Raise InputError unless the upstream gradient `dy` is an array of this shape.
+
+    If the shape is (), a number is allowed, too.
+    """
     is_number = isinstance(dy, numbers.Real) and not shape
     if not is_number and (not is_array(dy) or dy.shape != tuple(shape)):
         several = isinstance(dy, tuple) and any(getattr(one, "shape", None) == tuple(shape)
                                                 for one in dy)
-        more = "; a backward of several inputs returns a gradient for each: hand on its own"
+        more = "; it is a tuple of gradients, one for each input; give one of them"
         raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
                          f"shape {tuple(shape)}{more * several}")
 
 
 def check_mask(owner, mask, shape):
-    """Raise InputError unless `mask` is None, or bools that broadcast to `shape`."""
+    """Raise InputError unless `mask` is None, or a bool array that broadcasts to `shape`."""
     if mask is None:
         return
     if not is_array(mask) or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
         raise InputError(f"{owner}: the mask is {described(mask)}; it must be bool and broadcast "
-                         f"to {tuple(shape)}, True where something may be seen")
+                         f"to {tuple(shape)}, True for the entries that count")
 
 
 def check_attention_mask(mask, shape):
@@ -161,17 +167,17 @@ def check_attention_mask(mask, shape):
 
 
 def checked_ids(ids, size, what="token ids"):
-    """Return `ids` as an array of integers, after a check on the host that 0 <= id < size.
+    """Return `ids` as an array of integers, after a check that 0 <= id < size.
 
-    A device array is not checked, because reading its values would wait for the device. CuPy
-    silently wraps an index that is out of range.
+    An array on a GPU is not checked, because the program would have to wait for the GPU. CuPy does
+    not raise an error for an index out of range; it uses a wrong entry.
     """
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
     try:
         ids = _as_array(ids)
     except ValueError:
-        raise InputError(f"{what} are rows of different lengths; fill them up") from None
+        raise InputError(f"{what} are rows of different lengths; pad them to one length") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
         raise InputError(f"{what} are {described(ids)}; they must be integers")
     _check_range(ids, size - 1, what)
@@ -186,11 +192,11 @@ def _check_range(values, most, what, more=""):
 
 
 def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
-    """Return `ids` as an array, after a check: (B, S) integers < `size`, with S <= max_len."""
+    """Return `ids` as an array, after a check that they are (B, S) integers with S <= max_len."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
-        raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), neither of "
-                         "them 0")
+        raise InputError(f"{owner}: ids have shape {ids.shape}; they must be (B, S), and not "
+                         "empty")
     if max_len is not None and ids.shape[1] > max_len:
         raise InputError(f"{owner}: sequences of {ids.shape[1]} tokens are longer than max_len = "
                          f"{max_len}")
@@ -207,17 +213,18 @@ def check_key_mask(key_mask, shape, owner):
 
 
 def check_sequence(x, width, owner):
-    """Raise InputError unless `x` is (B, S, D) of real numbers, none of them 0, D = width."""
+    """Raise InputError unless `x` is (B, S, width), with real numbers, B >= 1 and S >= 1."""
     check_real(owner, the_input=x)
     if x.ndim != 3 or 0 in x.shape[:2] or x.shape[2] != width:
-        raise InputError(f"{owner}: the input is {described(x)}; it must be (B, S, {width}), none "
-                         "of them 0")
+        raise InputError(f"{owner}: the input has shape {x.shape}; it must be (B, S, {width}) with "
+                         "B, S >= 1")
 
 
 def checked_positions(x, positions, table):
-    """Return `positions` as integers, after a check that they are rows of the table and fit x.
+    """Return `positions` as integers, after a check that they are rows of `table` and fit x
+    (..., D).
 
-    x (..., D) must have floats, because a sinusoid cast to integers would be 0, 1 and -1.
+    x must have a float dtype, because the position embeddings are converted to the dtype of x.
     """
     check_floats("positions", the_input=x)
     check_width(x, table.shape[1], "positions")
@@ -234,8 +241,8 @@ def checked_positions(x, positions, table):
 
 
 def _as_array(x):
-    """Return an array as it is, anything else as an array of NumPy."""
-    # np.asanyarray alone would raise for a recorded array, which only says that it is an ndarray
+    """Return an array unchanged, and any other value as a NumPy array."""
+    # np.asanyarray would raise an error for a recorded array, which is an ndarray already
     return x if isinstance(x, np.ndarray) else np.asanyarray(x)
 
 
@@ -245,12 +252,12 @@ def checked_lengths(lengths, B, S, owner):
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
         raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")
-    _check_range(lengths, S, f"{owner}: lengths", ", the steps given")
+    _check_range(lengths, S, f"{owner}: lengths", ", the number of steps")
     return lengths.astype(np.int64)
 
 
 def checked_state(state, parts, shape, owner):
-    """Return a state as h or (h, c), after a check that it has `parts` float arrays of `shape`."""
+    """Return the state h or (h, c), after a check that it has `parts` float arrays of `shape`."""
     given = state if isinstance(state, (tuple, list)) else (state,)
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
     if [part.shape for part in given] != [shape] * parts:
@@ -268,7 +275,7 @@ def check_attention(q, k, v, mask=None, same_width=True):
     if not fits or (same_width and q.shape[-1] != k.shape[-1]):
         widths = "(..., R, d), (..., S, d)" if same_width else "(..., R, d), (..., S, d')"
         raise InputError(f"attention: q {q.shape}, k {k.shape} and v {v.shape} do not fit; they "
-                         f"must be {widths} and (..., S, e), S and d not 0")
+                         f"must be {widths} and (..., S, e), with S, d >= 1")
     check_attention_mask(mask, (*lead, q.shape[-2], k.shape[-2]))
 
 
@@ -279,14 +286,14 @@ def check_heads(Q, K, V, mask, heads):
     if not len(q) == len(k) == len(v) == 3 or not q[0] == k[0] == v[0] or k[1] != v[1] or 0 in (
             *q[:2], k[1]):
         raise InputError(f"attention: Q {q}, K {k} and V {v} do not fit; they must be (B, R, D), "
-                         "(B, S, D) and (B, S, D), and B, R and S not 0")
+                         "(B, S, D) and (B, S, D), with B, R, S >= 1")
     check_attention_mask(mask, (q[0], heads, q[1], k[1]))               # (B, H, R, S)
 
 
 def checked_turns(x, positions, width):
-    """Return Rotary's `positions` (S,), 0..S-1 if None, after a check.
+    """Return the positions (S,) for Rotary, after a check of them and of x (..., S, width).
 
-    The check is of the positions and of x (..., S, width).
+    If `positions` is None, they are 0 .. S-1.
     """
     check_floats("Rotary", the_input=x)
     check_width(x, width, "Rotary")
@@ -302,8 +309,10 @@ def checked_turns(x, positions, width):
 
 
 def check_graph(h, *edges):
-    """Raise InputError unless `h` is (..., N, D) of floats, N not 0, and the edges, if there are
-    any, (N, N) or (..., N, N)."""
+    """Raise InputError unless `h` is (..., N, D) with floats and N >= 1, and the edges fit.
+
+    The edges, if they are given, must be (N, N) or (..., N, N).
+    """
     check_floats("graph", h=h)
     N = h.shape[-2] if h.ndim > 1 else 0
     for e in edges:
@@ -311,7 +320,7 @@ def check_graph(h, *edges):
     shape = edges[0].shape if edges else (N, N)
     if N == 0 or shape not in ((N, N), (*h.shape[:-2], N, N)):
         raise InputError(f"graph: states {h.shape} and edges {shape} do not fit; they must be "
-                         "(..., N, D), N not 0, and (N, N) or (..., N, N)")
+                         "(..., N, D) with N >= 1, and (N, N) or (..., N, N)")
 
 
 def check_same(what, shape, wanted):

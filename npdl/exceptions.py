@@ -1,22 +1,22 @@
-"""What npdl raises, and how it is said; npdl.errors has the checks, and imports NumPy."""
+"""Exceptions of npdl, without NumPy. The checks that raise them are in npdl.errors."""
 
 import errno
 
 
 class NpdlError(Exception):
-    """The base of everything that npdl raises itself."""
+    """Base class of the exceptions of npdl."""
 
 
 class InputError(NpdlError, ValueError):
-    """An argument, an option or a file of data that npdl cannot accept."""
+    """An argument, an option or a data file is invalid."""
 
 
 class CheckpointError(NpdlError, RuntimeError):
-    """A checkpoint that cannot be written, read, or used with this model."""
+    """A checkpoint can't be written, can't be read, or doesn't fit the model."""
 
 
 class BackendError(NpdlError, RuntimeError):
-    """An array backend that is not installed or cannot run on this machine."""
+    """An array backend is not installed, or can't run on this machine."""
 
 
 REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulimit -n"),
@@ -25,13 +25,14 @@ REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulim
 
 
 def remedy(error):
-    """Return what the user can do about an OSError."""
+    """Return advice for the user on an OSError."""
     return REMEDIES.get(error.errno, "free space, or choose another place")
 
 
 def printable(text, but=""):
     """Return a text in which characters that aren't printable are escaped as in Python.
 
-    Such characters would end a line or change the terminal. Those in `but`, say "\\n\\t", are kept.
+    Such characters would end a line or change the terminal. Characters in `but`, for example
+    "\\n\\t", are not escaped.
     """
     return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)

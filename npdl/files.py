@@ -10,16 +10,16 @@ from npdl.errors import CheckpointError, InputError
 from npdl.exceptions import remedy
 
 LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
-LARGEST_NUMBER = 1 << 63        # above it, NumPy's integers overflow
+LARGEST_NUMBER = 1 << 63        # NumPy's integers are smaller than this
 
 
 def write_atomically(path, write):
-    """Let `write(file)` fill a temporary file next to `path`, then put it in the place of `path`.
+    """Call `write(file)` with a temporary file next to `path`, then rename the file to `path`.
 
-    A reader sees the old file or the new one, never a part, and so does a machine that lost its
-    power. After a failure no temporary is left; OSError becomes CheckpointError. A link is
-    followed; where something else than a file is, say a device, a rename would take its name away,
-    so it is refused.
+    So other programs read the old file or the new file, never a part of it, also after a power
+    failure. The temporary file is deleted after an error. Raises CheckpointError instead of
+    OSError, and also if `path` is not an ordinary file, for example a device, because the rename
+    would replace it. Symbolic links are followed.
     """
     path = Path(path)
     if not path.name:
@@ -33,8 +33,8 @@ def write_atomically(path, write):
     except OSError as error:
         raise unwritable(path, error) from error
     try:
-        temporary.unlink(missing_ok=True)       # of a killed process with the same number
-        with open(temporary, "x+b") as file:    # x: never through a link that somebody planted
+        temporary.unlink(missing_ok=True)       # left by a killed process with the same id
+        with open(temporary, "x+b") as file:    # x: don't follow an existing link
             write(file)
             file.flush()
             os.fsync(file.fileno())
@@ -52,10 +52,10 @@ def unwritable(path, error):
 
 
 def is_file(path, or_nothing=False):
-    """Return True if `path` is an ordinary file or, with `or_nothing`, if nothing is there.
+    """Return True if `path` is an ordinary file or, with `or_nothing`, if it does not exist.
 
-    Call this before opening: opening a named pipe waits for ever. Raises OSError if `path` cannot
-    be seen.
+    Call this before you open a file, because opening a named pipe would wait for ever. Raises
+    OSError if there is no permission to read the folder.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -77,10 +77,10 @@ def read_json(path):
 
 
 def parse_json(content):
-    """Return the value of a JSON text; ValueError if it is not JSON or is nested too deeply.
+    """Return the value of a JSON text. Raise ValueError if it is invalid or nested too deeply.
 
-    As in Python's json, NaN and Infinity are allowed, and the last of two equal names counts:
-    files of other programs have them in places that npdl does not use.
+    NaN, Infinity and repeated names are allowed, as in Python's json, because files of other
+    programs contain them. The last of several equal names counts.
     """
     try:
         return json.loads(content)
@@ -94,20 +94,20 @@ def refuse_constant(constant):
 
 
 def write_json(path, value):
-    """Write a value as JSON, whole or not at all."""
+    """Write a value as JSON, atomically."""
     text = json.dumps(value, indent=1) + "\n"
     write_atomically(path, lambda file: file.write(text.encode()))
 
 
 def reason(error):
-    """Return an error's message on one line, of at most 200 characters."""
+    """Return the message of an error on one line of at most 200 characters."""
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(text.split())[:200]
 
 
 def sync(path):
-    """Wait until a file or a folder is on the disk."""
-    if os.name != "posix":                # elsewhere a folder cannot be opened
+    """Wait until a file or a folder is written to the disk."""
+    if os.name != "posix":                # Windows can't open a folder
         return
     handle = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Functions of arrays that several layers share, each with its derivative where one is needed."""
+"""Functions of arrays that several layers use, with the backward of some of them."""
 
 import math
 
@@ -9,41 +9,43 @@ from npdl.errors import InputError, checked_lengths, described, is_array
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x)), as (1 + tanh(x/2)) / 2: never overflows, and tanh is NumPy's fastest.
+    """y = 1 / (1 + exp(-x)), computed as (1 + tanh(x/2)) / 2.
 
-    The sum rounds as numbers near 1/2 do: at -20 it is 0 in float32, not 2e-9.
+    This form never overflows, and NumPy's tanh is faster than its exp. The error is that of
+    rounding a number near 1/2. For example, at x = -20 the result is 0 in float32 instead of 2e-9.
     """
     return 0.5 * xp.tanh(0.5 * x) + 0.5
 
 
 def softmax(x, visible=None):
-    """y = exp(x) / sum exp(x) over the last axis; where `visible` is False, y is exactly 0.
+    """y = exp(x) / sum exp(x) over the last axis.
 
-    `visible` broadcasts against x. A row in which nothing is visible gives zeros, not NaN.
+    Where the bool array `visible` is False, y is 0 and x does not count in the sum. `visible`
+    broadcasts to the shape of x. If it is False in a whole row, the row of y is zero, and not NaN.
     """
     if visible is not None:
         x = xp.where(visible, x, -math.inf)
-    top = x.max(-1, keepdims=True)                          # so that exp cannot overflow
+    top = x.max(-1, keepdims=True)                          # exp(x - top) cannot overflow
     e = xp.exp(x - xp.where(top == -math.inf, 0.0, top).astype(x.dtype))
     total = e.sum(-1, keepdims=True)
     return e / xp.where(total == 0, 1.0, total).astype(x.dtype)
 
 
 def softmax_backward(dy, y):
-    """dx = y (dy - sum_k dy_k y_k), the gradient of softmax's input."""
+    """dx = y (dy - sum_k dy_k y_k), where y is the output of softmax."""
     along_y = (dy * y).sum(-1, keepdims=True)
     return y * (dy - along_y)
 
 
 def log_softmax(x):
-    """y = log softmax(x) over the last axis; -inf stays -inf, an impossible choice."""
+    """y = log softmax(x) over the last axis. Where x is -inf (probability 0), y is -inf."""
     top = x.max(-1, keepdims=True)
     shifted = x - xp.where(top == -math.inf, 0.0, top).astype(x.dtype)
     return shifted - xp.log(xp.exp(shifted).sum(-1, keepdims=True))
 
 
-# P of erf(x / sqrt 2) = tanh(x P(x^2)), fitted for the least largest error of x * Phi on
-# |x| <= 5.6, beyond which tanh has reached 1 in float32 (error of the fit: 7e-8).
+# Coefficients of the polynomial P in erf(x / sqrt 2) = tanh(x P(x^2)). The fit minimises the
+# largest error of x * Phi(x) for |x| <= 5.6, which is 7e-8. For larger x, tanh is 1 in float32.
 ERF_FIT = (0.7978844926585411, 0.03633391090124542, -3.2954334102578336e-05,
            -5.527808150353319e-05, 3.973133185020861e-06, -1.3364813233193647e-07,
            1.8093919984459128e-09)
@@ -53,8 +55,9 @@ ERF_FIT_END = 5.6**2
 def normal_cdf(x):
     """Compute Phi(x), the distribution function of the standard normal, elementwise.
 
-    float32 uses a fit whose error is below float32's own rounding; float64 is exact to its last
-    digits, by the standard library's erf (CuPy's own on a GPU), and slower.
+    In float32 a fit is used, whose error is smaller than the rounding error of float32. In float64
+    the slower erf of the standard library is used (on a GPU that of CuPy), which is exact to the
+    last digits.
     """
     if x.dtype == np.float32:
         x2 = xp.minimum(x * x, ERF_FIT_END)
@@ -75,8 +78,7 @@ def normal_density(x):
 def sum_rows(x):
     """Sum over all axes but the last, (..., D) -> (D,), accumulated in float64.
 
-    A bias collects its gradient in this way. Plain float32 sums down a column of a million rows
-    lose two digits.
+    This computes the gradient of a bias. In float32, a sum of a million rows would lose two digits.
     """
     return sum_over(x.reshape(-1, x.shape[-1]), 0)
 
@@ -87,24 +89,24 @@ def sum_over(x, axis):
 
 
 def mean_over(x, axes):
-    """Average over some axes, which are kept as 1, accumulated as in sum_rows."""
+    """Average over some axes, kept with length 1, accumulated in float64."""
     wide = np.promote_types(x.dtype, np.float64)
     return x.mean(axes, dtype=wide, keepdims=True).astype(x.dtype)
 
 
 def not_infinite(x):
-    """Return x with NaN where it is infinite, because a division by infinity gives 0 silently."""
+    """Return x with NaN where it is infinite, because a division by infinity would give 0."""
     return x + (x - x)
 
 
 def wide_sum(x, axis=None):
-    """Return the sum, of float16 in float32, because float16 holds no number above 65504."""
+    """Return the sum. float16 is summed in float32, because its largest number is 65504."""
     return x.sum(axis, dtype=np.promote_types(x.dtype, np.float32))
 
 
 @replaceable
 def minus_one_hot(p, index):
-    """Return p (..., V) with 1 less at each index (...): p - one_hot(index), without that array."""
+    """Return p - one_hot(index) for p (..., V) and index (...), without a one-hot array."""
     d = p.copy()
     rows = d.reshape(-1, d.shape[-1])
     rows[xp.arange(len(rows)), index.reshape(-1)] -= 1
@@ -113,16 +115,17 @@ def minus_one_hot(p, index):
 
 @replaceable
 def sum_by_index(rows, index, size):
-    """Return (size, D), whose row v is the sum of the rows[n] (..., D) with index[n] (...) = v.
+    """Return the array (size, D) whose row v is the sum of all rows[n] with index[n] = v.
 
-    The transpose of a look-up, accumulated as in sum_rows. Deterministic on both backends.
+    `rows` is (..., D) and `index` is (...). This is the transpose of the look-up W[index]. It
+    accumulates in float64. The result is deterministic with NumPy and with CuPy.
     """
     rows, index = rows.reshape(-1, rows.shape[-1]), index.reshape(-1)
     if not is_host():
         return _sum_on_device(rows, index, size)
     order = np.argsort(index, kind="stable")
     ordered = index[order]
-    first = np.flatnonzero(np.diff(ordered, prepend=-1))        # where the next v begins
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))        # where each v begins
     wide = np.promote_types(rows.dtype, np.float64)
     total = np.zeros((size, rows.shape[-1]), rows.dtype)
     total[ordered[first]] = np.add.reduceat(rows[order], first, axis=0, dtype=wide)
@@ -130,10 +133,11 @@ def sum_by_index(rows, index, size):
 
 
 def _sum_on_device(rows, index, size):
-    """Compute sum_by_index by products, since an atomic add on a GPU is not deterministic.
+    """Compute sum_by_index with matrix products, because atomic adds on a GPU aren't deterministic.
 
-    With one-hot rows (N, size); or, where the table is larger than that, with the pairs of rows
-    that go to one place (N, N): each of those rows then writes the same sum there.
+    If N > size, the product with a one-hot matrix (N, size) is used. Otherwise the matrix (N, N) is
+    smaller that is 1 where two rows have the same index. Then all rows with one index have the same
+    sum, and each of them writes it.
     """
     if len(index) > size:
         return xp.matmul(one_hot(index, size, rows.dtype).T, rows)
@@ -145,28 +149,28 @@ def _sum_on_device(rows, index, size):
 
 
 def map_state(function, *states):
-    """Apply a function to the parts of recurrent states: f(h), or (f(h), f(c))."""
+    """Return function(h) for states h, or (function(h), function(c)) for states (h, c)."""
     if isinstance(states[0], tuple):
         return tuple(function(*parts) for parts in zip(*states, strict=True))
     return function(*states)
 
 
 def by_layer(state, L, owner):
-    """Split a stack's state, its parts (L, B, H), into those of its layers, or None for each."""
+    """Split a state with arrays (L, B, H) into the states of the L layers. None becomes L Nones."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state
     for part in state if isinstance(state, tuple) else (state,):
         if not is_array(part) or part.ndim != 3 or len(part) != L:
             raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
-                             f"({L}, B, H), a row for each layer")
+                             f"({L}, B, H), an entry for each layer")
     return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
 
 
 def reverse(x, lengths=None):
-    """Return x (B, S, D) with each sequence's first lengths[b] steps reversed, the rest as it is.
+    """Return x (B, S, D) with the first lengths[b] steps of sequence b in reverse order.
 
-    Its own inverse and its own transpose: the gradient of `reverse` is `reverse`.
+    The other steps stay in place. The backward of `reverse` is `reverse` itself.
     """
     if lengths is None:
         return x[:, ::-1]
@@ -178,15 +182,15 @@ def reverse(x, lengths=None):
 
 
 def length_mask(lengths, S):
-    """Return (B, S), True at the valid steps: t < lengths[b]."""
+    """Return the mask (B, S) of the valid steps, which is True at [b, t] if t < lengths[b]."""
     lengths = checked_lengths(lengths, len(lengths), S, "length_mask")
     return xp.arange(S) < to_device(lengths)[:, None]
 
 
 def real_steps(x, lengths, owner):
-    """Return (B, S, 1), True up to each sequence's end, and x (B, S, D) with zeros after it.
+    """Return the mask (B, S, 1) of the valid steps, and x (B, S, D) with zeros at all other steps.
 
-    Without `lengths` all steps are valid: None, and x itself.
+    If `lengths` is None, all steps are valid, and the result is (None, x).
     """
     if lengths is None:
         return None, x
@@ -195,18 +199,18 @@ def real_steps(x, lengths, owner):
 
 
 def h_of(state):
-    """Return h, out of h or (h, c)."""
+    """Return h of a state h or (h, c)."""
     return state[0] if isinstance(state, tuple) else state
 
 
 def add_dh(dstate, dh):
-    """Return dstate with dh added to the gradient of h."""
+    """Return the gradient `dstate` of a state, with dh added to the gradient of h."""
     return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
 
 
 def if_real(real):
-    """Return a function of (new, old): new where `real` (B, 1), else old.
+    """Return a function of (new, old) that returns new where the mask `real` is True, else old.
 
-    The state of a sequence then does not change after its end.
+    `real` (B, 1) is True for the sequences for which a step is valid.
     """
     return lambda new, old=0: xp.where(real, new, old)

@@ -1,6 +1,7 @@
-"""Initialisation: values drawn on the host in float64 from a seeded stream, then cast.
+"""Initialisation of parameters.
 
-So a model in float32 and in float64 starts from the same values.
+Values are drawn on the CPU in float64 from a seeded generator, and then converted. So the same seed
+gives a model in float32 and a model in float64 the same values, up to rounding.
 """
 
 import math
@@ -10,13 +11,13 @@ import numpy as np
 from npdl.backend import stream, to_device, xp
 from npdl.errors import InputError, is_integer, require_dtype
 
-# In place of a generator: matrices of zeros, which take no memory until they are written into. For
-# a model whose numbers come from a file.
+# If `rng` is BLANK, parameters are zeros, which take no memory until they are written. A model that
+# is read from a file is made in this way.
 BLANK = object()
 
 
 def generator(rng):
-    """Return `rng` if it is a generator or BLANK; a new stream if it is a seed, 0 or more."""
+    """Return `rng` if it is a generator or BLANK, or a new generator if `rng` is a seed."""
     if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
     if not is_integer(rng) or rng < 0:
@@ -25,7 +26,7 @@ def generator(rng):
 
 
 def uniform_fan_in(rng, fan_in, shape, dtype):
-    """Draw from U(-b, b), b = 1/sqrt(fan_in): weights and bias of a linear layer."""
+    """Draw from U(-b, b), b = 1/sqrt(fan_in), for the weights and the bias of a linear layer."""
     require_dtype(dtype)
     if rng is BLANK:
         return xp.zeros(shape, dtype)
@@ -34,7 +35,7 @@ def uniform_fan_in(rng, fan_in, shape, dtype):
 
 
 def standard_normal(rng, shape, dtype):
-    """Draw from N(0, 1): an embedding matrix."""
+    """Draw from N(0, 1), for an embedding matrix."""
     require_dtype(dtype)
     if rng is BLANK:
         return xp.zeros(shape, dtype)

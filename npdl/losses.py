@@ -1,7 +1,8 @@
-"""Losses: over sequences, of classes, of numbers, between distributions; and exact match.
+"""Losses for sequences, classes, numbers and distributions, and the exact-match accuracy.
 
-Targets that are on a device already are not looked at, which would wait for it: CuPy takes one
-that is out of range from the other end (npdl.errors.checked_ids).
+The values of targets that are already on a GPU are not checked, because the program would have to
+wait for the GPU. CuPy does not raise an error for a target that is out of range; it uses a wrong
+entry.
 """
 
 import math
@@ -23,21 +24,22 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def answer_mask(targets, eq_positions, mask):
-    """Return (B, S), True where `mask` is and after the '=' at eq_positions (B,)."""
+    """Return the mask (B, S) of targets after '=' (at eq_positions (B,)) where `mask` is True."""
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
 class SequenceLoss(Layer):
-    """Negative log-likelihood: averaged over each sample's counted tokens, then over the batch.
+    """loss = mean over samples of (mean over the unmasked targets of -log softmax(logits)[target]).
 
-    forward(logits, targets, counted): logits (B, S, V), targets (B, S) integers, counted (B, S)
-    True for the tokens that count: all but padding for a language model, or `answer_mask`, the
-    right-hand sides of equations.
-    average    "sample" as above, or "token": over all counted tokens of the batch at once
-    reduction  "mean"; "sum" over the samples; "none" for one number per sample, (B,)
-    A sample in which nothing counts has loss 0, and what does not count may hold anything, NaN
-    included. Raises InputError for shapes that do not agree and for counted targets that are not
-    integers in [0, V).
+    forward(logits, targets, counted): logits (B, S, V), integers targets (B, S), and the loss mask
+    `counted` (B, S), which is True for the targets that count. For a language model it is False for
+    padding; for equations it is `answer_mask`.
+    average    "sample" as in the formula, or "token", which averages over all unmasked targets of
+               the batch at once
+    reduction  "mean", "sum" (of the samples), or "none", which returns one loss per sample (B,)
+    A sample without an unmasked target has loss 0. Masked logits and targets have no effect, even
+    if they are NaN or out of range. Raises InputError for shapes that do not fit, and for unmasked
+    targets that are not integers in [0, V).
     """
 
     def __init__(self, reduction="mean", average="sample"):
@@ -50,7 +52,7 @@ class SequenceLoss(Layer):
         check_kinds("loss", logits=(logits, "f"))
         check_loss_shapes(logits.shape, targets, counted)
         targets = xp.where(counted, targets, 0)
-        if is_host():                                       # a device would have to be waited for
+        if is_host():                                       # on a GPU, this would wait for it
             checked_ids(targets, logits.shape[-1], "targets")
         log_p = log_softmax(xp.where(counted[..., None], logits, 0))    # log_p (B, S, V)
         nll = -xp.take_along_axis(log_p, targets[..., None], -1)[..., 0]    # nll (B, S)
@@ -70,7 +72,7 @@ class SequenceLoss(Layer):
         return dlogits
 
     def weights(self, counted):
-        """Return each token's weight in the loss, from `counted` (B, S), 1 for unmasked tokens."""
+        """Return the weights (B, S) of the targets. `counted` is 1 for unmasked targets, else 0."""
         if self.average == "sample":
             weight = counted / xp.maximum(counted.sum(1, keepdims=True), 1)
         else:
@@ -79,9 +81,10 @@ class SequenceLoss(Layer):
 
 
 def exact_match(logits, targets, counted, reduction="mean"):
-    """Share of samples whose every counted token is the most probable one: (B,) or a scalar.
+    """Return the fraction of samples whose unmasked targets all have the largest logit.
 
-    Shapes, and what is refused, as SequenceLoss. Where a logit is NaN, no token is right.
+    The arguments and errors are those of SequenceLoss.forward. With `reduction` "none", the result
+    is 1 or 0 for each sample (B,). A target is wrong if one of its logits is NaN.
     """
     require_choice("reduction", reduction, REDUCTIONS)
     check_kinds("exact_match", logits=(logits, "f"))
@@ -91,27 +94,28 @@ def exact_match(logits, targets, counted, reduction="mean"):
 
 
 def most_probable(logits):
-    """Return the index of the largest of the logits (..., V), or -1 where one is NaN: (...)."""
-    top = logits.argmax(-1)                                     # of the first NaN, if there is one
+    """Return the indices (...) of the largest logits (..., V), or -1 where a logit is NaN."""
+    top = logits.argmax(-1)                                     # the first NaN, if there is one
     found = xp.take_along_axis(logits, top[..., None], -1)[..., 0]
     return xp.where(xp.isnan(found), -1, top)
 
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
-    """Return the loss and the exact-match accuracy of the right-hand sides of equations."""
+    """Return the SequenceLoss and the exact-match accuracy of the right-hand sides of equations."""
     counted = answer_mask(targets, eq_positions, mask)
     loss, _ = SequenceLoss(reduction).forward(logits, targets, counted)
     return loss, exact_match(logits, targets, counted, reduction)
 
 
 class CrossEntropy(Layer):
-    """loss = sum nll * weight,   nll = -sum_v q_v log softmax(logits)_v, with q the target.
+    """loss = mean nll,   nll = -sum_v q_v log softmax(logits)_v,   q = one_hot(target).
 
-    forward(logits, targets): logits (..., V), targets (...) integers.
-    ignored    a target that does not count, such as a padding id (it may lie outside [0, V))
-    smoothing  q = (1 - smoothing) one-hot + smoothing / V
-    reduction  "mean" over the counted targets, "sum", or "none": one number each, (...)
-    Where nothing counts the loss is 0. Raises InputError for shapes that do not agree and for
+    forward(logits, targets): logits (..., V), integers targets (...).
+    ignored    a target that does not count, such as a padding id; it may be outside [0, V)
+    smoothing  makes q = (1 - smoothing) one_hot(target) + smoothing / V
+    reduction  "mean" over the targets that are not ignored, "sum", or "none", which returns one
+               loss for each target (...)
+    If all targets are ignored, the loss is 0. Raises InputError for shapes that do not fit, and for
     targets out of range.
     """
 
@@ -147,19 +151,20 @@ class CrossEntropy(Layer):
         return dlogits
 
     def checked(self, logits, targets):
-        """Return the targets (...), 0 where they are ignored, and (...) True where they are not."""
+        """Return the targets (...), with 0 for ignored ones, and the mask (...) of the others."""
         targets, V = fitting_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
 
 
 class StableMaxLoss(Layer):
-    """-log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 for x >= 0,   1 / (1 - x) below.
+    """loss = -log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 if x >= 0, else 1 / (1 - x).
 
-    Prieto et al. 2025, arXiv:2501.04697. s grows as x does, not as exp x: a large logit does not
-    push the others below what the sum's rounding keeps.
-    forward(logits, targets): logits (..., V), targets (...) integers. reduction "mean", "sum" or
-    "none". Raises InputError for shapes that do not fit and for targets outside [0, V).
+    forward(logits, targets): logits x (..., V), integers targets y (...). s(x) grows linearly,
+    while the exp(x) of softmax grows exponentially. In softmax, a large logit can make the terms of
+    all other logits so small that they are lost in the rounding of the sum. Here this does not
+    happen. `reduction` is "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes
+    that do not fit, and for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
     """
 
     def __init__(self, reduction="mean"):
@@ -189,12 +194,13 @@ class StableMaxLoss(Layer):
 
 
 class SquaredError(Layer):
-    """loss = factor * ||y - z||^2 over the last axis, of y and its target z, both (..., D).
+    """loss = factor * ||y - z||^2, with the norm over the last axis.
 
-    factor     1 or 1/2, for example
-    reduction  "mean" over all but the last axis, "sum", or "none": one number each, (...).
-               torch.nn.MSELoss also divides by D: use factor = 1 / D for its value
-    Both y and z get a gradient. Raises InputError when the shapes differ.
+    forward(y, z): the output y and its target z are (..., D), and both get a gradient.
+    factor     for example 1 or 1/2; with 1 / D the loss is that of torch.nn.MSELoss
+    reduction  "mean" over all but the last axis, "sum", or "none", which returns one loss for each
+               vector (...)
+    Raises InputError if the shapes differ.
     """
 
     def __init__(self, factor=1.0, reduction="mean"):
@@ -222,9 +228,10 @@ class SquaredError(Layer):
 
 
 class KLDivergence(Layer):
-    """D(P || Q) = sum_v P_v log(P_v / Q_v), P and Q the softmax of two sets of logits (..., V).
+    """D(P || Q) = sum_v P_v log(P_v / Q_v),   P = softmax(p_logits),   Q = softmax(q_logits).
 
-    Both sets of logits get a gradient. `reduction` is SquaredError's.
+    forward(p_logits, q_logits): both are (..., V), and both get a gradient. `reduction` is "mean"
+    over all but the last axis, "sum", or "none", which returns one divergence for each row (...).
     """
 
     def __init__(self, reduction="mean"):
@@ -253,9 +260,9 @@ class KLDivergence(Layer):
 
 
 def kl_divergence(p, q):
-    """Compute D(P || Q) over the last axis from probabilities: (..., V) -> (...).
+    """Return D(P || Q) (...) of the probabilities p and q (..., V).
 
-    Where p is 0 a term is 0; where q is 0 and p is not, the divergence is infinite.
+    A term with p = 0 is 0. If q is 0 where p is not, the divergence is infinite.
     """
     possible = p > 0
     log_p, log_q = xp.log(xp.where(possible, p, 1)), xp.log(xp.where(q > 0, q, 1))
@@ -264,7 +271,7 @@ def kl_divergence(p, q):
 
 
 def fitting_targets(loss, logits, targets):
-    """Return integer targets (...) as an array, and V of logits (..., V); InputError for others."""
+    """Return the targets (...) as an array, and V, after a check that they fit logits (..., V)."""
     targets = as_array(targets)
     check_kinds(loss, logits=(logits, "f"), targets=(targets, "iu"))
     V = logits.shape[-1] if logits.ndim else 0
@@ -275,13 +282,13 @@ def fitting_targets(loss, logits, targets):
 
 
 def reduced(loss, reduction):
-    """Return `loss` (...) itself, its sum, or its mean, which is 0 if `loss` is empty."""
+    """Return `loss` (...), its sum, or its mean, as `reduction` says. An empty mean is 0."""
     if reduction == "none":
         return loss
     return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
 
 
 def spread(dloss, reduction, entries):
-    """Return the gradient of each entry of a loss shaped like `entries`: backward of `reduced`."""
+    """Return the gradient of `loss` in `reduced`, with the shape of `entries`."""
     share = 1 / max(1, entries.size) if reduction == "mean" else 1
     return xp.full_like(entries, share) * dloss

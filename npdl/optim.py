@@ -1,7 +1,9 @@
-"""Optimizers: SGD with momentum and Nesterov's momentum, RMSprop, Adam, AdamW, Muon. Changes of a
-gradient before them: clipping by the global norm, the orthogonal gradient, Grokfast's filter.
+"""Optimizers, and functions that change the gradients before the optimizer's step.
 
-Each is a loop over the parameters. `step()` reads every `param.grad` and changes `param.data`.
+The optimizers are SGD, NesterovSGD, RMSprop, Adam, AdamW and Muon. `step()` reads every
+`param.grad` and changes `param.data`. Gradients are changed by clip_by_global_norm,
+orthogonal_gradient and Grokfast. In the equations, theta is a parameter, g its gradient, lr the
+learning rate, decay the weight decay, and t the number of the step, from 1.
 """
 
 import math
@@ -20,9 +22,9 @@ from npdl.training_errors import (
 
 
 class Optimizer:
-    """What all share: the parameters and the moments, by name, and the count of steps.
+    """Base class of optimizers: parameters and moments by name, and the number of steps.
 
-    Weight decay acts on the parameters whose `decay` is True: all of them, unless changed.
+    Weight decay acts on the parameters whose attribute `decay` is True, which is the default.
     """
 
     moments = ()
@@ -40,10 +42,11 @@ class Optimizer:
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """Make one update; `lr` overrides the constructor's for this step.
+        """Make one update, with the learning rate `lr` if it is given, else that of the
+        constructor.
 
-        Raises InputError, and changes nothing, where a parameter was frozen since, and for an
-        `lr` that is no finite number, 0 or more.
+        Raises InputError, and changes nothing, if a parameter was frozen after the optimizer was
+        made, and if `lr` is not a finite number of at least 0.
         """
         lr = self.rate(lr)
         for name, p in self.params.items():
@@ -53,13 +56,13 @@ class Optimizer:
             self.update(name, p, lr, self.weight_decay * p.decay)
 
     def rate(self, lr):
-        """Return `lr`, or the constructor's if it is None, after a check."""
+        """Return `lr`, or the learning rate of the constructor if `lr` is None, after a check."""
         lr = self.lr if lr is None else lr
         require_finite(lr=lr)
         return lr
 
     def update(self, name, p, lr, decay):
-        """Update the Param `p` called `name` and its moments."""
+        """Update the Param `p` with this name, and its moments."""
         raise NotImplementedError
 
     def zero_grad(self):
@@ -75,9 +78,10 @@ class Optimizer:
         return state
 
     def load_state_dict(self, state):
-        """Restore what `state_dict` returned.
+        """Restore a state that `state_dict` returned.
 
-        Raises InputError, and changes nothing, for another optimizer's state.
+        Raises InputError, and changes nothing, if it is the state of another kind of optimizer or
+        model.
         """
         own = {moment: getattr(self, moment) for moment in self.moments}
         check_optimizer_state({"steps": self.steps, **own}, state)
@@ -107,7 +111,8 @@ class SGD(Optimizer):
 class NesterovSGD(SGD):
     """v = momentum v + g + decay theta,   theta = theta - lr (g + decay theta + momentum v).
 
-    Nesterov's momentum in the form of Sutskever et al. 2013, as torch.optim.SGD(nesterov=True).
+    Nesterov's momentum in the form of Sutskever et al. 2013. torch.optim.SGD(nesterov=True)
+    computes the same.
     """
 
     def update(self, name, p, lr, decay):
@@ -179,10 +184,10 @@ class AdamW(Adam):
 
 
 def clip_by_global_norm(params, max_norm):
-    """Scale all gradients so that their common l2 norm is at most max_norm; return it as it was.
+    """Scale all gradients such that the l2 norm of all of them together is at most `max_norm`.
 
-    `params` are Params, such as `optimizer.params.values()`. The norm stays on the device:
-    nothing waits for it.
+    Returns the norm before the scaling. `params` are Params, such as `optimizer.params.values()`.
+    On a GPU the norm stays there, so the program does not wait for it.
     """
     require_above_0(max_norm=max_norm)
     params = checked_params("clip_by_global_norm", params)
@@ -193,18 +198,19 @@ def clip_by_global_norm(params, max_norm):
 
 
 def matrices_only(model):
-    """Let weight decay act on the matrices alone: not on biases, gains or other vectors."""
+    """Let weight decay act only on matrices, and not on biases, gains and other vectors."""
     check_layer("matrices_only", model)
     for _, param in model.params():
         param.decay = param.data.ndim >= 2
 
 
 def orthogonal_gradient(params):
-    """g = g - (theta . g) / (theta . theta) theta, for each Param by itself, in place.
+    """g = g - (theta . g) / (theta . theta) theta, for each Param separately, in place.
 
-    Prieto et al. 2025, arXiv:2501.04697: what only scales the weights, and with them the logits,
-    goes. Call it between backward and the optimizer's step. Weights that are all 0 keep g. (The
-    authors' code then restores the norm of g; this function leaves the shorter gradient.)
+    This removes the part of the gradient that only scales the weights, and so the logits. Call it
+    between backward and the optimizer's step. If all weights are 0, g does not change. (In the
+    authors' code, g is then scaled back to its norm. This function does not do that.) Prieto et al.
+    2025, arXiv:2501.04697.
     """
     for p in checked_params("orthogonal_gradient", params):
         square = not_infinite((p.data * p.data).sum())
@@ -213,10 +219,11 @@ def orthogonal_gradient(params):
 
 
 class Grokfast:
-    """g = g + amplify mu,   mu = keep mu + (1 - keep) g: the gradient's slow part is amplified.
+    """mu = keep mu + (1 - keep) g,   g = g + amplify mu.
 
-    Lee et al. 2024, arXiv:2405.20233 (the filter with an exponential mean). `filter` comes
-    between backward and the optimizer's step; the first gradient is the first mu.
+    This amplifies the part of the gradient that changes slowly. Call `filter` between backward and
+    the optimizer's step. mu is initialised with the first gradient. Lee et al. 2024,
+    arXiv:2405.20233, with an exponential mean.
     """
 
     def __init__(self, params, *, keep=0.98, amplify=2.0):
@@ -238,11 +245,11 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 
 def orthogonalised(G, steps=5):
-    """Approximate U V^T of G = U S V^T by setting most singular values to about 1.
+    """Return an approximation of U V^T for G = U S V^T, in which most singular values are about 1.
 
-    X = a X + b (X X^T) X + c (X X^T)^2 X from X = G / ||G||: a polynomial of the singular values
-    that after five rounds has brought those above ||G|| / 660 to between 0.68 and 1.21; a smaller
-    one has become up to 485 times as large.
+    Begins with X = G / ||G|| and repeats X = a X + b (X X^T) X + c (X X^T)^2 X, which applies a
+    polynomial to the singular values. After five steps, singular values of G above ||G|| / 660 are
+    between 0.68 and 1.21. Smaller ones, divided by ||G||, were multiplied by up to 485.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
@@ -255,11 +262,13 @@ def orthogonalised(G, steps=5):
 
 
 class Muon(AdamW):
-    """For the matrices in `names`: v = momentum v + g,   theta = theta - faster lr
-    max(1, E / D)^(1/2) orthogonalised(g + momentum v), for theta (D, E). AdamW for the rest.
+    """v = momentum v + g,
+    theta = theta - faster lr max(1, E / D)^(1/2) orthogonalised(g + momentum v).
 
-    Jordan et al. 2024, kellerjordan.github.io/posts/muon. Meant for the matrices between the
-    embedding and the classifier. Both first decay as AdamW does: theta = theta - lr decay theta.
+    This rule is for the matrices theta (D, E) whose names are in `names`, usually those between the
+    embedding and the classifier. The other parameters are updated by AdamW. Weight decay comes
+    first, as in AdamW: theta = theta - lr decay theta. Jordan et al. 2024,
+    kellerjordan.github.io/posts/muon.
     """
 
     moments = ("m", "v", "velocity")

@@ -1,9 +1,11 @@
-"""Safetensors files: named arrays behind a header, read with distrust, mapped where they can be.
+"""Safetensors files: a header and named arrays. The reader validates untrusted files.
 
-The file is 8 bytes, the header's length N (little-endian); N bytes of JSON, {name: {"dtype",
-"shape", "data_offsets": [begin, end]}} and perhaps "__metadata__"; then the numbers in C order,
-to which the offsets count from there. The header's claims are checked against the file's size
-before anything is made of them.
+A file has three parts:
+1. 8 bytes: the length N of the header (little-endian);
+2. N bytes of JSON: {name: {"dtype", "shape", "data_offsets": [begin, end]}}, and possibly
+   "__metadata__";
+3. the entries of the arrays in C order. The offsets count from the beginning of this part.
+The header is checked against the size of the file before memory is allocated.
 """
 
 import json
@@ -35,7 +37,7 @@ AT_ONCE = 1 << 17           # numbers converted together
 
 @dataclass(frozen=True)
 class Entry:
-    """One array of a file: its dtype's name there, its shape, where its numbers begin."""
+    """An array of a file: the name of its dtype, its shape, and the byte where it starts."""
 
     dtype: str
     shape: tuple
@@ -51,9 +53,10 @@ class Entry:
 
 
 class SafetensorsFile:
-    """The arrays of a file, one by one: `entries` {name: Entry}, from the header alone.
+    """A safetensors file, whose arrays are read one by one. `entries` is {name: Entry}.
 
-    Raises CheckpointError, one line, for a file that is none, is cut short or claims too much.
+    The constructor reads only the header. Raises CheckpointError if the file is not a safetensors
+    file, is cut short, or has an invalid header.
     """
 
     def __init__(self, path):
@@ -65,8 +68,9 @@ class SafetensorsFile:
                 size = os.fstat(file.fileno()).st_size
                 length = int.from_bytes(file.read(8), "little")
                 if size < 8 or length > size - 8:
-                    raise ValueError(f"it has {size:,} bytes, its header claims {length:,} more "
-                                     "than 8: cut short, or no such file")
+                    raise ValueError(f"it has {size:,} bytes, which is less than the "
+                                     f"{length:,} + 8 of its header: it is cut short, or "
+                                     "not a safetensors file")
                 if length > LARGEST_JSON:
                     raise ValueError(f"its header has more than {LARGEST_JSON >> 20} MiB")
                 self.entries = _entries(parse_json(file.read(length)), 8 + length, size)
@@ -80,10 +84,10 @@ class SafetensorsFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def mapped(self, name):
-        """Return the array mapped from the file; BF16 comes as the uint16 that it is.
+        """Return the array, memory-mapped from the file. BF16 is returned as uint16.
 
-        Memory is used for the entries that are read. What is written into the array changes this
-        process's pages alone.
+        Memory is used only for the entries that are read. Writing into the array does not change
+        the file.
         """
         entry = self.entries[name]
         if entry.start % entry.stored.itemsize or not entry.size:
@@ -92,10 +96,10 @@ class SafetensorsFile:
         return flat.reshape(entry.shape)
 
     def read(self, name, dtype=None, out=None):
-        """Return the array in memory of its own, or in `out` (size,).
+        """Return the array in new memory, or in `out` (size,).
 
-        Floats are converted to `dtype`. Without a `dtype`, BF16 is converted to float32. No other
-        array of this size is made on the way.
+        Floats are converted to `dtype`. If `dtype` is None, BF16 is converted to float32. The
+        conversion needs no second array of this size.
         """
         entry = self.entries[name]
         is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
@@ -115,7 +119,7 @@ class SafetensorsFile:
 
 
 def _entries(header, start, size):
-    """Return {name: Entry} of a header. Raises ValueError unless it fits a file of `size` bytes."""
+    """Return {name: Entry} of a header. Raise ValueError unless it fits a file of `size` bytes."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     entries, spans = {}, []
@@ -124,8 +128,8 @@ def _entries(header, start, size):
             continue
         entry, begin, end = _entry(name, about, start)
         if end > size - start:
-            raise ValueError(f"{name!r} ends at byte {start + end:,} of {size:,}: cut short, or a "
-                             "false header")
+            raise ValueError(f"{name!r} ends at byte {start + end:,} of {size:,}: the file is cut "
+                             "short, or its header is wrong")
         entries[name] = entry
         spans.append((begin, end, name))
     spans.sort()
@@ -133,10 +137,10 @@ def _entries(header, start, size):
     for begin, end, name in spans:
         if begin != last:
             raise ValueError(f"{name!r} begins inside another array" if begin < last else
-                             f"{begin - last:,} bytes before {name!r} are no array's")
+                             f"{begin - last:,} bytes before {name!r} belong to no array")
         last = end
     if last != size - start:
-        raise ValueError(f"{size - start - last:,} bytes at its end are no array's")
+        raise ValueError(f"{size - start - last:,} bytes at its end belong to no array")
     return entries
 
 
@@ -148,36 +152,37 @@ def _entry(name, about, start):
     except (KeyError, TypeError, ValueError):
         whole = False
     if not whole or not isinstance(shape, list) or len(shape) > 32:
-        raise ValueError(f"{name!r} has no dtype, shape and offsets that can be")
+        raise ValueError(f"{name!r} has an invalid dtype, shape or offset")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"{name!r} is of dtype {str(dtype)[:20]!r}; supported: "
                          f"{', '.join(DTYPES)}")
     entry = Entry(dtype, tuple(shape), start + begin)
     if entry.size * entry.stored.itemsize != end - begin:
-        raise ValueError(f"{name!r} of {dtype} {entry.shape} does not take the {end - begin:,} "
-                         "bytes that it claims")
+        raise ValueError(f"{name!r} of {dtype} {entry.shape} does not have {end - begin:,} "
+                         "bytes, as the header says")
     return entry, begin, end
 
 
 def read(path):
-    """Return {name: array} of a file, in memory; BF16 comes as float32.
+    """Return {name: array} of a file. BF16 is converted to float32.
 
-    Raises CheckpointError for a file that is not in this format, or is damaged.
+    Raises CheckpointError if the file is not in this format, or is damaged.
     """
     file = SafetensorsFile(path)
     return {name: file.read(name) for name in file.entries}
 
 
 def write(path, arrays, metadata=None):
-    """Write {name: array} as a safetensors file, whole or not at all.
+    """Write {name: array} as a safetensors file, atomically.
 
-    An array may be a function that returns one, called when its turn comes: twice, so that no
-    more than one of them has to be there at a time. Raises InputError for a dtype that the format
-    does not hold and for an array named __metadata__, CheckpointError when the system refuses.
+    A value may also be a function that returns an array. It is called twice, for the header and for
+    the entries, so that only one array needs to be in memory at a time. Raises InputError for a
+    dtype that the format does not have, and for an array named __metadata__. Raises CheckpointError
+    if the file can't be written.
     """
     if "__metadata__" in arrays:
-        raise InputError("an array is named '__metadata__', which in a safetensors file is no "
-                         "array's name; give it another one")
+        raise InputError("an array is named '__metadata__', a name that safetensors files "
+                         "reserve; give it another name")
     names = {np.dtype(stored): name for name, stored in DTYPES.items() if name != "BF16"}
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, array in arrays.items():
@@ -201,5 +206,5 @@ def write(path, arrays, metadata=None):
 
 
 def made(array):
-    """Return an array on the host, given the array or the function that makes it."""
+    """Return a NumPy array, given an array or a function that returns one."""
     return to_host(array() if callable(array) else array)

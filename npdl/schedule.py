@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step: lr(step), step = 0 for the first update."""
+"""Learning rates as functions lr(step). The first update has step = 0."""
 
 import math
 
@@ -8,10 +8,11 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 
 def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
-    """Return the function step -> learning rate.
+    """Return a function that maps a step to a learning rate.
 
-    Rises linearly from lr/warmup to lr over `warmup` steps, then stays ("constant"), or falls to
-    `lr_min` at step `total`, along a line ("linear") or half a cosine ("cosine").
+    The learning rate rises linearly from lr/warmup to lr during the first `warmup` steps. Then it
+    is lr ("constant"), or it falls to `lr_min` at step `total`, linearly ("linear") or along half a
+    cosine ("cosine"). Raises InputError for another kind or an invalid number.
     """
     if kind not in SCHEDULES:
         raise InputError(f"schedule {kind!r} is unknown; choose one of: {', '.join(SCHEDULES)}")

@@ -1,4 +1,4 @@
-"""Settings of the whole process that several trainings in its threads may ask for at once."""
+"""The number of threads of BLAS, for all threads of the process."""
 
 import threading
 
@@ -6,7 +6,7 @@ from npdl.errors import require_positive
 
 try:
     from threadpoolctl import threadpool_info, threadpool_limits
-except ImportError:                     # of the extra `train`: here BLAS keeps its threads
+except ImportError:                     # it is part of the extra `train`
     def threadpool_info():
         return []
 
@@ -19,17 +19,17 @@ except ImportError:                     # of the extra `train`: here BLAS keeps 
 
 
 class BLASThreads:
-    """At most `count` threads of BLAS, in the whole process, while anyone is inside `with`.
+    """Limit BLAS to `count` threads in the whole process, inside a `with` block.
 
         with BLASThreads(1):
             train(model)
 
-    Small products gain nothing by more threads; and where another program keeps a core busy, those
-    that wait for each other make a step many times as long. Without the package threadpoolctl,
-    which knows BLAS, nothing changes.
+    More threads don't speed up small products. They slow down a step if another program uses a
+    core, because the threads wait for each other. The package threadpoolctl is needed; without it,
+    this class has no effect.
 
-    Where several ask for different counts at once, the least of them holds; the last to leave
-    brings back what was there.
+    If several threads are inside such blocks at the same time, the smallest count applies. After
+    the last block, the earlier number of threads is restored.
     """
 
     _lock, _wanted, _undo = threading.Lock(), [], None
@@ -53,7 +53,7 @@ class BLASThreads:
                 self._limit()
 
     def _limit(self):
-        """Set the least count that is wanted, in each library that has more."""
+        """Set the smallest requested count in each BLAS library that has more threads."""
         blas = [each for each in threadpool_info() if each["user_api"] == "blas"]
         return threadpool_limits(limits={
             each["prefix"]: min(each["num_threads"], *self._wanted) for each in blas})

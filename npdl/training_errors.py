@@ -1,4 +1,4 @@
-"""The checks of losses, optimizers and loaded arrays; npdl.errors has those of layers and data."""
+"""Checks of losses, optimizers and loaded arrays. Checks of layers and data are in npdl.errors."""
 
 import math
 import warnings
@@ -7,7 +7,7 @@ from npdl.errors import InputError, described, is_array, is_integer, require_num
 
 
 def check_kinds(owner, **arrays):
-    """Raise InputError unless each array, given as (array, kinds), has one of NumPy's kinds."""
+    """Raise InputError unless each named (array, kinds) has a dtype kind of NumPy in `kinds`."""
     words = {"f": "floats", "iu": "integers", "b": "bools"}
     for name, (array, kinds) in arrays.items():
         if not is_array(array) or array.dtype.kind not in kinds:
@@ -15,8 +15,10 @@ def check_kinds(owner, **arrays):
 
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless logits of the shape `logits`, (B, S, V), go with the integers
-    `targets` (B, S) and the bools `counted` (B, S)."""
+    """Raise InputError unless the shape `logits` is (B, S, V), and targets and counted fit.
+
+    `targets` must be integers (B, S), and `counted` bools (B, S).
+    """
     check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
     if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
         raise InputError(
@@ -42,13 +44,14 @@ def require_finite(**numbers):
 
 
 def check_layer(owner, layer):
-    """Raise InputError unless `layer` has a method params(), as a Layer has."""
+    """Raise InputError unless `layer` has the method params of a Layer."""
     if not callable(getattr(layer, "params", None)):
-        raise InputError(f"{owner}: given {described(layer)}; give the Layer itself, as a model is")
+        raise InputError(f"{owner}: given {described(layer)}; give a Layer, such as a model, and "
+                         "not its parameters")
 
 
 def require_layers(owner, layers, example):
-    """Raise InputError, with the example, unless `layers` is a list of a Layer or more."""
+    """Raise InputError, with an example, unless `layers` is a list of at least one Layer."""
     found = layers if isinstance(layers, (list, tuple)) else [layers]
     odd = [described(layer) for layer in found
            if isinstance(layer, type) or not hasattr(layer, "backward")]
@@ -58,7 +61,7 @@ def require_layers(owner, layers, example):
 
 
 def checked_params(owner, params):
-    """Return `params` as a list, after a check that they are Params that learn."""
+    """Return `params` as a list, after a check that they are trainable Params."""
     found = list(params) if hasattr(params, "__iter__") else [params]
     for param in found:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):
@@ -69,14 +72,14 @@ def checked_params(owner, params):
 
 
 def check_learns(owner, param):
-    """Raise InputError if a Param is frozen: there is no gradient to read."""
+    """Raise InputError if a Param is frozen and so has no gradient."""
     if not param.trainable:
         raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
                          "after freezing")
 
 
 def check_optimizer_state(own, state):
-    """Raise InputError unless `state` is as an optimizer's `own`: steps, moments of its arrays."""
+    """Raise InputError unless `state` has the steps, moments and arrays of the state `own`."""
     if not isinstance(state, dict) or state.keys() != own.keys():
         given = ", ".join(map(str, state)) if isinstance(state, dict) else described(state)
         raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
@@ -100,6 +103,6 @@ def check_state_dict(own, arrays, what="parameter"):
 
 
 def warn_undropped():
-    """Say, once in a process, that a training goes on without dropout."""
+    """Warn, once in a process, that a training step used no dropout."""
     warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
                   "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)

@@ -1,7 +1,8 @@
-"""Finding sequences: greedy, beam search, exhaustive search, sampling.
+"""Decoding: greedy, beam search, exhaustive search and sampling.
 
-Every method works on a `Scorer`, which says how probable each next token is. A `Tree` of
-probabilities given as data is one; npdl.decoding.continuation has one for each model.
+Every method takes a `Scorer`, which returns the log-probabilities of the next tokens. A `Tree` is a
+Scorer whose probabilities are given as data. npdl.decoding.continuation makes the Scorer of a
+model.
 """
 
 from npdl.decoding.beam import BeamResult, Step, beam_search

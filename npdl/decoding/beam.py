@@ -1,4 +1,4 @@
-"""Beam search, which stops when no active hypothesis can win any more."""
+"""Beam search that stops when no active hypothesis can become the best one."""
 
 import math
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from npdl.errors import require_positive
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step: the beams it expanded, those it kept, and what it knows about stopping.
+    """One step of a beam search.
 
-    parents    the live hypotheses that were expanded, best first
-    log_probs  (n, V) of each next token after each parent
-    kept       the beam B_t, best first, finished hypotheses among them
+    parents    the active hypotheses that were expanded, best first
+    log_probs  (n, V), the log-probability of each next token after each parent
+    kept       the beam B_t after the step, best first, with active and finished hypotheses
     best       the best finished hypothesis so far, or None
-    bound      no live hypothesis can still score higher than this; -inf if none is live
+    bound      the highest score that an active hypothesis can still reach; -inf if none is active
     """
 
     parents: list
@@ -35,12 +35,12 @@ class Step:
 
     @property
     def finished(self):
-        """Return the kept hypotheses that are complete and so are not expanded."""
+        """Return the kept hypotheses that are complete, which are not expanded again."""
         return [hypothesis for hypothesis in self.kept if hypothesis.complete]
 
     @property
     def pruned(self):
-        """Return the expansions that were not kept, best first (complete if they end in `eos`)."""
+        """Return the expansions that were not kept, best first."""
         places, tokens, totals = expansions(self.parents, self.log_probs)
         every = extended(self.ranking, self.parents, places, tokens, totals,
                          is_eos(tokens, self.eos))
@@ -52,9 +52,9 @@ class BeamResult:
     """The result of a beam search.
 
     finished, unfinished  hypotheses, best first
-    steps                 every Step
-    reason                why the search ended: "bound" (the stopping rule), "empty" (nothing left
-                          to expand) or "max_len"
+    steps                 the list of all Steps
+    reason                why the search ended: "bound" (by the stopping rule), "empty" (there was
+                          no active hypothesis) or "max_len"
     """
 
     finished: list
@@ -70,23 +70,24 @@ class BeamResult:
 
 def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, stop=True,
                 keep_steps=True):
-    """Keep the `width` best expansions at each step; return a BeamResult.
+    """Keep the `width` best expansions at each step, and return a BeamResult.
 
-    The beam starts as one empty hypothesis (`width` copies of it would all expand alike). B_t
-    holds the best expansions of B_{t-1}; one that ends in `eos` takes its place in B_t, is
-    recorded as finished, and is not expanded, so the next step has `width` places again. Without
-    `eos`, hypotheses finish at leaves and at `max_len`. Equal log-probabilities: the
-    hypothesis whose first differing token is lower comes first.
+    The beam B_0 is one empty hypothesis. B_t has the `width` best expansions of the active
+    hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is finished,
+    so it is not expanded again. If `eos` is None, hypotheses finish at leaves and at `max_len`. Of
+    hypotheses with equal log-probabilities, the one whose first different token is lower comes
+    first.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
-    n_best, stop  stop when the n_best-th finished hypothesis scores at least what any
-                  active one can still reach (Ranking.bound): the first n_best are then the same
-                  as at the end. With length_power 0 and n_best 1, the search stops when the best
-                  active log-probability is no higher than the best finished one. The active
-                  hypotheses' own normalised scores would be no bound: they can still rise.
-    keep_steps    False: the result has no Steps, whose log-probabilities are width x V numbers
-                  each: of a real model's search, more memory than all the rest
-    Raises InputError for sizes below 1, eos out of range, a scorer with several prompts.
+    n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
+                  as high as any active hypothesis can still score (Ranking.bound). A longer search
+                  would find the same n_best hypotheses. With length_power 0 and n_best 1, the
+                  search ends when no active hypothesis has a higher log-probability than the best
+                  finished one
+    keep_steps    if False, the result has no Steps; each Step stores width x V log-probabilities,
+                  which take most of the memory if V is large
+    Raises InputError for sizes below 1, if `eos` is out of range, and if the scorer has several
+    prompts.
     """
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
@@ -116,7 +117,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
 
 
 def extended(ranking, live, parents, tokens, totals, ended):
-    """Return the Hypothesis of each expansion."""
+    """Return a list with the Hypothesis of each expansion."""
     return [
         ranking.hypothesis((*live[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
@@ -124,7 +125,7 @@ def extended(ranking, live, parents, tokens, totals, ended):
 
 
 def expansions(live, rows, limit=None):
-    """Return (parent, token, log-probability) of the best expansions as arrays, best first."""
+    """Return the parents, tokens and log-probabilities of the best expansions, best first."""
     totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

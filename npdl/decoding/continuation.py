@@ -19,7 +19,7 @@ KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: Cache
 def continuation(model, prompt, **options):
     """Return the Scorer for this model: one of KINDS, or Recomputed for other models.
 
-    The prompt of an encoder-decoder is the source.
+    For an encoder-decoder, `prompt` is the source. `options` are arguments of the Scorer.
     """
     kind = next((k for m, k in KINDS.items() if isinstance(model, m)), Recomputed)
     return kind(model, prompt, **options)

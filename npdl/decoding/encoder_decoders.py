@@ -1,4 +1,4 @@
-"""Encoder-decoders as Scorers: a target is continued token by token, given a source."""
+"""Scorers of encoder-decoders, which continue a target token by token, given a source."""
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from npdl.layers.transformer import padding_mask
 
 
 class CachedSeq2Seq(StepByStep):
-    """A Seq2Seq model's target, from its first tokens on, given a source.
+    """The Scorer of a Seq2Seq: it continues the target that begins with the tokens `first`.
 
-    source (S,) or (B, S), with source_mask of the same shape, True for real tokens; `first`
-    (R,) or (B, R) are the target's first tokens, such as its start symbol. The encoder runs
-    once, and so do the keys and values that cross-attention reads.
+    source is (S,) or (B, S), and source_mask has the same shape and is True for valid tokens.
+    `first` (R,) or (B, R) are the first tokens of the target, for example a start token. The
+    encoder and the keys and values for cross-attention are computed once.
     """
 
     def __init__(self, model, source, first, source_mask=None):
@@ -63,9 +63,9 @@ class CachedSeq2Seq(StepByStep):
 
 
 class CarriedSeq2Seq(CachedSeq2Seq):
-    """Continues the target of an LSTMSeq2Seq, whose decoder's state goes from step to step.
+    """The Scorer of an LSTMSeq2Seq. It passes the state of the decoder from step to step.
 
-    `lengths` (B,) are those of the sources.
+    `lengths` (B,) are the lengths of the sources.
     """
 
     def __init__(self, model, source, first, lengths=None):
@@ -88,10 +88,11 @@ class CarriedSeq2Seq(CachedSeq2Seq):
 
 
 def cross_block_after(block, x, mask, past, cross, memory_mask):
-    """Compute DecoderBlock.forward, or PreNormDecoderBlock.forward, of new positions x (B, R, D).
+    """Compute DecoderBlock.forward or PreNormDecoderBlock.forward for new positions x (B, R, D).
 
-    `past` holds the block's earlier keys and values (B, H, P, d), or None; `cross` those of the
-    encoder's output. Returns y (B, R, D), and the keys and values with x's own.
+    `past` are the keys and values (B, H, P, d) of the earlier positions, or None. `cross` are the
+    keys and values of the memory. Returns y (B, R, D), and the keys and values of all P + R
+    positions.
     """
     pre = isinstance(block, PreNormDecoderBlock)
     n = normed(block.norm1, x, pre)

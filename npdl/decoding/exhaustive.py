@@ -1,4 +1,4 @@
-"""Exhaustive search: every complete sequence, depth first."""
+"""Exhaustive search, which scores every complete sequence, depth first."""
 
 import bisect
 import math
@@ -12,7 +12,7 @@ from npdl.errors import require_positive
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """The best complete hypotheses, best first, and how many complete ones there are."""
+    """The best complete hypotheses, best first, and the number `count` of all complete ones."""
 
     finished: list
     count: int
@@ -23,11 +23,11 @@ class ExhaustiveResult:
 
 
 def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
-    """Score every complete sequence of at most `max_len` tokens; return an ExhaustiveResult.
+    """Score every complete sequence of at most `max_len` tokens, and return an ExhaustiveResult.
 
-    Takes V^T steps, but the memory of one path: for each of its T nodes, the scores and the
-    state of that node's V children. What is complete and how it ranks is as in `beam_search`;
-    children are scored together, so a model computes V rows at a time.
+    For T = `max_len` and V tokens this takes V^T steps. The memory is that of one path: the scores
+    and states of the V children of each of its T nodes. Sequences are complete, and ranked, as in
+    `beam_search`. All children of a node are scored in one batch of V rows.
     """
     require_positive(n_best=n_best)
     ranking = Ranking(max_len, length_power)
@@ -42,11 +42,11 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
 
 
 class _Node:
-    """The open children of one node of the path, and which of them comes next."""
+    """A node of the path, with its children that are not complete, and the next one to visit."""
 
     def __init__(self, tokens, totals, rows, state):
         self.tokens, self.totals = tokens, totals           # (k,) last tokens, log-probabilities
-        self.rows, self.state = rows, state                 # (k, V), of what may follow
+        self.rows, self.state = rows, state                 # (k, V), of next tokens
         self.next = 0
 
 
@@ -61,7 +61,7 @@ def complete_sequences(scorer, max_len, eos=None):
             stack.pop()
             continue
         i, node.next = node.next, node.next + 1
-        if len(stack) > 1:                                  # the root stands for no token
+        if len(stack) > 1:                                  # the root has no token
             path[len(stack) - 2 :] = [node.tokens[i]]
         tokens = np.flatnonzero(node.rows[i] > -math.inf)
         totals = node.totals[i] + node.rows[i, tokens]

@@ -6,18 +6,18 @@ from npdl.errors import require_positive
 
 
 def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
-    """Keep up to `width` unfinished hypotheses at each step; return a BeamResult.
+    """Keep up to `width` unfinished hypotheses at each step, and return a BeamResult.
 
-    At each step the best expansions are ranked. Those among the first `width` that end in `eos` are
-    finished; the best `width` that don't end are expanded next. So a finished hypothesis takes no
-    place in the beam, unlike in `beam_search`, and at equal width this search expands more
-    hypotheses. At `max_len` the unfinished hypotheses are ranked together with the finished ones.
-    Without `eos`, hypotheses finish at leaves, and a leaf does take a place.
+    At each step the expansions are ranked. Those of the first `width` that end with `eos` are
+    finished. The best `width` that don't end are expanded in the next step. So a finished
+    hypothesis takes no place in the beam, unlike in `beam_search`, and with the same width this
+    search expands more hypotheses. At `max_len`, unfinished and finished hypotheses are ranked
+    together. If `eos` is None, hypotheses finish at leaves, and a leaf takes a place.
 
-    The search ends when `width` hypotheses have finished and the best unfinished one, scored at its
-    present length, is no better than the worst of them (the default rule of transformers). The
-    result has no Steps. Raises InputError for sizes below 1, eos out of range, a scorer with
-    several prompts.
+    The search ends when `width` hypotheses have finished and the best unfinished hypothesis does
+    not score higher at its current length than the worst of them. This is the default rule of
+    transformers. The result has no Steps. Raises InputError for sizes below 1, if `eos` is out of
+    range, and if the scorer has several prompts.
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
@@ -45,5 +45,8 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
 
 
 def _ends_of(eos):
-    """Return 1 + the number of end tokens: so many expansions have one that does not end."""
+    """Return 1 + the number of end tokens.
+
+    Of that many expansions of a hypothesis, at least one doesn't end.
+    """
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)

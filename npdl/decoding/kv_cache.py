@@ -1,4 +1,4 @@
-"""Keys and values that a transformer's later tokens need of the earlier ones."""
+"""The KV cache: keys and values of earlier tokens, which attention of later tokens reads."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from npdl.backend import to_device, xp
 
 
 class KVCache:
-    """Every block's keys and values, (L, B, G, capacity, d) each, in arrays that are made once.
+    """The keys and the values of all L blocks, in two preallocated arrays (L, B, G, capacity, d).
 
-    The first `filled` places are in use. A place is written once and then only read, so the
-    states of a search, shorter and longer ones, can share one.
+    The first `filled` positions are in use. A position is written only once, so several states of a
+    search, with different lengths, can share a KVCache.
     """
 
     def __init__(self, L, B, G, capacity, d, dtype):
@@ -18,9 +18,10 @@ class KVCache:
         self.filled = 0
 
     def put(self, block, k, v):
-        """Append a block's k and v (B, G, R, d); return its keys and values, (B, G, filled + R, d).
+        """Append the new k and v (B, G, R, d) of a block.
 
-        Increase `filled` when all blocks have appended.
+        Returns all keys and values of this block, (B, G, filled + R, d) each. The caller increases
+        `filled` by R after it has called `put` for all blocks.
         """
         end = self.filled + k.shape[2]
         keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
@@ -29,10 +30,10 @@ class KVCache:
         return keys, values
 
     def after(self, seen, parents, most):
-        """Return a cache that continues the `parents`' rows of the first `seen` positions.
+        """Return a KVCache with the first `seen` positions of the rows `parents`.
 
-        It is this one; or a copy if other rows are wanted, if another state has continued it
-        already, or if it is full (then of twice the capacity, `most` at most).
+        It is this object, or a copy if the rows differ, if another state has already appended to
+        it, or if it is full. The copy of a full one has twice the capacity, but at most `most`.
         """
         capacity = self.keys.shape[3]
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()

@@ -1,9 +1,9 @@
-"""Language models as Scorers: what npdl.decoding needs to continue a prompt.
+"""Scorers of language models, which continue a prompt.
 
-A state keeps what later tokens need of the earlier ones: keys and values, or an LSTM's (h, c). So a
-step computes one token for each hypothesis, and all hypotheses in one batch. This module runs only
-the forward pass, with the library's layers, for new tokens only. Llama's layers are written here a
-second time, without checks and caches, because decoding one token is mostly overhead.
+A state holds the keys and values of earlier tokens, or the state (h, c) of an LSTM. So a step
+computes only one new token for each hypothesis, with all hypotheses in one batch. Most models run
+the forward pass of their layers. Llama's layers are written here a second time, without checks and
+caches, because these would take most of the time for one token.
 """
 
 import functools
@@ -25,25 +25,28 @@ from npdl.layers.rotary import turned
 from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
-LARGE = 2**19       # entries of a matrix from which two threads read it faster than one
-ROOM = 256          # for so many new tokens memory is made at first, if nothing is said
-AT_ONCE = 64        # a prompt's tokens go through the model in parts of so many: its attention's
-                    # weights, a number for each pair of tokens, would be what takes most memory
+LARGE = 2**19       # entries; two threads read a larger matrix faster than one thread
+ROOM = 256          # new tokens for which memory is allocated at first by default
+AT_ONCE = 64        # tokens of a prompt that are computed together; the attention weights need
+                    # memory for each pair of a token in this part and an earlier one
 
 
 class ModelScorer(Scorer):
-    """A model's Scorer. `prompt` (B, S) are the tokens before the new ones, and `scores` computes
-    log-probabilities from logits (B, V)."""
+    """Base class of the Scorers of models.
+
+    `prompt` (B, S) are the tokens before the new ones. `scores` returns the log-probabilities of
+    logits (B, V).
+    """
 
     def scores(self, logits):
         return log_probabilities(logits)
 
 
 class Recomputed(ModelScorer):
-    """Any language model, run on the whole sequence at each step; for comparison.
+    """The Scorer of any language model. It computes the whole sequence again at each step.
 
-    prompt (S,) tokens, or (B, S) for B prompts of one length. With `window`, the model sees the
-    last `window` tokens only. Raises InputError for a window below 1.
+    `prompt` is (S,), or (B, S) for B prompts of one length. If `window` is given, the model gets
+    only the last `window` tokens. Raises InputError for a window below 1.
     """
 
     def __init__(self, model, prompt, window=None):
@@ -67,33 +70,34 @@ class Recomputed(ModelScorer):
 
 
 class StepByStep(ModelScorer):
-    """A model that computes only the new tokens; for one sequence, each layer gets one row."""
+    """Base class of Scorers that compute only the new tokens."""
 
     def settings(self, rows):
-        """Return a context of one BLAS thread for one row, else the default context.
+        """Return a context of one BLAS thread if there is one sequence, else the default context.
 
-        The products of one row take as long as reading their matrices. Two threads are slower
+        A product of one row takes as long as reading the matrix. With two threads it is slower,
         because they wait for each other.
         """
         return ONE_BLAS_THREAD if rows == 1 else super().settings(rows)
 
 
 class Tokens(NamedTuple):
-    """The ids (B, P) in the window, and the KVCache whose first P places are theirs."""
+    """The ids (B, P) in the window, and the KVCache with their keys and values."""
 
     ids: np.ndarray
     kv: KVCache
 
 
 class CachedGPT(StepByStep):
-    """A GPT with a key/value cache; prompt (S,) or (B, S).
+    """The Scorer of a GPT, with a KV cache. `prompt` is (S,) or (B, S).
 
-    Positions end at the model's max_len. When they are used up, the last `keep` tokens move to
-    the front of the window and are computed again: with the default max_len - 1 at every further
-    step, as a model without a cache would; with max_len // 2, seldom, but with a shorter context
-    after each move. Of a prompt longer than max_len the last max_len tokens are seen. `capacity`
-    says for how many tokens, the prompt's and the new ones, memory is made at first; when they
-    become more, it is made again, twice as large.
+    A GPT has max_len positions. When they are used up, the last `keep` tokens become the first
+    tokens of the window, and are computed again. With keep = max_len - 1, the default, this happens
+    at every further step, so the result is that of a model without a KV cache. With keep = max_len
+    // 2 it happens seldom, but the context is shorter after each time. If a prompt is longer than
+    max_len, only its last max_len tokens are used. `capacity` is the number of tokens, with those
+    of the prompt, for which memory is allocated at first; the capacity is doubled when it is used
+    up.
     """
 
     def __init__(self, model, prompt, keep=None, capacity=None):
@@ -144,9 +148,9 @@ class CachedGPT(StepByStep):
         return KVCache(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
 
     def after(self, new, kv):
-        """Return the last block's output (B, R, D) for the tokens `new` (B, R).
+        """Return the output (B, R, D) of the last block for the tokens `new` (B, R).
 
-        `new` follows the tokens in `kv`, to which its keys and values are added.
+        These tokens follow those in `kv`, to which their keys and values are added.
         """
         model, seen, R = self.model, kv.filled, new.shape[1]
         x, _ = model.embedding.forward(new)
@@ -163,13 +167,13 @@ class CachedGPT(StepByStep):
 
 
 class CachedLlama(CachedGPT):
-    """A Llama with a key/value cache, of one key and value for each group of heads."""
+    """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
     def settings(self, rows):
-        """Return a context with every BLAS thread if the linear layers are LARGE.
+        """Return a context with all BLAS threads if the linear layers are LARGE.
 
-        The file of a real model stores the weights of one output contiguously, and two threads read
-        them faster.
+        The file of a real model stores the weights of one output contiguously. Several threads read
+        large matrices of this kind faster than one thread.
         """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
         return (super() if small else super(StepByStep, self)).settings(rows)
@@ -199,7 +203,10 @@ class CachedLlama(CachedGPT):
 
 
 class CarriedLSTM(StepByStep):
-    """An LSTM language model whose state (h, c) is carried along; prompt (S,) or (B, S)."""
+    """The Scorer of an LSTMLM. It passes the state (h, c) from step to step.
+
+    `prompt` is (S,) or (B, S).
+    """
 
     def __init__(self, model, prompt):
         self.model = model
@@ -221,12 +228,12 @@ class CarriedLSTM(StepByStep):
 
 
 def normed(norm, x, here):
-    """Return norm(x) if the norm is `here`, else x."""
+    """Return norm(x) if `here` is True, else x."""
     return norm.forward(x)[0] if here else x
 
 
 def keys_values(attention, x, past=None):
-    """Return the keys and values of x (B, S, D), (B, H, S, d) each, after those of `past`."""
+    """Return the keys and values (B, H, S, d) of x (B, S, D), appended to those of `past`."""
     k, v = (attention.split(W.forward(x)[0]) for W in (attention.W_K, attention.W_V))
     if past is None:
         return k, v
@@ -234,16 +241,17 @@ def keys_values(attention, x, past=None):
 
 
 def attention_after(attention, x, mask, kept):
-    """Compute MultiHeadAttention.forward of the queries x (B, R, D) with cached keys and values."""
+    """Compute MultiHeadAttention.forward for queries x (B, R, D), with cached keys and values."""
     q = attention.split(attention.W_Q.forward(x)[0])
     heads, _ = attend(q, *kept, mask)
     return attention.W_O.forward(attention.join(heads))[0]
 
 
 def grouped_after(attention, x, B, mask, turn, put):
-    """Compute GroupedQueryAttention.forward of rows x (B R, D).
+    """Compute GroupedQueryAttention.forward for rows x (B R, D).
 
-    `put` adds the new keys and values to the cached ones and returns all of them.
+    `turn` are the cos and sin of Rotary.turn. `put` appends the new keys and values to the KV
+    cache, and returns all keys and values.
     """
     q, k, v = (mapped(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
     G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
@@ -253,7 +261,7 @@ def grouped_after(attention, x, B, mask, turn, put):
     qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
     qk = turned(qk, *turn)                                  # qk (B, H + G, R, d)
     k, v = put(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
-    q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads read one k
+    q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads share k
     heads = attended(q, k, v, mask).reshape(B, -1, R, d)    # (B, H, R, d)
     return mapped(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))
 
@@ -268,22 +276,22 @@ def attended(q, k, v, mask):
 
 
 def rms_norm(norm, x):
-    """Compute RMSNorm.forward of rows without the cache for backward."""
+    """Compute RMSNorm.forward for rows, without the cache for backward."""
     mean_square = not_infinite((x * x).sum(-1, keepdims=True) / x.shape[1])
     return x / xp.sqrt(mean_square + norm.eps) * norm.gain.data
 
 
 def swiglu(ffn, x):
-    """Compute SwiGLU.forward of rows without the cache for backward."""
+    """Compute SwiGLU.forward for rows, without the cache for backward."""
     h, u = 0.5 * mapped(ffn.gate, x), mapped(ffn.up, x)
     return mapped(ffn.down, (h * xp.tanh(h) + h) * u)       # silu(2 h) = h (1 + tanh h)
 
 
 def mapped(layer, x):
-    """Compute layer.forward of rows (N, D); for a Linear without its checks and its cache.
+    """Compute layer.forward for rows (N, D). For a Linear, the checks and the cache are left out.
 
-    The product of a Linear is the one in which OpenBLAS uses each part of W as soon as it has
-    copied it.
+    The product is computed as (W^T x^T)^T. Then OpenBLAS uses each part of W right after it has copied
+    this part, which is faster.
     """
     if type(layer) is not Linear:
         return layer.forward(x)[0]
@@ -297,7 +305,7 @@ def log_probabilities(logits):
 
 
 def checked_prompt(prompt):
-    """Return a prompt as an array (B, S). Raises InputError unless it has one integer or more."""
+    """Return a prompt as an array (B, S). Raise InputError unless it has at least one integer."""
     try:
         ids = np.atleast_2d(np.asarray(prompt))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The repetition penalty: a token becomes less probable once a sequence has it."""
+"""The repetition penalty, which makes tokens less probable that a sequence already contains."""
 
 import copy
 
@@ -11,12 +11,13 @@ from npdl.errors import InputError, require_above_0
 
 
 class PenalisedRepetition(Scorer):
-    """log_softmax(z'),   z'_v = z_v / penalty if z_v > 0, else z_v penalty, for each token v that
-    is in the prompt or was generated;   z'_v = z_v for all others.
+    """log_softmax(z'),   z'_v = z_v / penalty if z_v > 0, else z_v penalty.
 
-    Keskar et al. 2019, arXiv:1909.05858, divide every logit. Most programs multiply negative ones,
-    so that these become less probable too. `scorer` is a model's (npdl.decoding.continuation).
-    Raises InputError for another Scorer, and for a penalty that is not above 0.
+    This applies to tokens v in the prompt and in the generated text. For all other tokens,
+    z'_v = z_v. Keskar et al. 2019, arXiv:1909.05858, divide every logit. Most programs multiply
+    negative logits instead, because a division would make these tokens more probable. `scorer` is
+    the Scorer of a model (npdl.decoding.continuation). Raises InputError for another Scorer, and if
+    `penalty` is not above 0.
     """
 
     def __init__(self, scorer, penalty):

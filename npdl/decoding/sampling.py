@@ -1,4 +1,4 @@
-"""One token after the other: the most probable one (greedy), or a random one (sampling)."""
+"""Greedy decoding takes the most probable token at each step, and sampling a random one."""
 
 import math
 
@@ -8,47 +8,49 @@ from npdl.decoding.scorer import Ranking, check_eos, checked, ends
 from npdl.errors import require_number, require_positive
 from npdl.init import generator
 
-FIRST = 1024        # top_p looks at so many tokens first: of a real model's, nearly always enough
+FIRST = 1024        # tokens that top_p sorts at first; for real models, more are seldom needed
 
 
 def greedy(scorer, max_len, eos=None, on_token=None):
     """Return a Hypothesis for each prompt, with the most probable token at each step.
 
-    Of equally probable tokens the lower one is chosen. A sequence ends with `eos` (a token, or one
-    of several), where nothing can follow, or after `max_len` tokens. on_token(sequence, token), if
-    given, is called as each token is chosen.
+    Of equally probable tokens the lower one is chosen. A sequence ends with `eos` (a token, or a
+    tuple of tokens), at a leaf, or after `max_len` tokens. If `on_token` is given,
+    on_token(sequence, token) is called for each new token.
     """
     return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), on_token)
 
 
 def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
            on_token=None):
-    """Draw `count` random continuations of each prompt, all at once: a list of Hypothesis.
+    """Return `count` random continuations of each prompt, as a list of Hypothesis.
 
-    rng is a Generator or a seed. Each sequence takes one number of it at each step, whether the
-    others have ended or not. log_prob is the model's own, before temperature and filters (see
-    `filtered`). `eos` and `on_token` are as in `greedy`.
+    `rng` is a Generator or a seed. At each step, one random number is drawn for each sequence, also
+    for those that have ended. So a sequence does not depend on when the others end. The log_prob of
+    a Hypothesis is computed without temperature, top_k and top_p (see `filtered`). `eos` and
+    `on_token` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
 
-    def choose(rows, live, total):
-        uniform = rng.random(total)[live]
+    def choose(rows, live, num_sequences):
+        uniform = rng.random(num_sequences)[live]
         cumulative = np.cumsum(filtered(rows, temperature, top_k, top_p), axis=1)
         drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(1)
-        last = (cumulative < cumulative[:, -1:]).sum(1)     # no later token has a probability
+        last = (cumulative < cumulative[:, -1:]).sum(1)     # the last token with a probability
         return np.minimum(drawn, last)
 
-    filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # refuse wrong options at once
+    filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # raise an error for invalid options now
     return _generate(scorer, max_len, eos, count, choose, on_token)
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
-    """Return the probabilities to sample from, (n, V): softmax(log_probs / temperature), filtered.
+    """Return softmax(log_probs / temperature) (n, V), with improbable tokens set to 0.
 
-    top_k keeps the k most probable tokens; top_p then keeps the fewest most probable of them
-    whose share is at least p (never none). Equal tokens: the lower one is kept first.
-    Raises InputError for a temperature that is not above 0, top_k < 1, top_p outside (0, 1].
+    If top_k is given, only the k most probable tokens keep a probability. If top_p is given, only
+    the most probable tokens keep it: as few as possible whose sum is at least p, but at least one.
+    Of equally probable tokens, the lower one comes first. The rows are normalised again. Raises
+    InputError for a temperature that is not above 0, top_k < 1, and top_p outside (0, 1].
     """
     require_number("temperature", temperature, lambda value: 0 < value < math.inf,
                    "above 0 (near 0 is greedy)")
@@ -56,7 +58,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
         require_positive(top_k=top_k)
     if top_p is not None:
         require_number("top_p", top_p, lambda value: 0 < value <= 1, "above 0 and at most 1")
-    scaled = log_probs - log_probs.max(1, keepdims=True)    # so that none overflows
+    scaled = log_probs - log_probs.max(1, keepdims=True)    # exp cannot overflow
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)
     top_p = 1 if top_p is None else top_p
@@ -71,7 +73,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
         order = best_first(scaled, count)
         ranked = np.take_along_axis(p, order, axis=1)
     if top_p < 1:
-        before = np.cumsum(ranked, axis=1) - ranked         # the share of those that rank higher
+        before = np.cumsum(ranked, axis=1) - ranked         # sum of the more probable tokens
         enough = enough if top_k is None else top_p * ranked.sum(1, keepdims=True)
         ranked[before >= enough] = 0
     kept = np.zeros_like(p)
@@ -80,9 +82,10 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
 
 
 def best_first(rows, count):
-    """Return the indices of each row's largest numbers, the largest first: (n, min(count, V)).
+    """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
-    Of equal numbers, the lower index comes first. Sorts little more than it returns.
+    Of equal numbers, the lower index comes first. Only about `count` numbers of each row are
+    sorted.
     """
     n, V = rows.shape
     if count >= V:
@@ -98,8 +101,8 @@ def best_first(rows, count):
 def _generate(scorer, max_len, eos, count, choose, on_token):
     """Extend `count` copies of every prompt, all in one batch.
 
-    choose(rows, live, total) returns a token for each row; live says which of the `total`
-    sequences the rows belong to.
+    choose(rows, live, num_sequences) returns a token for each row. `live` are the indices of the
+    sequences, of `num_sequences` in all, to which the rows belong.
     """
     ranking = Ranking(max_len)
     rows, state = checked(scorer.start())
@@ -109,14 +112,14 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
 
 
 def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
-    """Continue `_generate` after the prompts."""
+    """Generate the tokens for `_generate`, after the prompts were scored."""
     max_len = ranking.max_len
-    place = np.repeat(np.arange(len(rows)), count)          # the row of each live sequence
+    place = np.repeat(np.arange(len(rows)), count)          # the row of each active sequence
     live = np.arange(len(place))
     found = [[] for _ in live]
     totals, complete = np.zeros(len(live)), np.zeros(len(live), bool)
     for length in range(1, max_len + 1):
-        open_ = (rows.max(1) > -math.inf)[place]            # a tree may have dead ends
+        open_ = (rows.max(1) > -math.inf)[place]            # a Tree may have no next token
         live, place = live[open_], place[open_]
         if not len(live):
             break

@@ -1,4 +1,4 @@
-"""What is searched (Scorer), what is found (Hypothesis), and which is better (Ranking)."""
+"""Scorer, Hypothesis and Ranking, which all decoding methods use."""
 
 import contextlib
 import math
@@ -10,39 +10,41 @@ from npdl.errors import InputError, is_integer, require_number, require_positive
 
 
 class Scorer:
-    """Gives log-probabilities of next tokens for a set of hypotheses, one row each.
+    """Base class. A Scorer returns the log-probabilities of next tokens, a row per hypothesis.
 
-    A state belongs to the rows that came with it and is never changed, so a search may go back
-    to an old one. All arrays are NumPy arrays, log-probabilities in double precision: a search
-    compares sums of them, and ties must be real ones.
+    It returns them together with a state, whose rows are the same hypotheses. A state is never
+    changed, so a search can go back to an earlier one. All arrays are NumPy arrays.
+    Log-probabilities are in double precision, so that sums of different hypotheses are seldom equal
+    by rounding.
     """
 
     def start(self):
-        """Return (log-probabilities (B, V) of the first token, state), a row for each prompt."""
+        """Return the log-probabilities (B, V) of the first token for B prompts, and a state."""
         raise NotImplementedError
 
     def advance(self, state, parents, tokens):
-        """Append tokens[i] to the hypothesis in row parents[i]; return the same as `start`.
+        """Append tokens[i] to the hypothesis in row parents[i] of a state.
 
-        parents and tokens (n,) integers; a parent may occur several times or not at all.
+        Returns the log-probabilities (n, V) of the next tokens, and a state with n rows. `parents`
+        and `tokens` are integers (n,). A parent may occur several times or not at all.
         """
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """Return (n,), True where nothing can follow tokens[i] after row parents[i]."""
+        """Return (n,), True where no token can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
     def settings(self, rows):
-        """Return the context in which `rows` sequences are extended token by token."""
+        """Return the context (for a `with` block) in which `rows` sequences are extended."""
         return contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Tokens after the prompt, the sum of their log-probabilities, and the score they rank by.
+    """The tokens after the prompt, the sum of their log-probabilities, and their score.
 
-    `complete`: the last token is the end token; without an end token, nothing can follow or the
-    greatest length is reached.
+    `complete` is True if the last token is the end token. If there is no end token, it is True at a
+    leaf and at the maximal length.
     """
 
     tokens: tuple = ()
@@ -52,10 +54,11 @@ class Hypothesis:
 
 
 class Ranking:
-    """score = log_prob / length^length_power; a higher score is better.
+    """score = log_prob / length^length_power. A higher score is better.
 
-    length_power 0 compares probabilities, 1 the mean log-probability of a token. Equal scores:
-    the shorter hypothesis first, then the one whose first differing token is lower.
+    With length_power 0 the score is the log-probability, and with 1 the mean log-probability of a
+    token. Of hypotheses with equal scores, the shorter one comes first, and then the one whose
+    first different token is lower.
     """
 
     def __init__(self, max_len, length_power=0.0):
@@ -70,15 +73,16 @@ class Ranking:
         return Hypothesis(tokens, log_prob, self._score(log_prob, len(tokens)), complete)
 
     def key(self, hypothesis):
-        """Return the key to sort by: the best hypothesis has the least key."""
+        """Return a key for sorting. The best hypothesis has the smallest key."""
         return -hypothesis.score, len(hypothesis.tokens), hypothesis.tokens
 
     def bound(self, hypothesis):
         """Return a score that no completion of this unfinished hypothesis can exceed.
 
-        Its log-probability can only fall, and the score of a fixed log-probability is monotone in
-        the length. So the best it can do is to keep the log-probability and end at the next step,
-        or (length_power > 0) as late as possible. At max_len it is too late: -inf.
+        The log-probability can only become smaller, and for a fixed log-probability the score is
+        monotone in the length. So the score is highest if the log-probability stays the same and
+        the hypothesis ends at the next step or, for length_power > 0, at max_len. A hypothesis of
+        length max_len can't be completed any more, so the bound is -inf.
         """
         log_prob, length = hypothesis.log_prob, len(hypothesis.tokens)
         if length >= self.max_len:
@@ -90,7 +94,7 @@ class Ranking:
 
 
 def start_one(scorer):
-    """Return scorer.start(), for a search that begins with a single hypothesis."""
+    """Return scorer.start(), after a check that there is only one prompt."""
     rows, state = checked(scorer.start())
     if len(rows) != 1:
         raise InputError(f"a search starts from one prompt; this scorer has {len(rows)}")
@@ -98,16 +102,16 @@ def start_one(scorer):
 
 
 def checked(scored):
-    """Return (rows, state) of a scorer. Raises InputError unless rows are log-probabilities."""
+    """Return (rows, state) of a scorer, after a check that rows are log-probabilities."""
     rows, _ = scored
-    if not (rows <= 0).all():                               # NaN fails as well
+    if not (rows <= 0).all():                               # also for NaN
         raise InputError("a scorer gave a log-probability that is above 0 or not a number; "
                          "check that the model's parameters are finite")
     return scored
 
 
 def ends(scorer, state, parents, tokens, length, max_len, eos):
-    """Return (n,), True where tokens[i], as token number `length`, completes its hypothesis."""
+    """Return (n,), True where tokens[i] completes a hypothesis, which then has `length` tokens."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -125,10 +129,10 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """Return (n,), True where tokens[i] is `eos`, or one of several."""
+    """Return (n,), True where tokens[i] is `eos`, or one of them if `eos` is a tuple."""
     return np.isin(tokens, () if eos is None else eos)
 
 
 def total_probability(log_probs):
-    """Return sum exp(log_probs), for checks of trees."""
+    """Return sum exp(log_probs), for the checks of a Tree."""
     return math.fsum(math.exp(value) for value in log_probs)

@@ -1,4 +1,4 @@
-"""A language model given as data: a tree of words with probabilities on its branches."""
+"""A language model that is given as data: a tree of words with probabilities."""
 
 import math
 
@@ -13,11 +13,12 @@ class Tree(Scorer):
 
         Tree({"the": (-1.7, {"green": -3.6, "red": -3.3}), "a": (-2.0, {"blue": -2.7})})
 
-    A number alone stands for a leaf. With ``probabilities=True`` the numbers are probabilities.
-    Branches need not sum to 1: improbable ones may have been left out. Tokens are numbers, the
-    places of the words in `vocab` (sorted, unless it is given); `words` translates back.
-    Raises InputError for an empty tree, probabilities outside [0, 1], branches that sum to more
-    than 1, and words that are not in the given `vocab`.
+    A word with a number and no subtree is a leaf. With ``probabilities=True`` the numbers are
+    probabilities instead of log-probabilities. The probabilities of the branches of a node may sum
+    to less than 1, because improbable words can be left out. A token is the index of a word in
+    `vocab`, by default the sorted list of all words. `words` converts tokens to words. Raises
+    InputError for an empty tree, for probabilities outside [0, 1] or with a sum above 1, and for
+    words that are not in `vocab`.
     """
 
     def __init__(self, branches, vocab=None, probabilities=False):
@@ -30,13 +31,13 @@ class Tree(Scorer):
         self.depth = self._add(branches, ())
 
     def token(self, word):
-        """Return the token of a word. Raises InputError for an unknown word."""
+        """Return the token of a word. Raise InputError for an unknown word."""
         if word not in self._token:
             raise InputError(f"Tree: the word {word!r} is not in the vocabulary")
         return self._token[word]
 
     def words(self, tokens):
-        """Return the words of some tokens, or of a Hypothesis."""
+        """Return the words of a list of tokens, or of a Hypothesis."""
         return [self.vocab[token] for token in getattr(tokens, "tokens", tokens)]
 
     def start(self):
@@ -61,7 +62,7 @@ class Tree(Scorer):
         return rows
 
     def _add(self, branches, path):
-        """Store a node and everything below it; return how many words follow at most."""
+        """Store a node and its subtree, and return the depth of the subtree."""
         node = {}
         self._nodes.append(node)
         depth = 0
@@ -87,7 +88,7 @@ def _split(value):
     """Return (number, subtree) of a branch."""
     number, below = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, {})
     if not isinstance(number, (int, float)) or not isinstance(below, dict):
-        raise InputError(f"Tree: {value!r} is no branch; it must be a number, or a number and a "
+        raise InputError(f"Tree: {value!r} is not a branch; it must be a number, or a number and a "
                          "dictionary of branches")
     return number, below
 

@@ -165,8 +165,9 @@ class RecurrentLayer(Layer):
         self.cell = self.cell(d_in, d_hidden, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, x, state=None, lengths=None):
-        check_sequence(x, self.cell.W_x.shape[0], type(self).__name__)
-        real, x = real_steps(x, lengths, type(self).__name__)
+        owner = type(self).__name__.removesuffix("Layer")           # LSTM of LSTMLayer
+        check_sequence(x, self.cell.W_x.shape[0], owner)
+        real, x = real_steps(x, lengths, owner)
         state = self.cell.start(x[:, 0], state)
         ys, steps = [], []
         for t in range(x.shape[1]):

@@ -16,17 +16,18 @@ class AttentiveRNN(Layer):
     alpha_t = softmax over l < t of score(q_t, h_l),   a_t = sum_{l<t} alpha_{t,l} h_l
     h_t = s_t + a_t
 
-    The query q_t must be known before h_t, since h_t depends on the scores. `query` is one of
-        "preliminary"   q_t = s_t, what the RNN alone makes of step t
-        "previous"      q_t = h_{t-1}, the state before step t (itself one of those scored)
-    score "dot", "scaled-dot" or "additive". With nothing in the past a_t is zero. A state is not
-    bounded by 1: h_t adds a mean of past states to s_t.
+    The query q_t can't be h_t, because h_t depends on the scores. `query` chooses one of
+        "preliminary"   q_t = s_t, the output of the RNN cell at step t
+        "previous"      q_t = h_{t-1}, the state before step t, which is also one of the keys
+    `score` is "dot", "scaled-dot" or "additive". If there are no past states, a_t is zero. An entry
+    of h_t can be larger than 1, because a mean of past states is added to s_t.
 
-    forward(x, state): x (B, S, D); `state` is (h (B, H), past (B, P, H)), the last state and the
-    states that may be attended to; zeros and none if None
-    -> y (B, S, H) and the final state (h, past (B, P + S, H)). The weights alpha_t are in the
-    cache: attentions(cache). Steps never look ahead, so padding at the end of a sequence changes
-    nothing before it. Raises InputError for another score or query and for shapes that do not fit.
+    forward(x, state) maps x (B, S, D) to (y, final state), with y (B, S, H). `state` is the pair (h
+    (B, H), past (B, P, H)): the last state, and all P earlier states. If `state` is None, h is zero
+    and P is 0. The final state has past (B, P + S, H). `attentions(cache)` returns the weights
+    alpha_t. A step never attends to later steps, so padding at the end of a sequence has no effect
+    on the steps before it. Raises InputError for another score or query, and for shapes that do not
+    fit.
     """
 
     def __init__(self, d_in, d_hidden, *, score="scaled-dot", query="preliminary", bias=True, rng=0,
@@ -66,7 +67,7 @@ class AttentiveRNN(Layer):
         P, steps, dxs = cache.P, cache.steps, []
         dstates = [dpast[:, j] for j in range(dpast.shape[1])]
         for t in reversed(range(len(steps))):
-            dh = dh + dy[:, t] + dstates[P + t]             # h_t: read by t + 1, y, attention
+            dh = dh + dy[:, t] + dstates[P + t]             # step t + 1, y, attention use h_t
             ds, dh_prev = dh, 0                             # h = s + a
             if steps[t].attend is not None:
                 dq, dk, dv = self.attention.backward(dh[:, None], steps[t].attend)
@@ -84,7 +85,7 @@ class AttentiveRNN(Layer):
         return dx, (dh, dpast)
 
     def start(self, x, state):
-        """Return the last state (B, H) and the past (B, P, H); zeros and none without `state`."""
+        """Return the last state (B, H) and the past (B, P, H). If state is None, they are empty."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)
@@ -97,9 +98,9 @@ class AttentiveRNN(Layer):
 
 
 def attentions(cache):
-    """Return the weights alpha (B, S, P + S), from the cache of AttentiveRNN.forward.
+    """Return the weights alpha (B, S, P + S) from the cache of AttentiveRNN.forward.
 
-    Row t is zero from column P + t on.
+    Row t is zero from column P + t on, because step t attends only to earlier states.
     """
     y, (_, past) = cache.out
     B, K = past.shape[:2]

@@ -13,7 +13,7 @@ from npdl.training_errors import check_layer
 
 
 class AutoencoderOutput(NamedTuple):
-    """parent (..., D_p), reconstruction (..., 2 D_x), logits (..., C)."""
+    """The outputs parent (..., D_p), reconstruction (..., 2 D_x) and logits (..., C)."""
 
     parent: object
     reconstruction: object
@@ -23,9 +23,9 @@ class AutoencoderOutput(NamedTuple):
 class Autoencoder(Layer):
     """p = ReLU(x W_1 + b_1),  x' = p W_2 + b_2,  logits = p W_3 + b_3,  with x = [x_1, x_2].
 
-    forward(x1, x2), each (..., D_x) -> AutoencoderOutput. The first D_x rows of encoder.W
-    multiply x_1, the others x_2. Raises InputError when the inputs' shapes differ or are not D_x
-    wide.
+    forward(x1, x2) takes two arrays (..., D_x) and returns an AutoencoderOutput (p, x', logits).
+    The first D_x rows of encoder.W multiply x_1, and the others x_2. Raises InputError if the
+    shapes of the inputs differ, or if their width is not D_x.
     """
 
     def __init__(self, d_x, d_parent, num_classes, *, bias=True, rng=0, dtype="float32"):
@@ -53,7 +53,7 @@ class Autoencoder(Layer):
     def backward(self, dout, cache):
         dp, dx_new, dlogits = gradients_of(dout, cache.out, "Autoencoder")
         dp = dp + self.classifier.backward(dlogits, cache.classifier)
-        dp = dp + self.decoder.backward(dx_new, cache.decoder)      # p feeds both
+        dp = dp + self.decoder.backward(dx_new, cache.decoder)      # both layers read p
         dh = self.activation.backward(dp, cache.activation)
         dx = self.encoder.backward(dh, cache.encoder)
         dx1, dx2 = xp.split(dx, 2, -1)                              # x = [x1, x2]
@@ -61,11 +61,12 @@ class Autoencoder(Layer):
 
 
 class AutoencoderLoss(Layer):
-    """J_1 = |x' - x|^2 / 2 and J_2 = CE(y, logits), each averaged over the batch; J = J_1 + J_2.
+    """J = J_1 + J_2,   J_1 = |x' - x|^2 / 2,   J_2 = CE(labels, logits),   averaged over the batch.
 
-    forward(x1, x2, labels): vectors (B, D_x), labels (B,) -> (J_1, J_2). Hand backward (1.0, 1.0)
-    for the gradient of J, or None in place of a loss that is not used. The inputs get the
-    gradient of both their roles: what is encoded, and what is to be reconstructed.
+    forward(x1, x2, labels) maps vectors (B, D_x) and labels (B,) to (J_1, J_2).
+    backward((1.0, 1.0), cache) computes the gradients of J. Pass None in place of a 1.0 to leave
+    out that loss. The inputs are used twice, as the input of the encoder and as the target of the
+    reconstruction, so their gradients are sums of two terms.
     """
 
     def __init__(self, model):
@@ -87,7 +88,7 @@ class AutoencoderLoss(Layer):
         dx_new, dx = self.squared_error.backward(dJ1, cache.J1)
         dlogits = self.cross_entropy.backward(dJ2, cache.J2)
         dx1_in, dx2_in = self.model.backward((None, dx_new, dlogits), cache.model)
-        dx1_out, dx2_out = xp.split(dx, 2, -1)              # what is read, and what is rebuilt
+        dx1_out, dx2_out = xp.split(dx, 2, -1)              # as an input, and as a target
         dx1 = dx1_in + dx1_out
         dx2 = dx2_in + dx2_out
         return dx1, dx2, None                               # labels have no gradient

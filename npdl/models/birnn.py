@@ -16,10 +16,11 @@ class BiRNN(Layer):
     """h_f(t) = tanh(W_f x_t + U_f h_f(t-1)),  h_b(t) = tanh(W_b x_t + U_b h_b(t+1)),
     y_t = V_f h_f(t) + V_b h_b(t)
 
-    forward(x, state, lengths): x (B, S, D), `state` (h_f before the first step, h_b after the
-    last), each (1, B, H) or None -> y (B, S, E) and the final states: h_f at the last step, h_b
-    at the first. With `lengths`, y is zero after a sequence's end. The document has D = H = E and
-    no biases; those are the defaults. Rows times matrices: W_f x_t is written x_t W_x here.
+    forward(x, state, lengths) maps x (B, S, D) to (y, final states), with y (B, S, E). `state` is
+    the pair of h_f before the first step and h_b after the last step. The final states are h_f at
+    the last step and h_b at the first step. Each of them is (1, B, H), and None means zeros. With
+    `lengths` (B,), y is zero after the last valid step of a sequence. H and E are equal to D by
+    default, and there are no biases. In the code a vector is a row, so W_f x_t is written x_t W_x.
     """
 
     def __init__(self, d_in, d_hidden=None, d_out=None, *, rng=0, dtype="float32"):
@@ -51,10 +52,11 @@ class BiRNN(Layer):
 
 
 class BiRNNLoss(Layer):
-    """L = sum over the steps of ||z_t - y_t||^2, summed over the batch too.
+    """L = sum over steps t and samples of ||z_t - y_t||^2, where y is the output of a BiRNN.
 
-    forward(x, z, state, lengths): x and `state` as for the model, targets z (B, S, E) -> L.
-    Steps after a sequence's end do not count.
+    forward(x, z, state, lengths) returns L. x (B, S, D), `state` and `lengths` are the arguments of
+    the model, and z (B, S, E) are the targets. Steps after the last valid step of a sequence don't
+    count.
     """
 
     def __init__(self, model):
@@ -71,7 +73,7 @@ class BiRNNLoss(Layer):
         counted = True
         if lengths is not None:
             counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)
-            z = xp.where(counted, z, 0)                     # as y is, where nothing counts
+            z = xp.where(counted, z, 0)                     # y is 0 there, too
         L, c_loss = self.squared_error.forward(y, z)
         return L, Cache(model=c_model, loss=c_loss, counted=counted)
 

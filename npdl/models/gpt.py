@@ -21,13 +21,16 @@ from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
 class GPT(Layer):
     """logits = blocks(embedding(ids) + positions) W + b; by default with post-norm and GELU.
 
-    forward(ids, key_mask, rng): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for
-    real tokens, False for padding that no query attends to. Every block's output and attention
-    weights are in the cache: hidden_states(cache), attentions(cache). Given `rng`, `dropout` acts
-    on the embeddings and on both branches of a block, `attention_dropout` on the attention weights.
-    `bias` is that of the attention's projections; `ffn_bias`, `norm_bias` and `classifier_bias`
-    are those of the feed-forward networks, the LayerNorms and the last linear layer.
-    Raises InputError for ids out of range and for sequences longer than `max_len`.
+    forward(ids, key_mask, rng) maps ids (B, S) to logits (B, S, V). `key_mask` (B, S) is True for
+    valid tokens and False for padding, to which no query attends. `hidden_states(cache)` returns
+    the outputs of all blocks, and `attentions(cache)` their attention weights. If `rng` is given,
+    `dropout` acts on the embeddings and in the blocks, and `attention_dropout` on the attention
+    weights. Four options add biases: `bias` to the projections of the attention, `ffn_bias` to the
+    feed-forward networks, `norm_bias` to the LayerNorms, and `classifier_bias` to the classifier.
+    With `tied`, the classifier uses the embedding matrix. `positions` is "k/d", "2k/d" or "learned"
+    (see npdl.layers.embedding). Raises InputError for ids out of range, and for sequences longer
+    than `max_len`. Radford et al. 2018, "Improving language understanding by generative
+    pre-training".
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4, max_len=64,
@@ -74,10 +77,11 @@ class GPT(Layer):
 
 
 class GPT2(GPT):
-    """GPT-2: blocks after their norms, learned positions, biases in the blocks, the tanh GELU.
+    """GPT-2: a GPT with pre-norm blocks, trainable positions, the tanh GELU, and biases in the
+    blocks.
 
-    The sizes are the smallest model's. Radford et al. 2019, "Language models are unsupervised
-    multitask learners".
+    The default sizes are those of the smallest GPT-2. Radford et al. 2019, "Language models are
+    unsupervised multitask learners".
     """
 
     def __init__(self, vocab_size=50257, d_model=768, num_layers=12, num_heads=12, multiplier=4,
@@ -91,10 +95,10 @@ class GPT2(GPT):
 
 
 def hidden_states(cache):
-    """Return every block's output, (B, L, S, D), from the cache of GPT.forward."""
+    """Return the outputs (B, L, S, D) of the L blocks, from the cache of GPT.forward."""
     return xp.stack([c.y for c in cache.decoder.blocks], 1)
 
 
 def attentions(cache):
-    """Return every block's attention weights, (B, L, H, S, S), from the cache of GPT.forward."""
+    """Return the attention weights (B, L, H, S, S) of the blocks, from the cache of GPT.forward."""
     return attention_weights(cache.decoder.blocks)

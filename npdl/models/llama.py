@@ -1,4 +1,4 @@
-"""A language model of the Llama kind: tokens in, LlamaBlocks, a score for every word out."""
+"""Llama, and models with the same architecture: logits over the vocabulary."""
 
 from npdl.backend import to_device
 from npdl.core import Cache, Layer
@@ -12,15 +12,14 @@ from npdl.layers.llama import LlamaBlock
 
 
 class Llama(Layer):
-    """Llama, SmolLM, Qwen2 (with qkv_bias), Qwen3 (with qk_norm): the default sizes are those of
-    SmolLM2-135M.
+    """logits = norm(blocks(embedding(ids))) W, with LlamaBlocks and RMSNorm.
 
-    forward(ids, key_mask): tokens (B, S) -> logits (B, S, V). `key_mask` (B, S) is True for real
-    tokens, False for padding that no query may see. Positions enter only by the rotation of keys
-    and queries (Rotary, whose `scaling` is given here). With `tied`, the embedding's table scores
-    the words too.
-    Touvron et al. 2023, arXiv:2302.13971. Raises InputError for ids out of range and for
-    sequences longer than `max_len`.
+    forward(ids, key_mask) maps ids (B, S) to logits (B, S, V). `key_mask` (B, S) is True for valid
+    tokens and False for padding, to which no query attends. The positions are used only in the
+    rotation of queries and keys (Rotary), which takes `rope_theta` and `scaling`. With `tied`, the
+    classifier uses the embedding matrix. The default sizes are those of SmolLM2-135M. Qwen2 has
+    `qkv_bias`, and Qwen3 has `qk_norm`. Raises InputError for ids out of range, and for sequences
+    longer than `max_len`. Touvron et al. 2023, arXiv:2302.13971.
     """
 
     def __init__(self, vocab_size, d_model=576, num_layers=30, num_heads=9, num_kv_heads=3,

@@ -9,12 +9,12 @@ from npdl.layers.recurrent import LSTM
 
 
 class LSTMLM(Layer):
-    """logits = LSTM(embedding(ids)) W + b, a next-token distribution at each position.
+    """logits = LSTM(embedding(ids)) W + b. The logits at a position predict the next token.
 
-    forward(ids, state, rng, lengths): tokens (B, S), state (h, c), each (L, B, H), zeros if None
-    -> logits (B, S, V) and the last state. With `lengths` (B,), the state is that of each
-    sequence's last token, and what stands after it reaches no state and no gradient (the logits
-    there are the classifier's bias). Raises InputError for ids or lengths out of range.
+    forward(ids, state, rng, lengths) maps ids (B, S) to (logits (B, S, V), last state). A state is
+    (h, c), each (L, B, H), and None means zeros. With `lengths` (B,), the last state is the state
+    at the last valid token of each sequence. Later tokens have no effect on any state or gradient,
+    and the logits there are the bias b. Raises InputError for ids or lengths out of range.
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, d_hidden=None, *, bias=True,
@@ -35,7 +35,7 @@ class LSTMLM(Layer):
         return out, Cache(embedding=c_embedding, lstm=c_lstm, classifier=c_classifier, out=out)
 
     def backward(self, dout, cache):
-        """Return (None, the gradient of the first state); ids have no gradient."""
+        """Return (None, the gradient of the first state). The ids have no gradient."""
         dlogits, dstate = gradients_of(dout, cache.out, "LSTMLM")
         dy = self.classifier.backward(dlogits, cache.classifier)
         dx, dstate = self.lstm.backward((dy, dstate), cache.lstm)

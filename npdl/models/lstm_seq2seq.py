@@ -13,18 +13,17 @@ from npdl.layers.recurrent import LSTM
 
 
 class LSTMSeq2Seq(Layer):
-    """One LSTM reads the source and leaves its outputs m_s, the memory; another starts from its
-    last state, reads the target, and looks back at every step (Luong et al. 2015, "global
-    attention" with the score "dot", arXiv:1508.04025):
+    """a_t = sum_s alpha_ts m_s,   alpha_t = softmax over s of h_t . m_s,
+    u_t = tanh([a_t, h_t] W_c + b_c),   logits_t = u_t W_o + b_o.
 
-    a_t = sum_s alpha_ts m_s,   alpha_t = softmax over s of h_t . m_s
-    u_t = tanh([a_t, h_t] W_c + b_c),   logits_t = u_t W_o + b_o
-
-    forward(source, target, lengths, rng): source (B, S) and target (B, T) tokens -> logits
-    (B, T, V). With `lengths` (B,), the sources' own, what stands after one's end reaches nothing.
-    logits[:, t] belongs to the token after target[:, t]: fed with the right target (teacher
-    forcing), all steps are computed at once. The weights alpha are in the cache: attentions(cache).
-    Raises InputError for tokens or lengths that are none.
+    The encoder LSTM reads the source. Its outputs m_s are the memory, and its last state is the
+    first state of the decoder LSTM. The decoder reads the target, with outputs h_t, and attends to
+    the memory in each step t. forward(source, target, lengths, rng) maps source (B, S) and target
+    (B, T) to logits (B, T, V). logits[:, t] predict the token after target[:, t], so in training
+    all steps are computed in one call, with the right target as input (teacher forcing). With
+    `lengths` (B,), the tokens of a source after its length have no effect. `attentions(cache)`
+    returns alpha. Raises InputError for tokens or lengths out of range. Luong et al. 2015, "global
+    attention" with the score "dot", arXiv:1508.04025.
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None, *,
@@ -50,24 +49,24 @@ class LSTMSeq2Seq(Layer):
     def backward(self, dlogits, cache):
         dtarget, dmemory, dstate = self.decode_backward(dlogits, cache.decode)
         dsource = self.encode_backward(dmemory, dstate, cache.encode)
-        return dsource, dtarget                                         # None: integers have none
+        return dsource, dtarget                                         # None: ids have no gradient
 
     def encode(self, source, lengths=None, rng=None):
-        """Return the memory (B, S, H) and the last state of a source (B, S), and a cache."""
+        """Return the memory (B, S, H) and the last state for a source (B, S), and a cache."""
         source = checked_tokens(source, "LSTMSeq2Seq")
         x, c_embedding = self.source_embedding.forward(source)          # x (B, S, D)
         (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)
         return (memory, state), Cache(embedding=c_embedding, encoder=c_encoder)
 
     def encode_backward(self, dmemory, dstate, cache):
-        """Add the gradients of everything below the memory and the last state."""
+        """Add to the gradients of the encoder; return None, the gradient of the source."""
         dx, dstart = self.encoder.backward((dmemory, dstate), cache.encoder)
         return self.source_embedding.backward(dx, cache.embedding)
 
     def decode(self, target, memory, state, lengths=None, rng=None):
-        """Return the logits (B, T, V) of a target (B, T), the last state, and a cache.
+        """Return the logits (B, T, V) for a target (B, T), the last state, and a cache.
 
-        `state` is the state before the target's first token.
+        `state` is the state before the first token of the target.
         """
         target = checked_tokens(target, "LSTMSeq2Seq")
         mask = None
@@ -95,5 +94,5 @@ class LSTMSeq2Seq(Layer):
 
 
 def attentions(cache):
-    """Return the weights alpha (B, T, S), from the cache of LSTMSeq2Seq.forward."""
+    """Return the attention weights alpha (B, T, S) from the cache of LSTMSeq2Seq.forward."""
     return cache.decode.attention.A

@@ -8,9 +8,10 @@ from npdl.layers.linear import Linear
 
 
 class MLP(Layer):
-    """y = W_n ReLU(... ReLU(x W_1 + b_1) ...) + b_n: (..., D_0) -> (..., D_n), sizes D_0 to D_n.
+    """y = ReLU(... ReLU(x W_1 + b_1) ...) W_n + b_n.
 
-    Raises InputError for fewer than two sizes, and as Linear does.
+    Shapes: (..., D_0) -> (..., D_n). `sizes` is the list [D_0, .., D_n] of all widths. Raises
+    InputError if it has fewer than two entries, and if a size is below 1.
     """
 
     def __init__(self, sizes, *, bias=True, rng=0, dtype="float32"):

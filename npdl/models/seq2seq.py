@@ -14,14 +14,15 @@ from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, padding_
 
 
 class Seq2Seq(Layer):
-    """Encoder over the source, causal decoder over the target that reads the encoder's output.
+    """memory = encoder(source),   logits = decoder(target, memory) W + b.
 
-    forward(source, target, source_mask, target_mask, rng) -> logits (B, T, V).
-    source, target            (B, S) and (B, T) tokens
-    source_mask, target_mask  the same shapes, True for real tokens, False for padding
-    logits[:, t] belongs to the token after target[:, t], so training feeds the target without
-    its last token and compares with the target without its first. The attention weights are in
-    the cache: attentions(cache). Vaswani et al. 2017, arXiv:1706.03762. Raises InputError as GPT.
+    The encoder attends to the whole source. The decoder is causal, and attends to the memory.
+    forward(source, target, source_mask, target_mask, rng) maps source (B, S) and target (B, T) to
+    logits (B, T, V). The masks have the shapes of source and target, and are True for valid tokens
+    and False for padding. logits[:, t] predict the token after target[:, t]. So in training, the
+    input is the target without its last token, and the loss compares with the target without its
+    first token. `attentions(cache)` returns the attention weights. Raises InputError for ids out of
+    range, and for sequences longer than `max_len`. Vaswani et al. 2017, arXiv:1706.03762.
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=2, num_heads=4,
@@ -71,10 +72,10 @@ class Seq2Seq(Layer):
         dx = self.target_positions.backward(dx, cache.positions)
         dtarget = self.target_embedding.backward(dx, cache.embedding)
         dsource = self.encode_backward(dmemory, cache.encode)
-        return dsource, dtarget                                         # None: integers have none
+        return dsource, dtarget                                         # None: ids have no gradient
 
     def encode(self, source, source_mask=None, rng=None):
-        """Return the memory (B, S, D) of a source (B, S), and a cache."""
+        """Return the memory (B, S, D) for a source (B, S), and a cache."""
         source = checked_tokens(source, "Seq2Seq", self.max_len)
         if source_mask is not None:
             check_key_mask(source_mask, source.shape, "Seq2Seq")
@@ -86,7 +87,7 @@ class Seq2Seq(Layer):
                              encoder=c_encoder)
 
     def encode_backward(self, dmemory, cache):
-        """Add the gradients of everything below the memory."""
+        """Add to the gradients of the encoder; return None, the gradient of the source."""
         dx = self.encoder.backward(dmemory, cache.encoder)
         dx = self.dropout.backward(dx, cache.drop)
         dx = self.source_positions.backward(dx, cache.positions)
@@ -96,8 +97,8 @@ class Seq2Seq(Layer):
 def attentions(cache):
     """Return the attention weights of every block, from the cache of Seq2Seq.forward.
 
-    They are those of the encoder (B, L, H, S, S), of the decoder (B, L, H, T, T), and of the
-    decoder to the encoder (B, L, H, T, S).
+    Returns three arrays: the weights of the encoder (B, L, H, S, S), the self-attention weights of
+    the decoder (B, L, H, T, T), and its cross-attention weights (B, L, H, T, S).
     """
     blocks = cache.decoder.blocks
     return (attention_weights(cache.encode.encoder.blocks), attention_weights(blocks),

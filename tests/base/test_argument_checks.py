@@ -278,7 +278,7 @@ def test_optimizers(name):
     np.testing.assert_array_equal(linear.b.data, data)
     assert optimizer.steps == 1
     for given in (linear.params(), list(linear.params()), None, linear.b):
-        with pytest.raises(InputError, match="give the Layer itself"):
+        with pytest.raises(InputError, match="give a Layer, such as"):
             OPTIMIZERS[name](given)
 
 

@@ -231,7 +231,7 @@ REFUSED = {                                     # name: (call, what the message 
        for cls, *sizes in ((Linear, 2, 2), (LayerNorm, 2), (BatchNorm, 2), (Embedding, 2, 2),
                            (LSTM, 2, 2), (GPT, 5, 4))},
     "matrices_only of parameters": (
-        lambda: matrices_only(Linear(2, 2).params()), "the Layer itself"),
+        lambda: matrices_only(Linear(2, 2).params()), "give a Layer"),
     "three heads of four": (lambda: MultiHeadAttention(4, 3), "does not divide d_model = 4"),
 }
 

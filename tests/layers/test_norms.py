@@ -62,7 +62,7 @@ def test_groups_lie_between_layer_and_instance():
 
 @pytest.mark.parametrize("x, kind, groups, message", [
     (TENSOR, "median", 1, "choose one of"), (TENSOR[0], "instance", 1, r"must be \(N, C, L\)"),
-    (TENSOR[0, 0], "batch", 1, "must be"), (TENSOR[:0], "batch", 1, "none 0"),
+    (TENSOR[0, 0], "batch", 1, "must be"), (TENSOR[:0], "batch", 1, "not empty"),
     (TENSOR, "group", 3, "does not divide"), (TENSOR, "group", 0, "positive"),
 ])
 def test_statistics_refuses(x, kind, groups, message):

@@ -71,17 +71,17 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 
 @pytest.mark.parametrize("header, mentioned", [
     (b"no such thing", "cannot be read"), (b"[" * 100_000, "nested"), ([], "not a JSON object"),
-    ({"w": 3}, "no dtype"), ({"w": {**ONE, "shape": "1"}}, "no dtype"),
-    ({"w": {**ONE, "shape": [-1]}}, "no dtype"), ({"w": {**ONE, "shape": [True]}}, "no dtype"),
-    ({"w": {**ONE, "shape": [0] + [2**62] * 2}}, "no dtype"),
+    ({"w": 3}, "invalid dtype"), ({"w": {**ONE, "shape": "1"}}, "invalid dtype"),
+    ({"w": {**ONE, "shape": [-1]}}, "invalid dtype"), ({"w": {**ONE, "shape": [True]}}, "invalid dtype"),
+    ({"w": {**ONE, "shape": [0] + [2**62] * 2}}, "invalid dtype"),
     ({"w": {**ONE, "dtype": "F4"}}, "'F4'"), ({"w": {**ONE, "dtype": ["F32"]}}, "dtype"),
-    ({"w": {**ONE, "data_offsets": [4, 0]}}, "does not take"),
-    ({"w": {**ONE, "data_offsets": [0, 1, 2]}}, "no dtype"),
+    ({"w": {**ONE, "data_offsets": [4, 0]}}, "does not have"),
+    ({"w": {**ONE, "data_offsets": [0, 1, 2]}}, "invalid dtype"),
     ({"w": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}, "cut short"),
     ({"w": ONE, "v": {**ONE, "data_offsets": [2, 6]}}, "inside another"),
     ({"w": {**ONE, "data_offsets": [8, 12]}}, "cut short"),
-    ({"w": {**ONE, "data_offsets": [4, 8]}}, "4 bytes before 'w' are no array's"),
-    ({"w": ONE}, "4 bytes at its end are no array's"), ({}, "8 bytes at its end"),
+    ({"w": {**ONE, "data_offsets": [4, 8]}}, "4 bytes before 'w' belong to no array"),
+    ({"w": ONE}, "4 bytes at its end belong to no array"), ({}, "8 bytes at its end"),
 ])
 def test_damage_is_one_line_and_no_memory(tmp_path, header, mentioned):
     path = file_of(tmp_path / "x", header, bytes(8))
