@@ -1,7 +1,7 @@
 """Low-rank adapters on frozen linear layers, in full precision (LoRA) or quantized (QLoRA).
 
-Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314). QLoRA is
-``LoRALinear(QuantLinear(linear))`` and nothing more.
+Hu et al. 2021 (arXiv:2106.09685), Dettmers et al. 2023 (arXiv:2305.14314). A linear layer with
+QLoRA is ``LoRALinear(QuantLinear(linear))``.
 """
 
 from npdl.adapt.quantize import (
@@ -28,9 +28,10 @@ from npdl.layers.linear import Linear
 
 
 class FrozenLinear(Layer):
-    """y = x W + b as the Linear it is made from, whose numbers it shares and never changes.
+    """y = x W + b, with the W and b of a Linear, which are not trained.
 
-    (..., D) -> (..., E). Backward passes the gradient through and computes none for W and b.
+    Shapes: (..., D) -> (..., E). The arrays W and b are shared with the Linear. backward returns
+    the gradient of x and computes no gradients of W and b.
     """
 
     def __init__(self, linear):
@@ -57,11 +58,12 @@ class FrozenLinear(Layer):
 
 
 class QuantLinear(FrozenLinear):
-    """y = x dequant(W) + b, made from a Linear: W is kept in `bits` bits a number, b as it is.
+    """y = x dequantize(W) + b, with the W of a Linear in `bits` bits per entry.
 
-    (..., D) -> (..., E). `bits`, `rounding` and `block` are npdl.adapt.quantize's; with `double`
-    the step sizes are codes of 8 bits too. QLoRA's own is rounding="nf4", block=64, double=True. W
-    is dequantized again in every forward and backward: between them only the bits are stored.
+    Shapes: (..., D) -> (..., E). `bits`, `rounding` and `block` are the arguments of
+    npdl.adapt.quantize.quantize. With `double` the step sizes are stored in 8 bits, too. The QLoRA
+    paper uses rounding="nf4", block=64, double=True. Only the quantized W is stored; forward and
+    backward dequantize it each time. b is not quantized.
     """
 
     def __init__(self, linear, bits=4, *, rounding="floor", block=None, double=False):
@@ -84,17 +86,18 @@ class QuantLinear(FrozenLinear):
 
 
 class LoRALinear(Layer):
-    """y = base(x) + scale (x A) B^T: (..., D) -> (..., E), A (D, r), B (E, r), scale = alpha / r.
+    """y = base(x) + scale (x A) B^T,   scale = alpha / r.
 
-    `base` is a Linear, taken as a FrozenLinear, or a QuantLinear. Only A and B learn. A starts
-    uniform in +-1/sqrt(D), B at zero, so that at first y = base(x). `alpha` None means
-    alpha = r, a scale of 1. Raises InputError when r is larger than D or E.
+    Shapes: (..., D) -> (..., E), A (D, r), B (E, r), with r = `rank`. `base` is a Linear, which is
+    then frozen, or a QuantLinear. Only A and B are trained. A is initialised uniformly in
+    +-1/sqrt(D), and B with zeros, so that y = base(x) at the beginning. If `alpha` is None, scale
+    is 1. Raises InputError if r is larger than D or E.
     """
 
     def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
-            raise InputError(f"LoRALinear: given {described(base)}; it stands on a Linear or a "
+            raise InputError(f"LoRALinear: given {described(base)}; give a Linear or a "
                              "QuantLinear")
         D, E = base.sizes
         require_positive(rank=rank)
@@ -131,9 +134,9 @@ class LoRALinear(Layer):
 def check_linear(owner, linear):
     """Raise InputError unless this is a Linear."""
     if not isinstance(linear, Linear):
-        raise InputError(f"{owner}: given {described(linear)}; it is made from a Linear")
+        raise InputError(f"{owner}: given {described(linear)}; give a Linear")
 
 
 def frozen_bias(b):
-    """Return the bias as a frozen Param that shares its data; NoBias stays NoBias."""
+    """Return a frozen Param that shares the data of the bias b, or b itself if it is NoBias."""
     return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

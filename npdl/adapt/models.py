@@ -1,9 +1,9 @@
-"""Adapting a trained model: put adapters in, quantize, merge, and count.
+"""Adapt a trained model: quantize it, add adapters, merge them, and count parameters.
 
-    quantize_linears(model, bits=4)         # QLoRA; leave it out for LoRA
-    add_lora(model, rank=4)                 # then train as ever: only the adapters learn
+    quantize_linears(model, bits=4)         # only for QLoRA
+    add_lora(model, rank=4)                 # then train as usual: only the adapters change
     print(report(model))
-    merge_lora(model)                       # plain matrices again, no adapter to run
+    merge_lora(model)                       # Linears again, without adapters
 """
 
 import math
@@ -17,21 +17,21 @@ from npdl.layers.linear import Linear
 
 
 def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
-    """Replace chosen linear layers of `model` by adapters on them; freeze all the rest.
+    """Replace linear layers of `model` by LoRALinears, and freeze all other parameters.
 
-    where   which layers: None for every Linear (or QuantLinear); a name or several, such as
-            ("W_Q", "W_V"), for those whose dotted name is or ends with one of them; or a function
-            of the dotted name
-    rank, alpha, rng   LoRALinear's
-    Changes `model` in place and returns the dotted names of the adapters. Make the optimizer
-    afterwards. Raises InputError when nothing fits or the model has adapters already, and changes
-    nothing then.
+    `where` selects the layers:
+        None                     every Linear and QuantLinear
+        a name, or several       layers whose dotted name is, or ends with, a name such as "W_Q"
+        a function               layers for whose dotted name it returns True
+    `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
+    the dotted names of the adapters. Make the optimizer after that. Raises InputError, and changes
+    nothing, if no layer is selected or the model already has adapters.
     """
     if any(isinstance(layer, LoRALinear) for _, layer in named_layers(model)):
-        raise InputError("add_lora: the model has adapters already; merge_lora puts them aside")
+        raise InputError("add_lora: the model already has adapters; merge_lora removes them")
     rng = generator(rng)
     chosen = _choose(model, (Linear, QuantLinear), where, "add_lora")
-    adapters = {}                                           # all are made before one is placed
+    adapters = {}                                           # make all before the model is changed
     for layer in chosen.values():
         if id(layer) not in adapters:                       # a shared layer has one adapter
             adapters[id(layer)] = LoRALinear(layer, rank, alpha=alpha, rng=rng)
@@ -42,10 +42,11 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
 
 
 def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=False, where=None):
-    """Replace chosen Linears of `model` by QuantLinears; `where` as in add_lora.
+    """Replace the Linears of `model` that `where` selects (see add_lora) by QuantLinears.
 
-    Changes `model` in place and returns the dotted names. Raises InputError, and changes nothing,
-    when nothing fits or the weights cannot be quantized.
+    The other arguments are those of QuantLinear. Changes `model` in place and returns the dotted
+    names of the layers. Raises InputError, and changes nothing, if no layer is selected or the
+    weights can't be quantized.
     """
     chosen = _choose(model, (Linear,), where, "quantize_linears")
     quantized = {}
@@ -59,14 +60,14 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
 
 
 def merge_lora(model):
-    """Replace every adapter by one Linear that computes the same; return {name: adapter}.
+    """Replace every adapter by a Linear that computes the same, and return {name: adapter}.
 
-    The names of the parameters are then those of the model before add_lora. A quantized base
-    becomes a matrix of floats. Everything stays frozen (model.set_trainable(True) frees it).
+    The parameters then have the same names as before add_lora. Quantized weights become floats. All
+    parameters are frozen; model.set_trainable(True) unfreezes them.
     """
     adapters = {n: layer for n, layer in named_layers(model) if isinstance(layer, LoRALinear)}
     if not adapters:
-        raise InputError("merge_lora: the model has no adapters; add_lora puts them in")
+        raise InputError("merge_lora: the model has no adapters; add_lora adds them")
     merged = {id(adapter): merged_linear(adapter) for adapter in adapters.values()}
     for name, adapter in adapters.items():
         _put(model, name, merged[id(adapter)])
@@ -74,9 +75,9 @@ def merge_lora(model):
 
 
 def merged_linear(adapter):
-    """Return one frozen Linear that computes what a LoRALinear does: W + scale A B^T, and b.
+    """Return a frozen Linear with the weights W + scale A B^T and the bias b of a LoRALinear.
 
-    Nothing of the adapter changes or is shared.
+    The arrays are copies, and the LoRALinear does not change.
     """
     W, b = adapter.base.weight(), adapter.base.b
     linear = Linear(*adapter.sizes, bias=isinstance(b, Param), dtype=W.dtype)
@@ -89,7 +90,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Row:
-    """One linear layer of a report."""
+    """A linear layer in a Report."""
 
     name: str
     kind: str
@@ -132,7 +133,7 @@ class Report:
 def report(model, rows=1):
     """Return a Report of the trainable parameters, the stored bytes and the multiplications.
 
-    A parameter that is stored in m bits counts as m bits; its step sizes count, too.
+    The stored bytes of a quantized layer are those of its codes and step sizes.
     """
     layers, inside, stands_for = [], set(), {}
     for name, layer in named_layers(model):
@@ -152,7 +153,7 @@ def report(model, rows=1):
 
 
 def _choose(model, kinds, where, caller):
-    """Return {dotted name: layer} of the layers of these kinds that `where` names."""
+    """Return {dotted name: layer} of the layers of these kinds that `where` selects."""
     ends = (where,) if isinstance(where, str) else where
     if where is None or callable(where):
         wanted = where or (lambda name: True)
@@ -201,7 +202,7 @@ def _bytes(layer):
 def multiplies(layer, rows):
     """Return the number of multiplications of a linear layer's forward over `rows` rows.
 
-    A quantized W is dequantized once; an adapter's scale of 1 costs nothing.
+    Dequantizing a W counts once. The multiplication by a scale of 1 is not counted.
     """
     D, E = layer.sizes
     if isinstance(layer, LoRALinear):

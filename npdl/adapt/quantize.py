@@ -1,14 +1,14 @@
-"""Quantized matrices: m-bit integers and a step size, stored in m bits each.
+"""Quantization: a matrix is stored as integers of m bits, its *codes*, and step sizes.
 
-    quantize(W) = floor(W / step),  step = max|W| / (2^(m-1) - 1),  dequantize = step * codes
+    codes = floor(W / step),   step = max|W| / (2^(m-1) - 1),   dequantize(codes) = step * codes
 
-From QLoRA (Dettmers et al. 2023, arXiv:2305.14314): one step size for each block of values; NF4,
-whose 16 levels are the quantiles of a normal distribution; and double quantization, which stores
-the step sizes themselves in 8 bits.
+Three methods are from QLoRA (Dettmers et al. 2023, arXiv:2305.14314). Each block of values has its
+own step size. NF4 has 16 levels, which are quantiles of a normal distribution. Double quantization
+stores the step sizes in 8 bits, too.
 
-`floor` rounds down, by half a step on average. "nearest" has no such bias and half the largest
-error. A value that is a multiple of the step up to rounding is taken as that multiple, so that
-quantizing a second time changes nothing.
+The rounding "floor" decreases the values by half a step on average. "nearest" does not, and its
+largest error is half as large. If a value is a multiple of the step up to rounding errors, its code
+is that multiple. So quantizing a dequantized matrix gives the same codes.
 """
 
 import math
@@ -20,14 +20,15 @@ from npdl.backend import xp
 from npdl.errors import InputError, is_integer
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
-STEPS_BITS, STEPS_BLOCK = 8, 256                    # of double quantization
+STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
 
 
 def normal_float():
-    """Return the 16 levels of NF4: 8 quantiles of the standard normal above 0, 7 below, and 0.
+    """Return the 16 levels of NF4: 0, and 8 positive and 7 negative quantiles of N(0, 1).
 
-    The quantiles' probabilities are evenly spaced from 1/2 to the mean of 1 - 1/32 and 1 - 1/30.
-    The largest level is 1.
+    The probabilities of the positive quantiles are evenly spaced between 1/2 and the mean of 1 -
+    1/32 and 1 - 1/30, and those of the absolute values of the negative quantiles, too. The levels
+    are scaled such that the largest is 1.
     """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
@@ -39,16 +40,16 @@ NF4 = normal_float()
 
 
 def quantize(W, bits=4, rounding="floor", block=None):
-    """Quantize W into integers of its shape, in -(2^(m-1) - 1) .. 2^(m-1) - 1, and step sizes (n,).
+    """Return the codes of W (integers with the shape of W) and the step sizes (n,).
 
-    bits      m, from 2 to 16
-    rounding  "floor", "nearest" (halves to even), or "nf4", for 4 bits: the code
-              is the number of the nearest of NF4's levels, less 8, and the step size the block's
-              largest magnitude
-    block     None: one step size for all of W. An integer k: one for every k numbers, counted
-              row by row; the last block may be shorter.
-    The step sizes have W's dtype, float32 for float16; a block of zeros has step size 0. Raises
-    InputError for options outside these and for values that are not finite floats.
+    bits      m, from 2 to 16; the codes are from -(2^(m-1) - 1) to 2^(m-1) - 1
+    rounding  "floor", "nearest" (halves to even), or "nf4" for m = 4. With "nf4", the code is the
+              index of the nearest level minus 8, and the step size is the largest absolute value
+              in the block
+    block     the number of entries with one step size, counted row by row; the last block may be
+              shorter. With None, all entries have one step size
+    The step sizes have the dtype of W, or float32 if W is float16. The step size of a block of
+    zeros is 0. Raises InputError for other options, and unless W has only finite floats.
     """
     _check_options(bits, rounding, block)
     if W.dtype.kind != "f" or W.size == 0 or not bool(xp.isfinite(W).all()):
@@ -64,8 +65,8 @@ def quantize(W, bits=4, rounding="floor", block=None):
         middles = xp.asarray((NF4[1:] + NF4[:-1]) / 2)
         codes = (xp.searchsorted(middles, rows / divisor) - 8).astype(np.int8)
         return codes.reshape(-1)[: W.size].reshape(W.shape), largest.reshape(-1)
-    # (W / max) * top is W / step with max|W| landing on top exactly. The four roundings between a
-    # multiple of the step and its quotient would make a whole step of themselves.
+    # (W / max) * top is W / step, and exactly `top` for max|W|. Four rounding errors separate a
+    # multiple of the step from its quotient; without `on_grid`, floor would return one less.
     quotient = rows / divisor * top
     nearest = xp.rint(quotient)
     on_grid = xp.abs(quotient - nearest) <= 4 * np.finfo(rows.dtype).eps * xp.abs(nearest)
@@ -75,9 +76,9 @@ def quantize(W, bits=4, rounding="floor", block=None):
 
 
 def dequantize(codes, step, block=None, rounding="floor"):
-    """Return step * codes, or step * level for "nf4", in the step sizes' dtype.
+    """Return step * codes, or step * level for "nf4", in the dtype of the step sizes.
 
-    This is the inverse of `quantize`, except for the rounding.
+    This is the inverse of `quantize`, except for its rounding.
     """
     units = _in_blocks(codes, block)
     if rounding == "nf4":
@@ -88,10 +89,11 @@ def dequantize(codes, step, block=None, rounding="floor"):
 
 
 def quantize_steps(step):
-    """Quantize step sizes (n,) in their turn (double quantization).
+    """Quantize the step sizes (n,) (double quantization).
 
-    Returns codes of 8 bits (n,), and what dequantize_steps needs: the step size of every 256 codes,
-    and the mean of all step sizes, which is subtracted first.
+    Returns codes of 8 bits (n,), and an array `scale` for dequantize_steps. The mean of all step
+    sizes is subtracted before the quantization. `scale` has a step size for every 256 codes, and
+    then the mean.
     """
     mean = step.mean()
     codes, scale = quantize(step - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
@@ -99,15 +101,15 @@ def quantize_steps(step):
 
 
 def dequantize_steps(codes, scale):
-    """Return the step sizes (n,) that quantize_steps stored."""
+    """Return the step sizes (n,) from the codes and the scale of quantize_steps."""
     return dequantize(codes, scale[:-1], STEPS_BLOCK) + scale[-1]
 
 
 def pack(codes, bits):
     """Pack codes of any shape into bytes, m bits for each code.
 
-    The codes' lowest bits come first, eight codes to a byte, then their second bits, and so on:
-    (m, ceil(size / 8)) of uint8.
+    Returns uint8 (m, ceil(size / 8)). Row i contains bit i of all codes, eight codes in a byte. Row
+    0 has the lowest bits.
     """
     size = codes.size
     shifted = xp.zeros(_padded(size), _unsigned(bits))
@@ -117,7 +119,7 @@ def pack(codes, bits):
 
 
 def unpack(packed, shape):
-    """Return the codes of `shape` that `pack` put into bytes."""
+    """Return the codes with this shape from the bytes that `pack` returned."""
     bits, size = len(packed), math.prod(shape)
     shifted = _together(packed[:8])
     if bits > 8:
@@ -127,9 +129,9 @@ def unpack(packed, shape):
 
 
 def _together(planes):
-    """Combine bit planes (m, n), bytes with one bit of eight codes, into codes (8 n,), for m <= 8.
+    """Return the codes (8 n,) of m <= 8 rows (m, n) of `pack`.
 
-    Eight codes are put together at once, as the bytes of one uint64.
+    Eight codes are computed at once, as the bytes of one uint64.
     """
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
@@ -138,10 +140,10 @@ def _together(planes):
 
 
 def stored_bytes(size, bits, block=None, itemsize=4, double=False):
-    """Return how many bytes `size` quantized numbers take: the packed codes and the step sizes.
+    """Return the number of bytes of `size` quantized entries, with their step sizes.
 
-    Double quantization stores each step size in a byte, with a float for each 256 of them and one
-    more.
+    With double quantization, a step size takes one byte. There is one float for each 256 step
+    sizes, and one for their mean.
     """
     steps = 1 if block is None else -(-size // block)
     packed = bits * _padded(size) // 8
@@ -167,7 +169,7 @@ def _in_blocks(array, block):
     flat = array.reshape(-1)
     if block is None:
         return flat[None]
-    block = min(block, max(flat.size, 1))           # the last block is filled up, no further
+    block = min(block, max(flat.size, 1))           # the padding is shorter than a block
     if flat.size % block == 0:
         return flat.reshape(-1, block)
     filled = xp.zeros(-(-flat.size // block) * block, flat.dtype)

@@ -1,4 +1,4 @@
-"""Data sets and the order in which training sees them."""
+"""Data sets, their batches, and padding."""
 
 from npdl.data.arithmetic import Examples, ModularArithmetic, Vocabulary, batch_indices
 from npdl.data.sequences import pad

@@ -1,6 +1,7 @@
 """Equations of modular arithmetic as token sequences, their split, and their batches.
 
-Shapes: N equations, S positions of the model's input (one less than the longest sequence).
+N is the number of equations. S is the length of the model's input, which is one less than the
+longest sequence of tokens, because inputs and targets are shifted by one position.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ from npdl.errors import InputError, checked_ids, is_integer, require_number
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
-MOST_EQUATIONS = 10_000_000     # all of them are listed: 0.7 GB for as many
+MOST_EQUATIONS = 10_000_000     # all equations are in memory: these take 0.7 GB
 MOST_NUMBERS = 1_000_000        # each is a token
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by id: the numbers from 0 up, the operator, then `=`, `BOS`, `EOS`, `PAD`."""
+    """The tokens in the order of their ids: 0, 1, 2 .., the operator, `=`, `BOS`, `EOS`, `PAD`."""
 
     tokens: tuple[str, ...]
 
@@ -46,7 +47,7 @@ class Vocabulary:
         return {token: i for i, token in enumerate(self.tokens)}
 
     def id_of(self, token):
-        """Return the id of one token. Raises InputError if it is unknown."""
+        """Return the id of one token. Raise InputError if it is unknown."""
         try:
             return self._ids[str(token)]
         except KeyError:
@@ -61,16 +62,17 @@ class Vocabulary:
         return np.array([self.id_of(token) for token in tokens], dtype=np.int64)
 
     def decode(self, ids):
-        """Return the text of a 1-D sequence of ids. Raises InputError if one is out of range."""
+        """Return the text of a 1-D sequence of ids. Raise InputError if one is out of range."""
         return " ".join(self.tokens[i] for i in _places("ids", ids, self.size))
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """N equations as next-token examples: `targets` is `inputs` moved on by one position.
+    """N equations as examples of next-token prediction: targets[:, t] is the token after
+    inputs[:, t].
 
-    `mask` is True where the target is not `PAD`; `eq_positions` are the places of `=` in
-    `targets`; `orders` are the numbers of operands.
+    `mask` is True where the target is not `PAD`. `eq_positions` are the positions of `=` in
+    `targets`, and `orders` are the numbers of operands.
     """
 
     inputs: np.ndarray        # (N, S) int64
@@ -90,20 +92,21 @@ class Examples:
 
     @property
     def answer_mask(self):
-        """Return (N, S), True for targets after `=` except PAD: the right-hand sides."""
+        """Return the loss mask (N, S), True for targets after `=` except PAD."""
         after_eq = np.arange(self.targets.shape[1]) > self.eq_positions[:, None]  # (N, S)
         return after_eq & self.mask
 
 
 class ModularArithmetic:
-    """All equations `a o b = r` and/or `a o b o c = r` with operands in Z/p and r in Z/q.
+    """All equations `a o b = r` (order 2) or `a o b o c = r` (order 3), or both.
 
-    Operators are read from left to right. For `/` the answer is chosen first, so every
-    division is exact. `symmetric` lists only a <= b (<= c). The equations are shuffled with
-    `seed`; the first round(N * r_train) are `train` and the rest are `validation`. With
-    `stratified`, each order is split in that way by itself, and order 2 comes first. The
-    vocabulary has `numbers` numbers, or as many as are needed.
-    Raises InputError for settings out of range.
+    `operator` is o: "+", "-", "*" or "/", and is applied from left to right. The operands are
+    integers modulo `p`, and the results integers modulo `q` (p if None). For "/" the result is
+    chosen first, so that every division is exact. With `symmetric`, only equations with a <= b
+    (<= c) are made. The equations are shuffled with `seed`. The first round(N * r_train) of them
+    are `train`, and the rest are `validation`. With `stratified`, the equations of order 2 and of
+    order 3 are split separately. The vocabulary has `numbers` numbers, or as many as needed if
+    None. Raises InputError for settings out of range.
     """
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,
@@ -148,8 +151,8 @@ class ModularArithmetic:
                              "set orders=(2, 3) or stratified=False")
 
     def _solved(self, order):
-        """Return operands (N, order) and results (N,) of one order, in the order of the loops."""
-        if self.operator == "/":  # loops over (answer, b[, d]), divisors from 1
+        """Return the operands (N, order) and results (N,) of all equations of one order."""
+        if self.operator == "/":  # all (result, b[, c]), with divisors b, c from 1
             sizes = (self.p,) + (self.p - 1,) * (order - 1)
             loops = np.indices(sizes, dtype=np.int64).reshape(order, -1).T
             loops = loops + np.array([0] + [1] * (order - 1))
@@ -166,7 +169,7 @@ class ModularArithmetic:
         words, parts, orders = self.vocabulary, [], []
         for order in self.orders:
             operands, result = self._solved(order)
-            eq = 2 * order  # BOS stands at 0, operands at odd places, operators between them
+            eq = 2 * order  # BOS is at 0, operands at odd positions, operators between them
             tokens = np.full((len(result), self.sequence_length + 1), words.pad, dtype=np.int64)
             tokens[:, 0] = words.bos
             tokens[:, 1:eq:2] = operands
@@ -197,8 +200,9 @@ class ModularArithmetic:
 def batch_indices(n, batch_size, step, seed):
     """Return the indices (int64, 1-D) of the batch of update `step` (from 0) among n examples.
 
-    Each epoch is a fresh permutation keyed by (seed, epoch), cut into batches of at most
-    batch_size; the last may be shorter. A pure function: resuming needs no state.
+    Each epoch is a permutation that depends on (seed, epoch). It is split into batches of
+    `batch_size`; the last batch may be smaller. The result depends only on the arguments, so a run
+    can be resumed without a saved state.
     """
     n, batch_size = _integer("n", n, 1), _integer("batch_size", batch_size, 1)
     step, seed = _integer("step", step, 0), _integer("seed", seed, 0)
@@ -214,7 +218,7 @@ def _epoch_order(n, seed, epoch):
 
 
 def _shown(value):
-    """Return repr on one line, cut short."""
+    """Return the repr of a value on one line, shortened to 60 characters."""
     return " ".join(repr(value).split())[:60]
 
 

@@ -1,7 +1,7 @@
-"""Dates written in many ways, and in the one way of ISO 8601: pairs for a model that translates.
+"""Pairs of dates for translation: a date in one of many forms, and the same date in ISO 8601.
 
-Read as each pair is made: of 03/04/21 the month comes first, of 03.04.21 and 03-04-2021 the day,
-and a year of two digits is one from 1950 to 2049.
+In 03/04/21 the month comes first. In 03.04.21 and 03-04-2021 the day comes first. A year with two
+digits is between 1950 and 2049.
 """
 
 import datetime
@@ -28,14 +28,17 @@ FORMS = (
     "{0d}-{0m}-{Y}", "{Y}-{0m}-{0d}", "{d}-{b}-{y}", "{d}-{b}-{Y}", "{d} {b} {y}", "{Y}/{0m}/{0d}",
     "{Y}-{m}-{d}", "{Y}.{0m}.{0d}", "{Y}{0m}{0d}",
 )
-CASES = (str, str, str.lower, str.upper)        # as it is, twice as often
-END = "\n"                                      # of a written date
-LONGEST = 40                                    # tokens of one: more than a form has
+CASES = (str, str, str.lower, str.upper)        # unchanged with a probability of 1/2
+END = "\n"                                      # the last token of a source
+LONGEST = 40                                    # tokens of a source; all FORMS are shorter
 
 
 class DateWords:
-    """The tokens of both languages: the characters of a written date with END after it, without
-    which "May 2" could go on, and those of an ISO date with BOS before it and EOS after it."""
+    """The vocabularies of sources and targets.
+
+    A source is a written date, followed by END: without END, the model couldn't know whether "May
+    2" is complete. A target is an ISO date between BOS and EOS.
+    """
 
     source = Characters("".join(sorted(END + string.ascii_letters + string.digits + " ,-./")))
     target = ("-", *string.digits, "BOS", "EOS")
@@ -44,8 +47,8 @@ class DateWords:
     def encode(self, text):
         """Return the ids (S + 1,) of a written date and END.
 
-        Raises InputError for a character that no form has, and unless the text has 1 to LONGEST - 1
-        characters.
+        Raises InputError for a character that occurs in no form, and unless the text has 1 to
+        LONGEST - 1 characters.
         """
         if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
@@ -58,12 +61,12 @@ class DateWords:
 
 
 class Dates:
-    """All days from FIRST to LAST, a share of them to train on; how each is written is drawn.
+    """All days from FIRST to LAST, split into training and validation. `draw` chooses the forms.
 
-        pairs = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
+        texts, isos = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
 
-    parts  {"train": day numbers, "validation": the others}, no day in both
-    Raises InputError unless 0 < r_train <= 1.
+    `parts` is {"train": day numbers, "validation": the other day numbers}. The fraction of days in
+    "train" is r_train. Raises InputError unless 0 < r_train <= 1.
     """
 
     words = DateWords()
@@ -76,7 +79,7 @@ class Dates:
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
     def draw(self, part, count, *key):
-        """Draw `count` texts of a part and their ISO dates from the stream keyed by `key`."""
+        """Draw `count` days of a part with stream(*key); return their texts and ISO dates."""
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
@@ -85,7 +88,7 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encoded(self, texts, isos):
-        """Return source (B, S), its lengths (B,) and target (B, T + 1), from BOS to EOS."""
+        """Return source (B, S), its lengths (B,), and target (B, T + 1) with BOS and EOS."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
@@ -93,7 +96,7 @@ class Dates:
 
 
 def written(day, form):
-    """Write a datetime.date in one of FORMS."""
+    """Return the text of a datetime.date in one of FORMS."""
     d, m, Y = day.day, day.month, day.year
     M, W = MONTHS[m - 1], WEEKDAYS[day.weekday()]
     ordinal = "th" if 11 <= d <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(d % 10, "th")

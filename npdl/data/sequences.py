@@ -1,4 +1,4 @@
-"""Sequences of any lengths as one array."""
+"""Padding: sequences of different lengths as one array."""
 
 import numpy as np
 
@@ -6,22 +6,23 @@ from npdl.errors import InputError
 
 
 def pad(sequences, value=0):
-    """Return sequences (S_b, ...) as one array (B, S, ...), filled up with `value`, and the lengths
+    """Return B sequences (S_b, ...) as one array (B, S, ...), padded with `value`, and the lengths
     (B,).
 
         ids, lengths = pad([[3, 1, 4], [1, 5]])             # [[3, 1, 4], [1, 5, 0]], [3, 2]
         tags, _ = pad([[0, 2, 2], [1, 0]], value=-1)        # for CrossEntropy(ignored=-1)
 
-    Layers take the lengths (LSTM, Bidirectional, npdl.functions.length_mask), losses a value that
-    does not count. Raises InputError where there is no sequence, or two differ in more than length.
+    The layers LSTM and Bidirectional take the lengths. npdl.functions.length_mask makes a mask of
+    them. CrossEntropy ignores targets with the padding value. Raises InputError if there is no
+    sequence, and if the shapes of two sequences differ in another axis than the first.
     """
     arrays = [np.asarray(sequence) for sequence in sequences]
     filled = [array for array in arrays if array.size]
     shapes = {array.shape[1:] for array in filled}
     if not filled or len(shapes) > 1 or any(array.ndim == 0 for array in arrays):
         raise InputError(f"pad: given {len(arrays)} sequences, of shapes "
-                         f"{sorted({array.shape for array in arrays})}; give one or more that "
-                         "differ in length alone, (S, ...)")
+                         f"{sorted({array.shape for array in arrays})}; give one or more "
+                         "sequences (S, ...) that differ only in S")
     lengths = np.array([len(array) for array in arrays])
     padded = np.full((len(arrays), lengths.max(), *shapes.pop()), value, np.result_type(*filled))
     for row, array in zip(padded, arrays, strict=True):

@@ -1,4 +1,4 @@
-"""A text as a sequence of characters: its vocabulary, its two parts, windows into them."""
+"""Texts as sequences of characters: the vocabulary, the split, and random windows."""
 
 import hashlib
 import os
@@ -10,26 +10,26 @@ import numpy as np
 from npdl.backend import stream
 from npdl.errors import InputError, checked_ids, require_number, require_positive
 
-LARGEST = 1 << 30           # bytes of a text: its ids then take 8 GiB
-AT_ONCE = 1 << 20           # characters encoded at a time, which takes 30 bytes for each of them
+LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
+AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes of memory
 
 
 class Characters:
-    """The sorted characters of a text; a token is the place of one of them.
+    """A vocabulary of characters. The id of a character is its index in `characters`.
 
-    Raises InputError unless the characters are sorted, different, and at least one.
+    Raises InputError unless there is a character, and all are sorted and different.
     """
 
     def __init__(self, characters):
         is_text = isinstance(characters, str) and characters
         if not is_text or list(characters) != sorted(set(characters)):
-            raise InputError(f"characters {_shown(characters)}: must be sorted, all different, "
+            raise InputError(f"characters = {_shown(characters)}; they must be sorted, different, "
                              "and at least one")
         self.characters = characters
 
     @classmethod
     def from_text(cls, text):
-        """Return the vocabulary of the characters in a text."""
+        """Return the vocabulary of all characters in a text."""
         return cls("".join(sorted(set(text))))
 
     @property
@@ -41,7 +41,7 @@ class Characters:
         return _code_points(self.characters)
 
     def encode(self, text):
-        """Return the ids (int64, 1-D) of a text. Raises InputError for an unknown character."""
+        """Return the ids (int64, 1-D) of a text. Raise InputError for an unknown character."""
         ids = np.empty(len(text), np.int64)
         for start in range(0, len(text), AT_ONCE):          # a text may have a billion characters
             codes = _code_points(text[start : start + AT_ONCE])
@@ -55,17 +55,18 @@ class Characters:
         return ids
 
     def decode(self, ids):
-        """Return the text of a sequence of ids. Raises InputError if one is out of range."""
+        """Return the text of a sequence of ids. Raise InputError if one is out of range."""
         ids = np.asarray(ids)
         ids = checked_ids(ids if ids.size else ids.astype(int), self.size, "tokens")
         return "".join(self.characters[i] for i in ids)
 
 
 def read_text(path):
-    """Return (text, SHA-256 of the file's bytes in hexadecimal) of a file in UTF-8.
+    """Return the text of a UTF-8 file, and the SHA-256 of its bytes in hexadecimal.
 
-    Raises InputError if the file cannot be read, is not UTF-8, is empty or has more than LARGEST
-    bytes, and for devices and pipes: a device has no end, and a pipe cannot be read again.
+    Raises InputError if the file can't be read, is not UTF-8, is empty, or has more than LARGEST
+    bytes. Devices and pipes are not read, because a device has no end, and a pipe can't be read a
+    second time when the run is resumed.
     """
     try:
         about = os.stat(path)
@@ -86,10 +87,11 @@ def read_text(path):
 
 
 def split_text(ids, share, block, units=("--block", "characters")):
-    """Return {"train": the first `share` of ids, "validation": the rest, if there is one}.
+    """Return {"train": the first part of ids, "validation": the rest}.
 
-    Raises InputError when a part is too short for a window of `block` tokens and its target, and
-    unless 0 < share <= 1.
+    `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
+    InputError if a part has not more than `block` tokens, and unless 0 < share <= 1. `units` are
+    the name of the option and of the tokens in the message.
     """
     require_number("share", share, lambda value: 0 < value <= 1, "above 0 and at most 1")
     cut = round(len(ids) * share)
@@ -106,11 +108,11 @@ def split_text(ids, share, block, units=("--block", "characters")):
 
 
 def windows(ids, block, count, *key):
-    """Draw `count` random windows: inputs (count, block), and targets, moved on by one token.
+    """Draw `count` random windows of ids: inputs (count, block), and targets one token later.
 
-    The starts come from the stream keyed by `key`, such as (seed, step): the same key gives the
-    same windows, so resuming needs no state. Raises InputError unless block and count are 1 or
-    more and the text is longer than a window.
+    The positions are drawn from stream(*key), for example with the key (seed, step). The same key
+    gives the same windows, so a run can be resumed without a saved state. Raises InputError unless
+    block and count are positive, and the text has more than `block` tokens.
     """
     require_positive(block=block, count=count)
     if len(ids) <= block:
@@ -125,6 +127,6 @@ def _code_points(text):
 
 
 def _shown(text):
-    """Return repr on one line, cut short."""
+    """Return the repr of a text, shortened to 100 characters."""
     shown = repr(text)
     return shown if len(shown) <= 100 else shown[:97] + "..."

@@ -290,8 +290,8 @@ def swiglu(ffn, x):
 def mapped(layer, x):
     """Compute layer.forward for rows (N, D). For a Linear, the checks and the cache are left out.
 
-    The product is computed as (W^T x^T)^T. Then OpenBLAS uses each part of W right after it has copied
-    this part, which is faster.
+    The product is computed as (W^T x^T)^T. Then OpenBLAS uses each part of W right after it has
+    copied this part, which is faster.
     """
     if type(layer) is not Linear:
         return layer.forward(x)[0]

@@ -72,7 +72,8 @@ ONE = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 @pytest.mark.parametrize("header, mentioned", [
     (b"no such thing", "cannot be read"), (b"[" * 100_000, "nested"), ([], "not a JSON object"),
     ({"w": 3}, "invalid dtype"), ({"w": {**ONE, "shape": "1"}}, "invalid dtype"),
-    ({"w": {**ONE, "shape": [-1]}}, "invalid dtype"), ({"w": {**ONE, "shape": [True]}}, "invalid dtype"),
+    ({"w": {**ONE, "shape": [-1]}}, "invalid dtype"),
+    ({"w": {**ONE, "shape": [True]}}, "invalid dtype"),
     ({"w": {**ONE, "shape": [0] + [2**62] * 2}}, "invalid dtype"),
     ({"w": {**ONE, "dtype": "F4"}}, "'F4'"), ({"w": {**ONE, "dtype": ["F32"]}}, "dtype"),
     ({"w": {**ONE, "data_offsets": [4, 0]}}, "does not have"),
