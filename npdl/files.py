@@ -26,7 +26,7 @@ def write_atomically(path, write):
         raise InputError(f"{str(path)!r} is a folder; give the path of a file in it")
     try:
         if not is_file(path, or_nothing=True):
-            raise CheckpointError(f"{path}: cannot be written (it is there and is not a file); "
+            raise CheckpointError(f"{path} cannot be written (it is there and is not a file); "
                                   "give the path of a file, or a new one")
         path = Path(os.path.realpath(path))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -48,7 +48,7 @@ def write_atomically(path, write):
 
 
 def unwritable(path, error):
-    return CheckpointError(f"{path}: cannot be written ({reason(error)}); {remedy(error)}")
+    return CheckpointError(f"{path} cannot be written ({reason(error)}); {remedy(error)}")
 
 
 def is_file(path, or_nothing=False):

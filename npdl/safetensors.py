@@ -75,7 +75,7 @@ class SafetensorsFile:
                     raise ValueError(f"its header has more than {LARGEST_JSON >> 20} MiB")
                 self.entries = _entries(parse_json(file.read(length)), 8 + length, size)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path}: cannot be read as safetensors ({reason(error)}); "
+            raise CheckpointError(f"{path} cannot be read as safetensors ({reason(error)}); "
                                   "download it again, or check its name") from error
 
     @cached_property
@@ -112,7 +112,7 @@ class SafetensorsFile:
                 part = values[start : start + AT_ONCE]
                 given = np.fromfile(file, entry.stored, part.size)
                 if given.size < part.size:
-                    raise CheckpointError(f"{self.path}: was cut short while it was read; "
+                    raise CheckpointError(f"{self.path} was cut short while it was read; "
                                           "download it again")
                 part[...] = (given.astype("<u4") << 16).view("<f4") if is_bf16 else given
         return values.reshape(entry.shape)

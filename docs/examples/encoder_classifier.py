@@ -11,7 +11,7 @@ from npdl.functions import length_mask
 
 
 class Classifier(npdl.Layer):
-    """ids (B, S), lengths (B,) -> logits (B, C): a linear layer of the mean output of the valid tokens."""
+    """ids (B, S), lengths (B,) -> logits (B, C): from the mean output of the valid tokens."""
     def __init__(self, V, C, D=16, max_len=16):
         self.encoder = npdl.Sequential(
             npdl.Embedding(V, D, rng=1), npdl.SinusoidalPositions(max_len, D, exponent="2k/d"),

@@ -1,4 +1,4 @@
-"""Folders: published whole or not at all, and cleaned of what killed processes left."""
+"""Folders that are created atomically, and the removal of files that killed processes left."""
 
 import contextlib
 import errno
@@ -16,28 +16,29 @@ TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
 @contextlib.contextmanager
 def new_folder(path, replace=False):
-    """Yield a folder to fill, which becomes `path` when the block ends, whole: one rename.
+    """Yield a temporary folder, which is renamed to `path` when the block ends.
 
-    After an error, a kill or lost power nothing new is there, and the same call can be made again.
-    With `replace`, a folder that is there stays until the new one is whole; between the two
-    renames neither is: if the process is killed there, make it again. Raises InputError unless
-    `path` is new or an empty folder or may be replaced, CheckpointError when the system refuses.
+    After an error, a kill or a power failure, `path` is as before, and you can make the same call
+    again. With `replace`, an existing folder is first renamed, and deleted when the new one is in
+    place. If the process is killed between the two renames, there is no folder `path`. Raises
+    InputError if `path` exists and is not an empty folder (unless `replace` is set), and
+    CheckpointError if the system can't create the folder.
     """
     path = Path(os.path.realpath(path))
     temporary, old = (path.with_name(f".{path.name}.{what}{os.getpid()}.tmp")
                       for what in ("", "old."))
-    taken = InputError(f"--out {path}: is not an empty folder; choose one that is, or a new name")
+    taken = InputError(f"--out {path} is not an empty folder; choose an empty or a new one")
     try:
         if os.path.lexists(path) and (not path.is_dir() or (os.listdir(path) and not replace)):
             raise taken
-        if path == Path.cwd():                          # it would be gone for the shell
-            raise InputError(f"--out {path}: is the folder that you are in; name another one")
+        if path == Path.cwd():                          # the shell's current folder would vanish
+            raise InputError(f"--out {path} is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
         for left in (*_left_behind(path.parent, path.name), temporary, old):
-            shutil.rmtree(left, ignore_errors=True)     # of a killed process, maybe of this number
+            shutil.rmtree(left, ignore_errors=True)     # left by killed processes
         temporary.mkdir()
     except OSError as error:
-        raise InputError(f"--out {path}: cannot be made ({reason(error)}); choose a folder that "
+        raise InputError(f"--out {path} cannot be made ({reason(error)}); choose a folder that "
                          "you may write to") from error
     try:
         yield temporary
@@ -53,7 +54,7 @@ def new_folder(path, replace=False):
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise taken from error                      # another process was quicker
         raise unwritable(path, error) from error
-    except CheckpointError as error:                    # of a file that will have another name
+    except CheckpointError as error:                    # use the final name in the message
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
         if old.exists() and not path.exists():
@@ -63,7 +64,7 @@ def new_folder(path, replace=False):
 
 
 def _left_behind(folder, name=None):
-    """Yield the temporaries in a folder whose processes have ended; only of `name`, if given."""
+    """Yield the temporary files in a folder (for `name`, if given) whose processes have ended."""
     for found in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(found)
         if (match and (name is None or found.startswith(f".{name}."))
@@ -72,10 +73,10 @@ def _left_behind(folder, name=None):
 
 
 def clean_stale(folder):
-    """Remove the temporaries that processes no longer alive left in `folder`; return their names.
+    """Remove the temporary files in `folder` that ended processes left, and return their names.
 
-    Only this machine's processes are known, so call it only where no other machine is writing.
-    A folder that does not exist yet has none.
+    Processes of other machines seem to have ended, so don't call this while another machine writes
+    into the folder. If the folder doesn't exist, the result is empty.
     """
     removed = []
     try:
@@ -87,6 +88,6 @@ def clean_stale(folder):
         pass
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: cannot be cleaned ({reason(error)}); check the folder's permissions"
+            f"{folder} cannot be cleaned ({reason(error)}); check the folder's permissions"
         ) from error
     return removed

@@ -84,7 +84,7 @@ def check(table):
         holds = allowed.holds if isinstance(allowed, Range) else lambda value: True
         if not _is_of(value, kind) or not (value is None or holds(value)):
             wanted = getattr(allowed, "words", f"of type {getattr(kind, '__name__', kind)}")
-            raise InputError(f"{option} {value!r:.40}: must be {wanted}")
+            raise InputError(f"{option} {value!r:.40} must be {wanted}")
 
 
 def _is_of(value, kind):

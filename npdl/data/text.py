@@ -80,9 +80,9 @@ def read_text(path):
     except (OSError, ValueError) as error:
         what = ("it is not text in UTF-8" if isinstance(error, UnicodeError) else
                 getattr(error, "strerror", None) or error)
-        raise InputError(f"--text {path}: cannot be read ({what}); give a text file") from None
+        raise InputError(f"--text {path} cannot be read ({what}); give a text file") from None
     if not text:
-        raise InputError(f"--text {path}: is empty; give a text file with characters in it")
+        raise InputError(f"--text {path} is empty; give a text file with characters in it")
     return text, hashlib.sha256(content).hexdigest()
 
 

@@ -67,7 +67,7 @@ def load(path):
             raise ValueError(f"its {META} is not a JSON object")
         return arrays, meta
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise CheckpointError(f"{path}: cannot be read ({reason(error)}); {ADVICE}") from error
+        raise CheckpointError(f"{path} cannot be read ({reason(error)}); {ADVICE}") from error
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
@@ -90,7 +90,7 @@ def restore(path, config, model, optimizer=None):
     Raises CheckpointError unless it has the names, shapes and dtypes of this run.
     """
     if not path.exists():
-        raise InputError(f"{path}: is missing, and the run's parameters were in it; put it back, "
+        raise InputError(f"{path} is missing, and the run's parameters were in it; put it back, "
                          "or start a new run with another --out")
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)
@@ -99,7 +99,7 @@ def restore(path, config, model, optimizer=None):
     try:
         check_state_dict(expected, arrays, "array")
     except InputError as error:
-        raise CheckpointError(f"{path}: does not fit this model: {error}; build the model with the "
+        raise CheckpointError(f"{path} does not fit this model: {error}; build the model with the "
                               "options that the checkpoint was saved with") from error
     counts, seconds = [meta.get(name) for name in ("step", "updates")], meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= config.steps for count in counts)

@@ -1,4 +1,4 @@
-"""Everything that decides what a run computes, in one value that is saved with the run."""
+"""The settings of a run, which are saved in its folder."""
 
 import dataclasses
 import functools
@@ -45,10 +45,10 @@ OWN = ("model", "optimizer", "schedule", "task")      # settings that a function
 
 @dataclasses.dataclass(frozen=True)
 class Own:
-    """A function or a class of one's own in the place of a setting, called as it is.
+    """A user's function or class that is the value of a setting.
 
-    Two are equal if their names are: a run's folder holds the name alone. `function` is None where
-    another program than the run's own reads the folder.
+    Two are equal if their names are equal, because a run's folder contains only the name.
+    `function` is None if another program than the user's reads the folder.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Own:
 
     @classmethod
     def of(cls, value):
-        """Return a function as an Own and any other value as it is.
+        """Return an Own if `value` is a function or a class, else `value`.
 
         The name of a functools.partial has its arguments: decayed(end=0.1). Raises InputError for
         a function without a name.
@@ -76,7 +76,7 @@ class Own:
 
     def __call__(self, *arguments):
         if self.function is None:
-            raise InputError(f"{self.name}: is defined in the program that trained the run; load "
+            raise InputError(f"{self.name} is defined in the program that trained the run; load "
                              "it there by load_run(folder, config)")
         return self.function(*arguments)
 
@@ -86,7 +86,7 @@ class Own:
 
 @dataclasses.dataclass(frozen=True)
 class Adapters:
-    """LoRA (npdl.adapt.add_lora) and, with `bits`, QLoRA: all linear layers are quantized too."""
+    """The settings of LoRA (npdl.adapt.add_lora) and, with `bits`, of QLoRA."""
 
     rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R")
     alpha: float | None = setting(ADAPTERS, None, "scale the adapter's product by alpha / r; "
@@ -120,7 +120,7 @@ class Config:
     line, except for `threads`. Raises InputError for a setting that the task doesn't have, or for
     a value that isn't allowed.
 
-    Four settings may be functions or classes of one's own (docs/own.md):
+    Four settings may be functions or classes of the user (docs/own.md):
 
     model      model(config, task) -> a Layer from ids (B, S) to logits (B, S, V)
     optimizer  optimizer(config, model) -> an npdl.optim.Optimizer
@@ -188,12 +188,12 @@ class Config:
         """Raise InputError if one of the names is not a setting of this task."""
         for odd in sorted(set(names) - names_of(cls)):
             theirs = " or ".join(other.kind for other in TASKS if odd in names_of(other))
-            raise InputError(f"{option_of(odd)}: {theirs and f'goes with {theirs}, and '}is not an "
+            raise InputError(f"{option_of(odd)} {theirs and f'goes with {theirs}, and '}is not an "
                              f"option of {cls.kind}; leave it out")
 
     @property
     def command(self):
-        """Return the command that starts such a run, and resumes it."""
+        """Return the command that starts and resumes a run with these settings."""
         if self.is_based:
             return "python -m npdl finetune"
         if self.is_own:
@@ -202,23 +202,23 @@ class Config:
 
     @property
     def is_own(self):
-        """Return True if a setting is a function of one's own."""
+        """Return True if a setting is a function or class of the user."""
         return any(isinstance(getattr(self, name), Own) for name in OWN)
 
     @property
     def is_based(self):
-        """Return True if the run fine-tunes the parameters of another one."""
+        """Return True if the run fine-tunes another run or a real model."""
         return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):
-        """Return a dict that JSON can hold."""
+        """Return the settings as a dict for JSON."""
         values = {**settings_of(self), "adapters": self.adapters and settings_of(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, Own) else value
                 for name, value in values.items() if name in names_of(type(self))}
 
     @staticmethod
     def from_json(values):
-        """Return the Config of a dict that this or an earlier version's to_json made.
+        """Return the Config of a dict that `to_json` of this or an earlier version returned.
 
         A setting that is missing has its default. Raises InputError for names that no task has.
         """
@@ -250,7 +250,7 @@ def other_defaults(**defaults):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig(Config):
-    """The settings of a model that is made here, unlike a real one that is read from a folder."""
+    """The settings of a new model, in contrast to a real model that is read from a folder."""
 
     layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
     width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
@@ -279,14 +279,15 @@ class NetworkConfig(Config):
                              "head takes an equal part of the width")
         if ONLY.get(self.init, self.model) != self.model:
             who = {"gpt": "a GPT", "lstm": "an LSTM"}[ONLY[self.init]]
-            raise InputError(f"--init {self.init}: is for {who} only; choose --init torch")
+            raise InputError(f"--init {self.init} is for {who} only; choose --init torch")
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(NetworkConfig):
-    """A GPT or an LSTM.
+    """The settings of a GPT or an LSTM.
 
-    adapters  low-rank adapters, which alone are trained (npdl.train.finetune), or None
+    adapters  low-rank adapters (npdl.train.finetune), or None; with adapters, only these are
+    trained
     """
 
     model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
@@ -297,7 +298,10 @@ class LanguageModelConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
-    """Equations. The vocabulary's numbers are 0..numbers-1; None: as many as p and q need."""
+    """The settings of a run on equations.
+
+    numbers  the vocabulary has the numbers 0 to numbers - 1; None means as many as p and q need
+    """
 
     kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
@@ -315,7 +319,7 @@ class ArithmeticConfig(LanguageModelConfig):
 
 @dataclasses.dataclass(frozen=True)
 class WindowsConfig(Config):
-    """A text, in windows of `block` tokens; sha256 is read from it."""
+    """The settings of a run on windows of a text; `sha256` is the digest of the text."""
 
     text: str | None = setting(TEXT, None, "train on the characters of a file in UTF-8", "FILE")
     sha256: str | None = setting(None, None)
@@ -329,7 +333,7 @@ class WindowsConfig(Config):
 @other_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
                 positions="2k/d")
 class TextConfig(WindowsConfig, LanguageModelConfig):
-    """The characters of a text, which are read from it."""
+    """The settings of a run on the characters of a text."""
 
     kind = "a text"
     characters: str | None = setting(None, None)
@@ -339,7 +343,7 @@ class TextConfig(WindowsConfig, LanguageModelConfig):
 @other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
                 eval_every=250, layers=1, norm="pre", positions="2k/d")
 class DatesConfig(NetworkConfig):
-    """Dates to translate (npdl.data.dates), by an encoder-decoder."""
+    """The settings of an encoder-decoder that translates dates (npdl.data.dates)."""
 
     kind, translates = "dates to translate", True
     model: str = setting(DATES, SEQ2SEQ[0], "a transformer, or two LSTMs", allowed=SEQ2SEQ)
@@ -351,9 +355,10 @@ class DatesConfig(NetworkConfig):
 @other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
                 eval_batches=4, save_every=50)
 class PretrainedConfig(WindowsConfig):
-    """The folder or GGUF file of a real model (npdl.train.pretrained), fine-tuned on a text.
+    """The settings of a real model (npdl.train.pretrained) that is fine-tuned on a text.
 
-    The model's weights stay there; pretrained_sha256 is their digest.
+    `pretrained` is the model's folder or GGUF file, and `pretrained_sha256` the digest of its
+    weights, which are not copied into the run's folder.
     """
 
     kind = "a real model"
@@ -365,14 +370,14 @@ class PretrainedConfig(WindowsConfig):
     def __post_init__(self):
         super().__post_init__()
         if self.pretrained is None:
-            raise InputError("--pretrained: is missing; name the folder of a real model")
+            raise InputError("--pretrained is missing; name the folder of a real model")
         if self.text is None:
-            raise InputError("--text: is missing; name the text to fine-tune on")
+            raise InputError("--text is missing; name the text to fine-tune on")
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnConfig(LanguageModelConfig):
-    """A task of one's own."""
+    """The settings of a run with a task of the user."""
 
     kind = "a task of one's own"
     task: Callable | None = setting(None, None)
@@ -389,7 +394,7 @@ def settings_of(config):
 
 @functools.cache
 def names_of(task):
-    """Return the names of a task's settings."""
+    """Return the names of the settings of a class of TASKS."""
     return {field.name for field in dataclasses.fields(task)}
 
 

@@ -21,13 +21,13 @@ def plot_curves(records, path, title, log_steps=False):
 def plot_groups(groups, path, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
-    groups     {title: the records of each of its runs}: side by side, each with the mean over its
-               runs and a band from their lowest to their highest value
-    log_steps  draw the steps logarithmically too, without step 0
+    groups     {title: [records of a run, ..]}; the groups are drawn side by side, and each shows
+               the mean over its runs, and a band from their lowest to their highest value
+    log_steps  draw the steps logarithmically, too, without step 0
 
-    A record has `step` and any of `train_loss`, `validation_loss`, `train_accuracy`,
-    `validation_accuracy`; absent values are left out. The same records give the same bytes. Raises
-    InputError without records, CheckpointError when the file cannot be written.
+    A record has `step` and some of `train_loss`, `validation_loss`, `train_accuracy` and
+    `validation_accuracy`. The same records give the same file. Raises InputError if there are no
+    records, and CheckpointError if the file can't be written.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # they take a second to load
     from matplotlib.figure import Figure

@@ -35,20 +35,20 @@ def finetune_config(run, adapters, given, folder="the run"):
     """
     base = run.config
     if base.translates:
-        raise InputError(f"{folder}: holds a model that translates, and that learns as a whole; "
+        raise InputError(f"{folder} holds a model that translates, and that learns as a whole; "
                          "fine-tune a GPT's or an LSTM's run")
     if base.pretrained is not None:
-        raise InputError(f"{folder}: is a run of a real model; write it as a folder (--merge) and "
+        raise InputError(f"{folder} is a run of a real model; write it as a folder (--merge) and "
                          "fine-tune that")
     if base.adapters is not None:
-        raise InputError(f"{folder}: has adapters already; fine-tune the run that they were added "
+        raise InputError(f"{folder} has adapters already; fine-tune the run that they were added "
                          "to")
     settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
     if base.text is None:
         settings |= {"numbers": run.task.vocabulary.size - 5}
         settings |= {} if "p" in given else {"q": base.q}
     elif "text" not in given:
-        raise InputError("--text: is missing; name the text to fine-tune on")
+        raise InputError("--text is missing; name the text to fine-tune on")
     else:
         settings["batch"] = base.batch
     config = type(base)(**{**DEFAULTS, **settings, **given, "adapters": adapters})
@@ -67,13 +67,13 @@ def model_config(path, adapters, given):
     full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
     PretrainedConfig.refuse(given)
     if "pretrained" in given:
-        raise InputError("--pretrained: goes with --resume; the model is named already, leave it "
+        raise InputError("--pretrained goes with --resume; the model is named already, leave it "
                          "out")
     if full and adapters:
-        raise InputError(f"--{next(iter(adapters))}: is an adapter's, and --full has none; leave "
-                         "one of them out")
+        raise InputError(f"--{next(iter(adapters))} is an option of adapters, and --full trains "
+                         "without adapters; leave one of them out")
     if window < 1:
-        raise InputError(f"--window {window}: must be an integer, 1 or more")
+        raise InputError(f"--window {window} must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
     return PretrainedConfig(**{**given, "block": window, "pretrained": str(path),

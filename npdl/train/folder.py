@@ -52,7 +52,7 @@ def locked(folder):
             raise FolderInUse(f"{folder}: another process works here; wait until it has finished, "
                               "or choose another folder") from None
         except OSError as error:
-            raise InputError(f"{folder}: cannot be locked ({reason(error)}); choose a folder on "
+            raise InputError(f"{folder} cannot be locked ({reason(error)}); choose a folder on "
                              "another disk") from error
         yield
     finally:
@@ -66,7 +66,7 @@ def make_folder(folder, config, state):
     Raises InputError if the folder holds something already, or can't be created.
     """
     if holds_run(folder):
-        raise InputError(f"--out {folder}: holds a run already; continue it by --resume, or choose "
+        raise InputError(f"--out {folder} holds a run already; continue it by --resume, or choose "
                          "another folder")
     with new_folder(folder) as made:
         write_config(made, config)
@@ -101,7 +101,7 @@ def conclude(folder, config, model, step, records, seconds):
     except NpdlError:
         raise
     except Exception as error:                  # matplotlib documents no list of its errors
-        note(f"{folder / 'curves.png'}: cannot be drawn ({reason(error)}); all else is saved")
+        note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); all else is saved")
     write_json(folder / "summary.json", summary)
     return summary
 
@@ -161,11 +161,11 @@ def read_config(folder):
             raise ValueError("the digest or the characters of its text are missing")
         return config
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{folder}: holds no run (config.json is missing); check the path"
+        raise InputError(f"{folder} holds no run (config.json is missing); check the path"
                          ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError,
             OverflowError) as error:
-        raise InputError(f"{path}: cannot be used ({reason(error)}); restore it from a copy "
+        raise InputError(f"{path} cannot be used ({reason(error)}); restore it from a copy "
                          "or start a new run") from error
 
 

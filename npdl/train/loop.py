@@ -22,11 +22,11 @@ class Diverged(NpdlError):
 class Trainer:
     """A model, its optimizer and its task, and the number of updates made so far.
 
-    Everything random is keyed by (seed, step). So the state of a run is its parameters, the
-    optimizer's moments and `step`; no generator has to be saved.
+    All random numbers depend only on (seed, step). So the state of a run is its parameters, the
+    optimizer's moments and `step`, and no random generator has to be saved.
 
     base     parameters to start from (make_model)
-    metrics  {name: function(trainer) -> a number}, recorded at every evaluation
+    metrics  {name: function}, where function(trainer) returns a number at every evaluation
     """
 
     def __init__(self, config, base=None, metrics=None):
@@ -43,7 +43,7 @@ class Trainer:
                                for _, layer in named_layers(self.model))
 
     def update(self):
-        """Make one step of training on the next batch; return the loss."""
+        """Make one training step on the next batch, and return the loss."""
         batch, lr = self.task.batch(self.step), self.learning_rate(self.step)
         rng = dropout_rng(self.has_dropout, self.config.seed, self.step)
         loss = self.engine.step(batch, lr, self.config.clip, rng)
@@ -51,16 +51,16 @@ class Trainer:
         return loss
 
     def measure(self):
-        """Return the task's measures and the metrics of one's own, {name: number}.
+        """Return {name: number} of the task's measures and of the user's metrics.
 
-        Raises InputError for a metric that returns something else than a finite number, or that
-        has the name of another one.
+        Raises InputError if a metric does not return a finite number, or has the name of one of
+        npdl's numbers.
         """
         record = self.task.measure(self.engine)
         for name, metric in self.metrics.items():
             if name in record or name in IN_EVERY_RECORD:
-                raise InputError(f"metric {name!r}: every record has npdl's own; choose another "
-                                 "name")
+                raise InputError(f"metric {name!r} is the name of one of npdl's numbers; choose "
+                                 "another name")
             record[name] = _as_number(name, metric(self), self.step)
         return record
 
@@ -91,12 +91,12 @@ def nonfinite_parameters(model):
 
 
 def _as_number(name, value, step):
-    """Return a metric of one's own as a record holds it."""
+    """Return the value of a user's metric as a number for JSON."""
     if getattr(value, "shape", None) == ():
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"metric {name!r}: is {value} at step {step}; return a finite number")
+        raise InputError(f"metric {name!r} is {value} at step {step}; return a finite number")
     if not isinstance(value, (int, float)) or (
             isinstance(value, int) and abs(value) >= LARGEST_NUMBER):
-        raise InputError(f"metric {name!r}: has returned {described(value)}; return a number")
+        raise InputError(f"metric {name!r} has returned {described(value)}; return a number")
     return value

@@ -41,7 +41,7 @@ from npdl.train.versions import versions
 
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend", "engine", "target", "threads")    # they change results by rounding only
-MAY_MOVE = ("text", "pretrained")       # their SHA-256 tell whether they are still the same
+MAY_MOVE = ("text", "pretrained")       # files that may move; their SHA-256 is compared
 
 
 class Run:
@@ -147,8 +147,8 @@ class Run:
         self.bar.close()
         finished = self.step == self.config.steps
         if not finished:
-            how = "the same program goes on with it" if self.config.is_own else (
-                f"go on with: --resume --out {self.folder}")
+            how = "run the same program to resume it" if self.config.is_own else (
+                f"resume it with: --resume --out {self.folder}")
             note(f"stopped at step {self.step} of {self.config.steps}, saved; {how}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
@@ -180,10 +180,10 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
     """Train any task in `folder`, as experiments/train_gpt.py does; return the exit status.
 
     base     parameters to start from (Trainer); they are then evaluated at step 0
-    metrics  {name: function(trainer) -> a number}: metrics of one's own, recorded at each
-             evaluation; trainer.model, .task and .step are what they may look at
+    metrics  {name: function}: function(trainer) returns a number, which is recorded at each
+             evaluation; it may read trainer.model, trainer.task and trainer.step
 
-    The other arguments are Run's.
+    The other arguments are those of Run.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(using(config.backend))
@@ -224,13 +224,16 @@ def resumed_config(folder, given):
     return dataclasses.replace(config, **given)
 
 
+# The settings, the model and the task of a run, the step of its checkpoint, and its metrics.
 LoadedRun = namedtuple("LoadedRun", "config model task step records")
 
 
 def load_run(folder, config=None):
     """Load the model of a run folder, with its settings, task and records.
 
-    config  the run's Config, if its model or its task is one's own; the folder has only their names
+    config  the Config of the run; needed if its model or its task is a function of the user,
+            because the folder contains only its name
+
     Nothing in the folder is executed. Raises InputError or CheckpointError for a folder that
     `train` did not write.
     """
@@ -250,7 +253,7 @@ def _note_other_code(folder):
     for name, now in versions().items():
         was = str(begun.get(name, "unknown"))[:40]
         if was != now:
-            note(f"{folder}: was computed with {name} {was}, this is {now}: it continues, but "
+            note(f"{folder} was computed with {name} {was}, this is {now}: it continues, but "
                  "results may differ by rounding from an uninterrupted run")
             return
 
@@ -266,7 +269,8 @@ def _progress(steps, done, quiet):
 class StopSignals:
     """While active, Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only set `asked`.
 
-    A second Ctrl-C interrupts. A signal that is ignored, as SIGHUP by nohup, stays ignored.
+    A second Ctrl-C raises KeyboardInterrupt. Signals that are already ignored (such as SIGHUP under
+    nohup) stay ignored.
     """
 
     def __init__(self):

@@ -29,9 +29,9 @@ ROWS = (
 def summarise(records):
     """Return the summary of one run from its records, each with `step` and any of METRICS.
 
-    Keys, each None where the run has no such value: the four METRICS (lowest loss, highest
-    accuracy), `t_f_<metric>`, `delta_t_loss`, `delta_t_accuracy`, and `final`, the values of the
-    record with the largest step.
+    The keys are the four METRICS (the lowest loss or highest accuracy), `t_f_<metric>`,
+    `delta_t_loss`, `delta_t_accuracy`, and `final`, the values of the record with the largest step.
+    A value is None if the records don't have it.
     """
     if not records:
         raise InputError("no records to summarise; log at least one evaluation first")
@@ -55,8 +55,8 @@ def summarise(records):
 def combine(summaries):
     """Return {"mean", "std", "count", "of"} of each key of ROWS, over several runs.
 
-    `std` is the population standard deviation. `count` of the `of` runs had a value; with none,
-    mean and std are None.
+    `std` is the population standard deviation. `of` is the number of runs, and `count` the number
+    of runs that have this value. If no run has it, mean and std are None.
     """
     return {key: _spread([summary[key] for summary in summaries]) for _, key, _ in ROWS}
 
@@ -70,10 +70,11 @@ def _spread(values):
 
 
 def table(columns):
-    """Return mean ± deviation in Markdown; `columns` maps a heading to the result of `combine`.
+    """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
-    A single run has no deviation. The best mean of a row is bold; one column, equal means and Δt
-    have no best.
+    `columns` is {heading: result of `combine`}. A cell is mean ± standard deviation, or only the
+    mean of a single run. The best mean of a row is bold, except if all means are equal, and in the
+    rows Δt.
     """
     rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
     for label, key, better in ROWS:

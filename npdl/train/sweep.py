@@ -26,16 +26,15 @@ from npdl.train.run import StopSignals, train
 def sweep(configs, root, jobs=2, quiet=False):
     """Train every run of `configs`, `jobs` at a time; return {outcome: [folder, ...]}.
 
-    configs  their `backend` says where each is computed: "cupy" for this machine's GPU
-
     The outcomes are "finished", "failed", "stopped" (by a signal) and "in use" (another process
-    trains there). Each run has a process of joblib's. For a cluster, call this inside
-    `joblib.parallel_config(backend="dask")`, with a `root` that every machine sees under the same
-    path. On Ctrl-C and SIGTERM the runs on this machine save and end, and then KeyboardInterrupt
-    is raised.
+    trains in the folder). Each run is computed in its own process, by joblib, and on the backend of
+    its Config ("cupy" for the GPU of this machine). For a cluster, call this inside
+    `joblib.parallel_config(backend="dask")`, with a `root` that has the same path on all machines.
+    On Ctrl-C and SIGTERM the runs on this machine save and end, and then KeyboardInterrupt is
+    raised.
     """
     if jobs < 1:
-        raise InputError(f"jobs = {jobs}: must be 1 or more")
+        raise InputError(f"jobs = {jobs}; it must be 1 or more")
     folders = [folder_of(root, config).resolve() for config in configs]
     outcomes = {}
     with _StopWorkers() as stop:
@@ -58,7 +57,7 @@ def sweep(configs, root, jobs=2, quiet=False):
 
 
 class _StopWorkers(StopSignals):
-    """Signals only set `asked`, and the worker processes are told to stop."""
+    """StopSignals that also sends SIGTERM to the worker processes."""
 
     def _stop(self, number, frame):
         if not self.asked:
@@ -94,7 +93,10 @@ def folder_of(root, config):
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load_records(root, config):
-    """Return the records of a finished run, or None if it isn't finished."""
+def load_run_metrics(root, config):
+    """Return the metrics of the run of `config` in a sweep, or None if it isn't finished.
+
+    The metrics are a list of records, one for each evaluation.
+    """
     folder = folder_of(root, config)
     return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None

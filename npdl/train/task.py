@@ -22,25 +22,26 @@ from npdl.train.initialise import initialise
 from npdl.train.pretrained import digest, load, read, read_tokenizer
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
-CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; more take more memory,
-CHUNK_SCORES = 1 << 22  # as do more scores of words
-BATCHES, EVALUATION = 3, 4      # places in the streams of a seed
+CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; larger values need more memory
+CHUNK_SCORES = 1 << 22  # logits that are evaluated at a time; larger values need more memory
+BATCHES, EVALUATION = 3, 4      # keys of the random generators for batches and evaluations
 
 
 class Task:
-    """Data to train on; `vocab_size`, `max_len` and `padding_id` are what a model needs.
+    """Base class of tasks: the data to train on. A model is made with its vocab_size and max_len.
 
-    batch(step)  the Batch of update number `step`, from 0; it depends on nothing else
+    batch(step)  returns the Batch of update number `step` (from 0), which depends only on `step`
     evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
+    padding_id   the id of the padding token, or None
     """
 
     padding_id = None
 
     def prepare(self):
-        """Read the data that training needs; InputError if it can't be read."""
+        """Read the data that training needs. Raise InputError if it can't be read."""
 
     def measure(self, engine):
-        """Return {train_loss, train_accuracy, validation_loss, ...} for the metrics."""
+        """Return {"train_loss": number, "train_accuracy": number, ..} for the metrics."""
         record = {}
         for name, batch in self.evaluation.items():
             loss, count = engine.measure(batch)
@@ -54,15 +55,16 @@ class Task:
         return {}
 
     def accuracy(self, count, counted):
-        """Return the fraction of sequences of which every counted token is right.
+        """Return the fraction of sequences whose unmasked tokens are all right.
 
-        count  (B,) the number of counted tokens that are right
+        `counted` (B, S) is the loss mask, and `count` (B,) the number of unmasked tokens that are
+        right.
         """
         return float((count == counted.sum(1)).mean(dtype=np.float64))
 
 
 class ArithmeticTask(Task):
-    """Modular arithmetic (npdl.data); the loss counts the right-hand sides."""
+    """Modular arithmetic (npdl.data.arithmetic). The loss counts the right-hand sides."""
 
     def __init__(self, config):
         self.config = config
@@ -80,7 +82,7 @@ class ArithmeticTask(Task):
         self._last = (None, None)
 
     def batch(self, step):
-        """Return the Batch of update `step`: the one before, if the examples are the same."""
+        """Return the Batch of update `step`. If the examples are the same, reuse the last Batch."""
         train, size = self._sets["train"], self.config.batch
         if size < len(train):
             indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
@@ -109,10 +111,11 @@ def _batch(examples):
 
 
 class DatesTask(Task):
-    """Dates to translate (npdl.data.dates); the loss counts every token of the ISO date.
+    """Dates to translate (npdl.data.dates). The loss counts every token of the ISO date.
 
-    The decoder is fed the correct tokens before each one (teacher forcing). An evaluation uses
-    MEASURED pairs of each set. Greedy decoding gets exactly the dates right that count as right.
+    The input of the decoder is the right target (teacher forcing). An evaluation uses MEASURED
+    pairs of each set. A date counts as right if all its tokens are the most probable ones, so
+    greedy decoding translates exactly these dates correctly.
     """
 
     MEASURED = 2000
@@ -143,7 +146,7 @@ class DatesTask(Task):
 
 
 class TextTask(Task):
-    """Random windows of a text (npdl.data.text); the loss counts every position.
+    """Random windows of a text (npdl.data.text). The loss counts every position.
 
     The text is read when it is first needed, so a model can be built without it. An evaluation uses
     config.eval_batches batches of each part.
@@ -159,14 +162,15 @@ class TextTask(Task):
 
     @cached_property
     def parts(self):
-        """{"train": ids, "validation": ids}. Raises InputError for a text that has changed."""
+        """Return {"train": ids, "validation": ids}. Raise InputError if the text has changed."""
         config = self.config
         try:
             text, sha256 = read_text(config.text)
         except InputError as error:
-            raise InputError(f"{error}; if it has moved, name its new place by --text") from None
+            raise InputError(f"{error}; if you moved the file, give its new path with --text"
+                             ) from None
         if sha256 != config.sha256:
-            raise InputError(f"--text {config.text}: has changed since the run began (another "
+            raise InputError(f"--text {config.text} has changed since the run began (another "
                              "SHA-256); restore it, or start a new run with another --out")
         return split_text(self.vocabulary.encode(text), config.r_train, config.block, self.units)
 
@@ -210,7 +214,7 @@ class PretrainedTask(TextTask):
         try:
             self.architecture, self.weights = read(config.pretrained)
         except InputError as error:
-            raise InputError(f"{error}; if it has moved, name its new place by --pretrained"
+            raise InputError(f"{error}; if you moved the model, give its new path with --pretrained"
                              ) from None
         self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
         longest = self.architecture.options["max_len"]
@@ -218,8 +222,9 @@ class PretrainedTask(TextTask):
             raise InputError(f"--window {config.block}: the model's context has {longest} tokens; "
                              "choose fewer")
         if digest(config.pretrained) != config.pretrained_sha256:
-            raise InputError(f"--pretrained {config.pretrained}: is not the model that the run "
-                             "began with (another SHA-256); name that model by --pretrained")
+            raise InputError(f"--pretrained {config.pretrained} is not the model that the run "
+                             "began with (another SHA-256); give the path of that model with "
+                             "--pretrained")
 
     @cached_property
     def vocabulary(self):
@@ -227,11 +232,11 @@ class PretrainedTask(TextTask):
 
 
 def resolved(config):
-    """Return the settings with those that are read from the data: a text's characters, digests.
+    """Return the settings, with the characters and the SHA-256 of the text if there is a text.
 
-    They are saved with a run, so a resumed run can tell that its text is unchanged, and a finished
-    run generates without its text. Raises InputError if the text can't be read, or has a character
-    that is not among `config.characters`.
+    These values are saved with a run. So a resumed run can check that its text has not changed, and
+    a finished run can generate without its text. Raises InputError if the text can't be read, or
+    has a character that is not among `config.characters`.
     """
     if config.text is None or config.sha256 is not None:
         return config

@@ -203,10 +203,11 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: ThresholdNeuron.from_weights([[1, 1]], [0, 0, 0]), "do not fit"),
     **{f"padding_id {id_}": (lambda id_=id_: Embedding(4, 2, padding_id=id_), "padding_id = ")
        for id_ in (True, 1.9, 4, -1, [1], "a")},
-    "an adapter on an adapter": (lambda: LoRALinear(LoRALinear(Linear(2, 2), 1), 1), "stands on"),
+    "an adapter on an adapter": (
+        lambda: LoRALinear(LoRALinear(Linear(2, 2), 1), 1), "give a Linear or"),
     "an adapter on nothing": (lambda: LoRALinear(None), "given NoneType"),
-    "a frozen map of a table": (lambda: FrozenLinear(Embedding(3, 2)), "made from a Linear"),
-    "a quantized adapter": (lambda: QuantLinear(LoRALinear(Linear(2, 2), 1)), "from a Linear"),
+    "a frozen map of a table": (lambda: FrozenLinear(Embedding(3, 2)), "give a Linear"),
+    "a quantized adapter": (lambda: QuantLinear(LoRALinear(Linear(2, 2), 1)), "give a Linear"),
     **{f"adapters where {where}": (lambda where=where: add_lora(MLP([2, 2]), 1, where=where),
                                    "where = ") for where in (5, (1, 2), ["maps.0", None])},
     "two directions of cells": (lambda: Bidirectional(LSTMCell, LSTMCell), "such as LSTM"),

@@ -90,7 +90,7 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     process.send_signal(signal.SIGTERM)                 # a system that shuts down sends both
     process.send_signal(signal.SIGHUP)
     _, errors = process.communicate()
-    assert process.returncode == 130 and "go on with: --resume" in errors
+    assert process.returncode == 130 and "resume it with: --resume" in errors
     assert checkpoint.load(tmp_path / "run" / "checkpoint.npz")[1]["step"] >= 3
     assert not (tmp_path / "run" / "claim.json").exists()
 
@@ -148,7 +148,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     monkeypatch.setattr("npdl.train.folder.plot_curves", fail)
     assert train(dataclasses.replace(SMALL, steps=2), tmp_path / "run") == 0
     found = capsys.readouterr()
-    assert "curves.png: cannot be drawn (no font); all else is saved\n" in found.err
+    assert "curves.png cannot be drawn (no font); all else is saved\n" in found.err
     assert "2 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
     assert train(SMALL, tmp_path / "one record") == 0
     assert "curves.png" not in capsys.readouterr().err              # it is no curve: none is drawn

@@ -141,7 +141,7 @@ def test_settings_of_arithmetic_do_not_mention_text():
 
 
 BAD = [
-    (("--text", "missing.txt"), "missing.txt: cannot be read (No such file"),
+    (("--text", "missing.txt"), "missing.txt cannot be read (No such file"),
     (("--text", "."), "cannot be read (Is a directory"),
     (("--text", "{empty}"), "is empty"),
     (("--text", "{bytes}"), "not text in UTF-8"),
@@ -149,9 +149,9 @@ BAD = [
     (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
     (("--text", "{text}", "--r-train", 1.5), "--r-train 1.5"),
-    (("--text", "{text}", "--p", 7), "--p: goes with modular arithmetic, and is not an option"),
-    (("--block", 32), "--block: goes with a text or a real model, and is not an option of modular"),
-    (("--eval-batches", 3), "--eval-batches: goes with a text"),
+    (("--text", "{text}", "--p", 7), "--p goes with modular arithmetic, and is not an option"),
+    (("--block", 32), "--block goes with a text or a real model, and is not an option of modular"),
+    (("--eval-batches", 3), "--eval-batches goes with a text"),
     (("--init", "zeros"), "--init"),
 ]
 

@@ -85,7 +85,7 @@ def test_for_steps_saves_and_says_how_to_continue(tmp_path, capsys, engine):
     options = [*OPTIONS, "--engine", engine, "--quiet"]
     assert commands.train_gpt([*options, "--out", whole]) == 0
     assert commands.train_gpt([*options, "--for-steps", "4", "--out", run]) == 0
-    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; go on with: --resume "
+    assert capsys.readouterr().err == (f"stopped at step 4 of 11, saved; resume it with: --resume "
                                        f"--out {run}\n")
     for step in (9, 11, 11):
         assert commands.train_gpt(["--resume", "--for-steps", "5", "--quiet", "--out", run]) == 0
@@ -203,11 +203,11 @@ BAD = [
     (("--orders", "4"), "orders = (4,); choose"),
     (("--steps", "many"), "--steps"),
     (("--lr", -1), "--lr"),
-    (("--threads", 10**9), "--threads 1000000000: must be an integer, 1 or more, 256 or less"),
+    (("--threads", 10**9), "--threads 1000000000 must be an integer, 1 or more, 256 or less"),
     (("--norm", "both"), "--norm"),
     (("--betas", 1, 2), "betas = 1.0; it must be at least 0"),
     (("--schedule", "cosine", "--warmup", 20001), "warmup = 20001; it must be"),
-    (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--text", "nowhere.txt"), "nowhere.txt cannot be read"),
     (("--text", "x", "--recipe", "nonsense"), "--recipe"),
     (("--nonsense",), "--nonsense"),
     (("--resume",), "config.json"),

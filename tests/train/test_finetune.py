@@ -173,17 +173,17 @@ BAD = [
     (("{base}", "--rank", 100), "rank = 100"),
     (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),
     (("{base}", "--bits", 1), "bits = 1"),
-    (("{base}", "--bits", 4, "--block", 0), "--block 0: must be"),
+    (("{base}", "--bits", 4, "--block", 0), "--block 0 must be"),
     (("{base}", "--block", 64), "give --bits too"),
     (("{base}", "--text", "play.txt"), "is not an option of modular arithmetic"),
     (("{base}/nowhere",), "there is no such folder"),
     ((), "give the folder of the run"),
     (("{base}", "--resume"), "give the folder of the run"),
     (("{base}", "--merge"), "is not a run of a real model; npdl.adapt.merge_lora"),
-    (("{base}", "--merge", "--rank", 2), "--rank: has no effect with --merge"),
-    (("{base}", "--merge", "--for-steps", 2), "--for-steps: has no effect with --merge"),
+    (("{base}", "--merge", "--rank", 2), "--rank has no effect with --merge"),
+    (("{base}", "--merge", "--for-steps", 2), "--for-steps has no effect with --merge"),
     (("--resume",), "holds no run"),
-    (("--resume", "--rank", 3), "--rank: the adapters"),
+    (("--resume", "--rank", 3), "--rank can't change the adapters"),
 ]
 
 

@@ -139,7 +139,7 @@ def test_a_model_that_moved_or_changed(tmp_path, base, capsys):
     model.rename(tmp_path / "elsewhere")
     capsys.readouterr()
     again = ["--resume", "--quiet", "--out", str(out)]
-    refused(again, "if it has moved, name its new place by --pretrained", capsys)
+    refused(again, "if you moved the model, give its new path with --pretrained", capsys)
     assert commands.finetune([*again, "--pretrained", str(tmp_path / "elsewhere")]) == 0
     assert load_run(out).config.pretrained == str(tmp_path / "elsewhere")
     rewrite(tmp_path / "elsewhere", lambda arrays: {n: a * 1.01 for n, a in arrays.items()})
@@ -156,11 +156,11 @@ def refused(arguments, mentioned, capsys):
 
 BAD = [
     (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator: goes"),
-    (("--pretrained", "a"), "--pretrained: goes with --resume"),
-    (("--full", "--rank", 2), "--rank: is an adapter's, and --full has none"),
+    (("--pretrained", "a"), "--pretrained goes with --resume"),
+    (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65: the model's context has 64 tokens"),
-    (("--window", 0), "--window 0: must be"),
-    (("--text", "nowhere.txt"), "nowhere.txt: cannot be read"),
+    (("--window", 0), "--window 0 must be"),
+    (("--text", "nowhere.txt"), "nowhere.txt cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),
     (("--lr", "nan"), "--lr"), (("--resume",), "give the folder of the run"),
     (("--merge",), "has no effect with --merge"),
@@ -178,7 +178,7 @@ def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):
     assert tune(base, tmp_path / "run") == 0
     for option in (["--window", "4"], ["--eval-batches", "2"], ["--full"]):
         refused([str(tmp_path / "run"), *option], "goes with a real model", capsys)
-    refused([str(base / "model")], "--text: is missing", capsys)
+    refused([str(base / "model")], "--text is missing", capsys)
     refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank: the adapters",
             capsys)
     refused([str(tmp_path / "run"), "--text", str(base / "fox.txt")], "is a run of a real model",

@@ -134,7 +134,7 @@ def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys)
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0
     assert "| GPT, Permutations(n=3) (seeds 0) |" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"Permutations\(n=3\): is defined in the program"):
+    with pytest.raises(InputError, match=r"Permutations\(n=3\) is defined in the program"):
         load_run(tmp_path / "run")
 
 
@@ -146,7 +146,7 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
     said = capsys.readouterr().out
     assert "A sample:" in said and "more: load_run(" in said
     assert commands.generate([str(tmp_path / "run")]) == 2
-    assert "coupled: is defined in the program that trained the run" in capsys.readouterr().err
+    assert "coupled is defined in the program that trained the run" in capsys.readouterr().err
     config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,
                     lr=1e-2, clip=1.0, steps=4, eval_every=1, engine="plain")
     assert load_run(tmp_path / "run", config).model.params()

@@ -165,12 +165,12 @@ def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("lr", 1.0, "metric 'lr': every record has npdl's own; choose another name"),
-    ("sizes", [1, 2], "metric 'sizes': has returned list; return a number"),
-    ("rows", np.zeros(3), r"metric 'rows': has returned float64 \(3,\); return a number"),
-    ("odd", float("nan"), "metric 'odd': is nan at step 1; return a finite number"),
-    ("vast", np.float32("inf"), "metric 'vast': is inf at step 1; return a finite number"),
-    ("huge", 10**400, "metric 'huge': has returned .*; return a number"),
+    ("lr", 1.0, "metric 'lr' is the name of one of npdl's numbers; choose"),
+    ("sizes", [1, 2], "metric 'sizes' has returned list; return a number"),
+    ("rows", np.zeros(3), r"metric 'rows' has returned float64 \(3,\); return a number"),
+    ("odd", float("nan"), "metric 'odd' is nan at step 1; return a finite number"),
+    ("vast", np.float32("inf"), "metric 'vast' is inf at step 1; return a finite number"),
+    ("huge", 10**400, "metric 'huge' has returned .*; return a number"),
 ])
 def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, message):
     with pytest.raises(InputError, match=message):
@@ -202,7 +202,7 @@ def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_of, run_of, damage)
     if damage == "gone":
         path.unlink()
     for act in (load_run, lambda f: train(resumed_config(f, {}), f, resume=True, quiet=True)):
-        with pytest.raises(NpdlError, match="checkpoint.npz: ") as caught:
+        with pytest.raises(NpdlError, match=r"checkpoint\.npz(:| is| does not| cannot) ") as caught:
             act(run_folder)
         assert "\n" not in str(caught.value)
 

@@ -23,13 +23,13 @@ UNSEEN = 2          # equations that are shown when none is asked
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What is shown of an answer."""
+    """The options of `ask`."""
 
     top: int = setting("", 5, "answers to show", "N", COUNT)
 
 
 def check_equations(run):
-    """Raise InputError for a run that has learned something else."""
+    """Raise InputError unless the run was trained on equations."""
     if run.config.text is not None or run.config.translates:
         what = "dates" if run.config.translates else "text"
         raise InputError(f"this run was trained on {what}; continue a prompt by python -m npdl "
@@ -48,7 +48,7 @@ def read(run, question):
     numbers, operators = ids[1:-1:2], ids[2:-1:2]
     if (ids[-1] != vocabulary.eq or len(ids) % 2 == 0 or len(numbers) < 2
             or (numbers >= vocabulary.operator).any() or (operators != vocabulary.operator).any()):
-        raise InputError(f"question {question!r}: must be an equation up to its '=', as in "
+        raise InputError(f"question {question!r} must be an equation up to its '=', as in "
                          f"'5 {operator} 7 ='")
     return ids
 
@@ -56,7 +56,7 @@ def read(run, question):
 def answers(run, question):
     """Return each token that may follow `question` with its probability, best first.
 
-    Raises InputError for a question that `read` refuses, and if a probability is not finite.
+    Raises InputError for an invalid question (see `read`), and if a probability is not finite.
     """
     vocabulary = run.task.vocabulary
     log_p, _ = Recomputed(run.model, read(run, question)).start()
@@ -69,7 +69,10 @@ def answers(run, question):
 
 
 def known(run, ids):
-    """Return (the right answer's token or None, whether the run knows the equation, in words)."""
+    """Return the token of the right answer, and a text on whether the run was trained on it.
+
+    The token is None if the equation is not in the run's data.
+    """
     data, n = run.task.data, len(ids)
     for examples, what in ((data.train, "it was trained on this equation"),
                            (data.validation, "it has not seen this equation")):
@@ -110,10 +113,10 @@ def add_arguments(parser):
 
 
 def run(options):
-    """Print the answers that the options ask for; the exit status."""
+    """Print the answers to the question in the options, and return the exit status."""
     top = taken(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
-        raise InputError(f"{options.run}: is not a run's folder; give one that a training "
+        raise InputError(f"{options.run} is not a run's folder; give one that a training "
                          "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
     for question in [options.question] if options.question is not None else unseen(loaded):

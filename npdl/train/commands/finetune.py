@@ -75,7 +75,7 @@ def add_arguments(p):
 
 
 def run(options):
-    """Fine-tune, resume or merge as the options say; the exit status."""
+    """Fine-tune, resume or merge, as the options say, and return the exit status."""
     given, out, how = parsed(options)
     resume = how.pop("resume")
     source, merging = given.pop("run"), given.pop("merge")
@@ -100,7 +100,7 @@ def adapted(source, given, adapters, quiet):
     odd = next((name for name in ("window", "eval_batches", "full", "pretrained")
                 if name in given), None)
     if odd is not None:
-        raise InputError(f"{option_of(odd)}: goes with a real model; {source} is a run")
+        raise InputError(f"{option_of(odd)} goes with a real model; {source} is a run")
     base = runs.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config, parameters = finetune_config(base, adapters, given, source), base.model.state_dict()
@@ -110,7 +110,7 @@ def adapted(source, given, adapters, quiet):
 
 
 def default_out(source, config):
-    """Return the folder of a fine-tuning for which none was named."""
+    """Return the default folder of a fine-tuning."""
     kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
         "qlora")
     begin = source.rstrip("/") if config.pretrained is None else Path("runs", folders.stem(source))
@@ -118,28 +118,27 @@ def default_out(source, config):
 
 
 def resumed(out, given, adapters):
-    """Return the Config of a fine-tuning that goes on."""
+    """Return the Config of a fine-tuning that is resumed."""
     if out is None:
-        raise InputError("--resume: --out is missing; give it the folder of the fine-tuning that "
-                         "is to continue")
+        raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
     odd = next(iter(adapters), None)
     if odd is not None:
-        raise InputError(f"--{odd}: the adapters of {out} are what they are; resume without it")
+        raise InputError(f"--{odd} can't change the adapters of {out}; resume without it")
     config = runs.resumed_config(out, given)
     if not config.is_based:
-        raise InputError(f"--out {out}: was not fine-tuned; resume it with {config.command}")
+        raise InputError(f"--out {out} was not fine-tuned; resume it with {config.command}")
     return config
 
 
 def merge(source, out, given, quiet, **training):
-    """Write the model of a run of a real one as a folder that other tools load."""
+    """Write the fine-tuned real model of a run into a folder that other tools can load."""
     odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
     if odd is not None:
-        raise InputError(f"{option_of(odd)}: has no effect with --merge; leave it out")
+        raise InputError(f"{option_of(odd)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)
     path, task, out = tuned.config.pretrained, tuned.task, out or f"{source.rstrip('/')}-merged"
     if path is None:
-        raise InputError(f"{source}: is not a run of a real model; npdl.adapt.merge_lora merges "
+        raise InputError(f"{source} is not a run of a real model; npdl.adapt.merge_lora merges "
                          "the adapters of one of npdl's own")
     to_huggingface(Pretrained(Path(path), tuned.model, task.architecture, task.weights), out)
     if not quiet:

@@ -4,9 +4,8 @@
 
 Rows: L, the lowest loss; A, the best accuracy (train: on the training set, val: on the validation
 set); t_f, the first step that reached it; Δt, the steps from training's t_f to validation's. Each
-cell is the mean over the seeds ± the population standard deviation. The columns are in the order
-of the settings in which they differ. An unfinished run is named
-below the table and is left out of the means.
+cell is the mean over the seeds ± the population standard deviation. Columns are sorted by the
+settings that differ. Unfinished runs are listed below the table and are not part of the means.
 """
 
 import dataclasses
@@ -23,10 +22,10 @@ OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "
 
 
 def grouped(folders):
-    """Return {heading: [folder]} of runs; those that differ in their seed only share a heading.
+    """Return {heading: [folder]} of runs. Runs that differ only in their seed share a heading.
 
-    The groups are in the order of the settings in which they differ. A heading has the model, the
-    data, these settings and the seeds. A folder that is named twice counts once.
+    The groups are sorted by the settings that differ. A heading has the model, the data, these
+    settings and the seeds. A folder that is given twice counts once.
     """
     groups = {}
     for folder in {Path(folder).resolve(): folder for folder in folders}.values():
@@ -46,7 +45,7 @@ def grouped(folders):
 
 
 def columns(folders):
-    """Return {heading: combined summary} and a line about each unfinished run."""
+    """Return ({heading: result of `combine`}, [a line about each unfinished run])."""
     finished, stopped = [], []
     for folder in folders:
         config = read_config(folder)
@@ -55,8 +54,8 @@ def columns(folders):
         else:
             records = read_records(Path(folder) / "metrics.jsonl")
             step = records[-1]["step"] if records else 0
-            stopped.append(f"{folder}: stopped at step {step} of {config.steps}, and left out; "
-                           "finish it by --resume")
+            stopped.append(f"{folder}: stopped at step {step} of {config.steps} and is left out; "
+                           "finish it with --resume")
     return {heading: combine([summarise(read_records(Path(run) / "metrics.jsonl"))
                               for run in runs])
             for heading, runs in grouped(finished).items()}, stopped
@@ -82,7 +81,7 @@ def add_arguments(parser):
 
 
 def run(options):
-    """Print the table of the runs that the options name; the exit status."""
+    """Print the table of the runs in the options, and return the exit status."""
     found, stopped = columns(options.runs)
     if not found:
         raise InputError("; ".join(stopped))

@@ -91,7 +91,7 @@ def _config_of(given, model, out, resume):
     config = resumed_config(folder, recipe_settings(model, given))
     command = Config(model=model).command
     if config.command != command:
-        raise InputError(f"--out {folder}: holds the run of another command; resume it with "
+        raise InputError(f"--out {folder} holds the run of another command; resume it with "
                          f"{config.command}")
     return config, folder
 

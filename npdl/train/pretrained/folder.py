@@ -117,7 +117,7 @@ def is_model(path):
     if path.suffix.lower() == ".gguf":
         return True
     if path.is_file():
-        raise InputError(f"{path}: is a file; give a run's folder, a model's folder or a .gguf "
+        raise InputError(f"{path} is a file; give a run's folder, a model's folder or a .gguf "
                          "file")
     try:
         return "config" not in read_json(path / "config.json")      # a run's has one
@@ -132,7 +132,7 @@ def read(path):
         weights = GGUFWeights(path)
         return Architecture(weights.config, path), weights
     config = path / "config.json"
-    values = _json(config, f"{path}: holds no model (config.json is missing); give a folder with "
+    values = _json(config, f"{path} holds no model (config.json is missing); give a folder with "
                    "config.json and model.safetensors, or a .gguf file")
     architecture, weights = Architecture(values, config), FolderWeights(path)
     if architecture.tied:
@@ -189,12 +189,12 @@ def _shards(folder):
     if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
-        raise InputError(f"{folder}: holds pytorch_model.bin, a pickle, which can run anything; "
+        raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can run anything; "
                          "save the model as safetensors (save_pretrained)")
-    index = _json(folder / INDEX, f"{folder}: holds no {ONE} and no {INDEX}; download one of them")
+    index = _json(folder / INDEX, f"{folder} holds no {ONE} and no {INDEX}; download one of them")
     names = index.get("weight_map")
     if not isinstance(names, dict) or not names:
-        raise InputError(f"{folder / INDEX}: has no weight_map of names; download it again")
+        raise InputError(f"{folder / INDEX} has no weight_map of names; download it again")
     names = sorted({str(name) for name in names.values()})
     for name in names:
         if name != os.path.basename(name) or "\\" in name or not name.endswith(".safetensors"):
@@ -211,9 +211,9 @@ def _json(path, if_missing):
     except FileNotFoundError:
         raise InputError(if_missing) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be used ({reason(error)}); download it again") from error
+        raise InputError(f"{path} cannot be used ({reason(error)}); download it again") from error
     if not isinstance(values, dict):
-        raise InputError(f"{path}: is not a JSON object; download it again")
+        raise InputError(f"{path} is not a JSON object; download it again")
     return values
 
 

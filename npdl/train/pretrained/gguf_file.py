@@ -61,7 +61,7 @@ class GGUFWeights:
                 self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
                                                                       start + offset))
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
-            raise CheckpointError(f"{path}: cannot be read as GGUF ({reason(error)}); download it "
+            raise CheckpointError(f"{path} cannot be read as GGUF ({reason(error)}); download it "
                                   "again, or check its name") from error
         self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()
                        if name != FREQUENCIES}
@@ -104,7 +104,7 @@ class GGUFWeights:
                 part = values[first : first + step]
                 packed = np.fromfile(file, "u1", len(part) * row)
                 if packed.size < len(part) * row:
-                    raise CheckpointError(f"{self.path}: was cut short while it was read; download "
+                    raise CheckpointError(f"{self.path} was cut short while it was read; download "
                                           "it again")
                 if kind.name in ("F32", "F16"):             # the library expects these as numbers
                     part[...] = packed.view("<f4" if kind.name == "F32" else "<f2").reshape(

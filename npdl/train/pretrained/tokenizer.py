@@ -222,7 +222,7 @@ def _rules_of(folder, kind, settings):
         if made.token_to_id("<|endoftext|>") is not None:
             made.add_special_tokens(["<|endoftext|>"])
         return made
-    raise InputError(f"{folder}: holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
+    raise InputError(f"{folder} holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
                      "download it with the model")
 
 
@@ -303,7 +303,7 @@ def _is_there(path):
     if not os.path.exists(path) or not is_file(path):
         return False
     if os.path.getsize(path) > LARGEST:
-        raise InputError(f"{path}: has more than {LARGEST >> 20} MiB; download it again")
+        raise InputError(f"{path} has more than {LARGEST >> 20} MiB; download it again")
     return True
 
 

@@ -92,7 +92,7 @@ def pickled(folder):
 
 BAD = [
     ("config.json gone", without("config.json"), "config.json is missing"),
-    ("config.json a text", text("config.json", "hello"), "config.json: cannot be used"),
+    ("config.json a text", text("config.json", "hello"), "config.json cannot be used"),
     ("config.json a list", text("config.json", "[1]"), "not a JSON object"),
     ("config.json deep", text("config.json", "[" * 10**5), "nested too deeply"),
     ("a vocabulary of infinity", setting(vocab_size=float("inf")), "vocab_size is 'inf'"),
@@ -127,7 +127,7 @@ BAD = [
     ("an index of nothing", shards(), "has no weight_map"),
     ("cut in its numbers", cut(20_000), "cut short"),
     ("a header of 2^60", lambda folder: (folder / WEIGHTS).write_bytes(
-        (2**60).to_bytes(8, "little") + b"{}"), "its header claims"),
+        (2**60).to_bytes(8, "little") + b"{}"), "+ 8 of its header"),
     ("integers", array(Q, lambda W: np.ones(W.shape, "i8")), "is I64; npdl reads"),
     ("NaN", array(Q, holed(np.nan)), "self_attn.q_proj.weight holds NaN or infinity"),
     ("a shape", array(Q, lambda W: W[:, :-1]), "q_proj.weight has shape (32, 31) in the files"),
