@@ -1,1 +1,1 @@
-"""Shared by the programs: messages, options, processes, folders."""
+"""Helpers of the command-line programs: messages, options, processes, folders."""

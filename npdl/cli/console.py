@@ -1,4 +1,4 @@
-"""How npdl's scripts begin and end: an exit status, and one line when something is wrong."""
+"""The beginning and the end of npdl's scripts: exit status, and error messages of one line."""
 
 import argparse
 import contextlib
@@ -8,7 +8,7 @@ import signal
 import sys
 import warnings
 
-from npdl.exceptions import (  # and nothing that imports NumPy: see `start_script`
+from npdl.exceptions import (  # this module must not import NumPy: see `start_script`
     NpdlError,
     printable,
     remedy,
@@ -20,13 +20,13 @@ IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which s
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """Bad usage is one line on standard error, and exit status 2."""
+    """A parser that reports invalid usage in one line on standard error, with exit status 2."""
 
     def error(self, message):
         self.exit(BAD, f"{self.prog}: {printable(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
-        def show():                     # argparse's own says nothing when the output is closed
+        def show():                     # argparse ignores that the output is closed
             print(self.format_help(), end="", file=file or sys.stdout)
             return 0
 
@@ -36,7 +36,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """A help without the options whose action is marked `rare`."""
+    """A formatter of help texts that leaves out options whose action is marked `rare`."""
 
     def add_usage(self, usage, actions, groups, prefix=None):
         super().add_usage(usage, [a for a in actions if not getattr(a, "rare", False)], groups,
@@ -55,15 +55,17 @@ class _HelpAll(argparse.Action):
 
 
 def set_description(parser, text, given_only=False):
-    """Give a command's parser its description, lines as they stand; with `given_only` options that
-    are not given will be absent."""
+    """Set the description of a parser, whose lines are not wrapped.
+
+    With `given_only`, options that are not given are absent from the parsed options.
+    """
     parser.description, parser.formatter_class = text, Help
     if given_only:
         parser.argument_default = argparse.SUPPRESS
 
 
 def offer_all(parser):
-    """Add --help-all, which shows the rare options too."""
+    """Add the option --help-all, which also shows the rare options."""
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, dest=argparse.SUPPRESS,
                         help="show the rare options, too, and exit")
 
@@ -76,7 +78,7 @@ def file_or_folder(text):
 
 
 def positive(text):
-    """Check an argument that counts: an integer, 1 or more."""
+    """Check an argument that is a number of things: an integer of at least 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return int(text)
@@ -85,17 +87,18 @@ def positive(text):
 def folder(text):
     """Check an argument that names a folder to write into, which may exist."""
     if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
-        raise argparse.ArgumentTypeError(f"{text} is there and is not a folder; name another one")
+        raise argparse.ArgumentTypeError(f"{text} exists and is not a folder; give another name")
     return text
 
 
 def start_script():
-    """Make Ctrl-C quiet while a script imports the rest of npdl: its first call.
+    """Prepare a script; it must be its first call, before the other imports of npdl.
 
-    Standard streams that were closed lead nowhere from here on (else the next file that is opened
-    would get their number, and what a library writes there). Scripts draw into files, whatever
-    windows MPLBACKEND asks for, and warnings are for those who can change the code (python -W).
-    A package of TRAIN that the imports to come do not find is one line, and exit status 2.
+    After this call, Ctrl-C exits without a traceback. Standard streams that are closed are replaced
+    by the null device; otherwise the next file that is opened would get their number, and messages
+    would be written into it. Matplotlib draws only into files. Warnings are hidden, except if
+    python -W is given. If an import doesn't find a package of TRAIN, one line says so, with exit
+    status 2.
     """
     signal.signal(signal.SIGINT, _leave)
     sys.excepthook = _unguarded
@@ -106,17 +109,17 @@ def start_script():
 
 
 def note(line):
-    """Say something on standard error; that nobody reads it any more ends no work."""
+    """Print a line on standard error. If standard error is closed, do nothing."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
 def guarded(prog, work):
-    """Call `work` and return its exit status, 2 for what went wrong, 130 for Ctrl-C.
+    """Call `work` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
 
-    npdl's own errors, a package of TRAIN that is missing, refusals of the system and of memory, and
-    an output that was closed become one line on standard error. A character that the output's
-    encoding lacks is shown as "?".
+    These errors are printed as one line on standard error: npdl's errors, a missing package of
+    TRAIN, errors of the system, a lack of memory, and a closed output. A character that is not in
+    the encoding of the output is printed as "?".
     """
     open_streams()
     try:
@@ -136,7 +139,7 @@ def guarded(prog, work):
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
                 "choose a smaller --width, --batch or --p")
     except BrokenPipeError:
-        line = "the output was closed before its end; let its reader read all of it"
+        line = "the output was closed before its end; don't close it early"
     except OSError as error:
         what = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
@@ -150,14 +153,14 @@ def guarded(prog, work):
 
 
 def missing_packages():
-    """Return a line on the missing packages of the extra `train`, or "" if none is missing."""
+    """Return a message about missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
     return missing and (f"{missing[0]} is not installed; install what is missing with "
                         f"'pip install {' '.join(missing)}'")
 
 
 def package_problem(error):
-    """Return a line on the package of the extra `train` that an ImportError is about, or ""."""
+    """Return a message about the package of the extra `train` in an ImportError, or ""."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAIN:
         return missing_packages()
     for name in TRAIN:
@@ -183,22 +186,25 @@ def _unguarded(kind, error, trace):
 
 
 def print_text(text, end="\n"):
-    """Print a text of a model's. A terminal gets what can be shown: other characters are commands
-    to it. A file or a pipe gets the text as it is."""
+    """Print a text that a model has generated.
+
+    On a terminal, control characters are escaped, because they would be commands to it. A file or a
+    pipe gets the text unchanged.
+    """
     if sys.stdout.isatty():
         text = printable(text, IN_TEXTS)
     print(text, end=end, flush=True)
 
 
 def open_streams():
-    """Standard output and error as every script needs them: there, and able to show any text."""
+    """Open standard streams that are closed, and let the outputs replace unknown characters."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            handle = os.open(os.devnull, os.O_RDWR)         # takes the lowest number that is free
+            handle = os.open(os.devnull, os.O_RDWR)         # takes the lowest free number
             setattr(sys, name, open(handle, "r" if name == "stdin" else "w"))
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", "replace") not in ("replace", "backslashreplace"):
-            with contextlib.suppress(AttributeError):       # not a file of Python's own
+            with contextlib.suppress(AttributeError):       # not a file object of Python
                 stream.reconfigure(errors="replace")
 
 
@@ -208,8 +214,10 @@ def _leave(number, frame):
 
 @contextlib.contextmanager
 def _interrupts():
-    """Let Ctrl-C raise KeyboardInterrupt instead of exiting at once (`start_script`), so that work
-    can clean up."""
+    """Let Ctrl-C raise KeyboardInterrupt inside the block, so that the work can clean up.
+
+    Outside, Ctrl-C exits at once (`start_script`).
+    """
     if signal.getsignal(signal.SIGINT) is not _leave:
         yield
         return
@@ -221,9 +229,9 @@ def _interrupts():
 
 
 def _drop_unwritten(stream):
-    """Write what waits in a stream's buffer, or drop it where that fails again.
+    """Flush a stream, or discard its buffer if that fails.
 
-    Otherwise the interpreter tries once more when it ends, and complains at length.
+    Otherwise the interpreter tries again when it ends, and prints a traceback.
     """
     try:
         stream.flush()

@@ -1,8 +1,10 @@
-"""Settings, each told once: its default, what is allowed, the option that gives it.
+"""Settings and their command-line options.
 
-A table is a dataclass with one `setting` a line: of a run Config and Adapters
-(npdl.train.config), of other commands a small one beside them. From it a value is checked, and
-a command gets its options; what is not given is absent from what it parses.
+A *table* is a dataclass whose fields are made by `setting`, with a default, the allowed values, and
+the option on the command line. The tables of a run are Config and Adapters (npdl.train.config), and
+other commands have a small table in their module. `check` checks the values of a table, and
+`add_settings` adds its options to a parser. Options that are not given are absent from the parsed
+options.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from npdl.files import LARGEST_NUMBER
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """Numbers for which `holds` is true; `words` say which those are."""
+    """The numbers for which holds(number) is true; `words` describe them in messages."""
 
     holds: Callable
     words: str
@@ -42,11 +44,11 @@ def count(most):
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
     """Return a field of a table.
 
-    group    the heading of its option, "" for none; None for a setting without an option
-    allowed  its values: a tuple of words, or a Range of numbers (None is allowed where the type
-             says so); None if the code that uses it checks the value
-    only     the only command that has the option, among those with this group
-    rare     True if only --help-all shows it
+    group    the heading of the option in the help, or "" for no heading; None if the setting has no
+             option
+    allowed  a tuple of words, or a Range of numbers; None if the value is checked elsewhere
+    only     the command that has the option, if other commands with this group don't have it
+    rare     True if the option is shown only by --help-all
     """
     return dataclasses.field(default=default, metadata={
         "group": group, "help": help, "metavar": metavar, "allowed": allowed, "only": only,
@@ -73,8 +75,10 @@ types_of = functools.cache(typing.get_type_hints)
 
 
 def check(table):
-    """Raise InputError unless each value of a table is of its type, and one that its setting
-    allows: the values of options, of a stranger's config.json and of a call alike."""
+    """Raise InputError unless each value of a table has its type, and is allowed.
+
+    The values come from options, from an untrusted config.json, or from a call.
+    """
     for field in dataclasses.fields(table):
         value, allowed = getattr(table, field.name), field.metadata["allowed"]
         kind, option = types_of(type(table))[field.name], option_of(field.name)
@@ -88,7 +92,7 @@ def check(table):
 
 
 def _is_of(value, kind):
-    """Return True if a value has an annotation's type; an integer is also a float."""
+    """Return True if a value has the type of an annotation. An integer is also a float."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
@@ -104,10 +108,10 @@ def _is_of(value, kind):
 
 
 def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
-    """Add the options of some groups of the table that `defaults` is a value of.
+    """Add the options of some groups of a table to a parser. `defaults` is a value of the table.
 
-    left_out  names of settings that this command has no option for
-    shown     what is shown as the default instead of the one in `defaults`
+    left_out  names of settings for which this command has no option
+    shown     a text that is shown as the default, instead of the value in `defaults`
     """
     kinds = types_of(type(defaults))
     for group in groups:

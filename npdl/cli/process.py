@@ -1,5 +1,4 @@
-"""Processes of this machine: whether one has ended, how much memory this one has taken, and limits
-for one that runs what a stranger wrote."""
+"""Processes: whether one has ended, the peak memory of this one, and limits for untrusted code."""
 
 import contextlib
 import ctypes
@@ -12,13 +11,13 @@ try:
 except ImportError:         # Windows
     resource = None
 
-DIE_WITH_PARENT = 1      # of Linux's prctl
+DIE_WITH_PARENT = 1      # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def has_ended(pid):
     """Return True if a process is known to have ended.
 
-    One that waits for its parent to ask how it ended, a zombie, has.
+    A zombie, whose parent has not yet read its exit status, has ended.
     """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
@@ -30,7 +29,7 @@ def has_ended(pid):
 
 def _is_nobody(pid):
     """Return True if no process has this id, on a system without /proc."""
-    if os.name != "posix":              # there, "signal 0" would end the process
+    if os.name != "posix":              # on Windows, signal 0 would end the process
         return False
     try:
         os.kill(pid, 0)
@@ -44,7 +43,8 @@ def _is_nobody(pid):
 def peak_memory():
     """Return the peak memory of this process in bytes, or None if the system doesn't tell.
 
-    Linux says it of this process alone; elsewhere `resource` counts what it was started from too.
+    On Linux this is the memory of this process only. On other systems it can include the memory of
+    the program that started it.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -55,13 +55,13 @@ def peak_memory():
 
 
 def confine(parent, **limits):
-    """End this process when the process `parent` ends, and set limits: AS=bytes, CPU=seconds.
+    """Set limits, such as AS=bytes and CPU=seconds, and end this process when `parent` ends.
 
-    The limits can't be raised again; one that the system lacks is ignored. Call this before the
-    process runs a stranger's code.
+    The limits can't be raised again. A limit that the system doesn't have is ignored. Call this
+    before the process runs untrusted code.
     """
     if sys.platform == "linux":
-        import signal  # a browser has none, and reads files too
+        import signal  # not in a browser, which imports this module, too
 
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
         if os.getppid() != parent:                          # it has ended before that call

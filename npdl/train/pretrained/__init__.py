@@ -1,7 +1,7 @@
-"""Real models: GPT-2 and the Llama family from the files that people have on disk.
+"""Real models: GPT-2 and the Llama family, from files on the disk.
 
     model = load("SmolLM2-135M").model              # a folder, or a .gguf file
-    to_huggingface(pretrained, "tuned")             # and back, for transformers and others
+    to_huggingface(pretrained, "tuned")             # a folder for transformers
 """
 
 from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, read, to_huggingface

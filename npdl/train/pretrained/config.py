@@ -1,4 +1,4 @@
-"""What a model folder's config.json says, as one of npdl's models, and which array goes where."""
+"""The architecture that a config.json describes, and the names of its arrays."""
 
 import math
 from dataclasses import dataclass
@@ -21,10 +21,11 @@ GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "
 
 @dataclass(frozen=True)
 class Row:
-    """An array of the folder and the parameters that hold its numbers.
+    """An array of a model folder, and the parameters of npdl with the same values.
 
-    `theirs` is its name there without the prefix; `ours` npdl's, several that stand side by side
-    in it; `turned` when it is (out, in) there and (in, out) here; `shape` is the one there.
+    `theirs` is the name of the array in the folder, without the prefix, and `shape` its shape.
+    `ours` are the names of the parameters, whose values are concatenated along the last axis.
+    `turned` is True if the array is (out, in), and so the transpose of npdl's (in, out).
     """
 
     theirs: str
@@ -34,8 +35,11 @@ class Row:
 
 
 class Architecture:
-    """A config.json's values, checked; `values` is the whole of it. InputError, one line, for
-    what npdl has no model of, and for numbers that cannot be."""
+    """The checked settings of a config.json, whose content is `values`.
+
+    Raises InputError for architectures that npdl doesn't have, and for invalid numbers. `where` is
+    the path in the messages.
+    """
 
     def __init__(self, values, where):
         self.values, self.where = values, where
@@ -140,7 +144,7 @@ class Architecture:
                          "attention over the whole context")
 
     def number(self, name, default=None, values=None):
-        """Return a size; InputError unless it is an integer, 1 or more."""
+        """Return a size. Raise InputError unless it is an integer of at least 1."""
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) is not int or not 1 <= value < SIZES:

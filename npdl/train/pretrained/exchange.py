@@ -1,4 +1,4 @@
-"""Parameters as PyTorch modules name and lay them out, to and from npdl's.
+"""Conversion of parameters between npdl and PyTorch, which differ in names and layouts.
 
     arrays = to_torch(model)                            # {name: NumPy array}
     from_torch(model, arrays)                           # into npdl's parameters, in place
@@ -46,10 +46,10 @@ STYLES = ("course", "torch")
 
 @dataclass
 class Place:
-    """Some Params of one layer, and the torch arrays that hold the same numbers.
+    """Some Params of a layer, and the names of the PyTorch arrays with the same values.
 
-    `out(*data)` turns the data of `params` into the arrays called `names`; `back(*arrays)` turns
-    those into the data again. Both return a list.
+    `out(*data)` converts the data of `params` into the list of arrays with these `names`, and
+    `back(*arrays)` converts these arrays into the list of data.
     """
 
     params: list
@@ -61,9 +61,9 @@ class Place:
 def to_torch(layer, style="course", rename=None):
     """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
-    An embedding matrix that two layers share (weight tying) comes under both names, as in torch.
-    Raises InputError for a layer that has no counterpart in torch here, and for a `rename` that
-    maps two parts to one name.
+    An embedding matrix that two layers share (weight tying) is returned under both names, as in
+    torch. Raises InputError for a layer without a counterpart in torch, and if `rename` gives two
+    arrays the same name.
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
         raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
@@ -81,10 +81,10 @@ def to_torch(layer, style="course", rename=None):
 
 
 def from_torch(layer, arrays, style="course", rename=None, ignore=()):
-    """Write arrays of torch's names and layouts into the parameters of `layer`, cast to its dtype.
+    """Write PyTorch's arrays into the parameters of `layer`, converted to its dtype.
 
-    Raises InputError, and changes nothing, when a name is missing or left over, when a shape
-    differs or an array does not hold floats, and when the two names of a shared table disagree.
+    Raises InputError, and changes nothing, if the names or a shape differ, if an array has no
+    floats, and if the two arrays of a shared embedding matrix differ.
     """
     wanted = {name: array.shape for name, array in to_torch(layer, style, rename).items()}
     given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
@@ -134,7 +134,7 @@ def _check_names(wanted, given):
 
 
 def _places(layer, path, style):
-    """Yield the Places of a layer and of all below it."""
+    """Yield the Places of a layer and of its sub-layers."""
     if style not in STYLES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
     for kind, rule in RULES[style].items():
@@ -194,7 +194,8 @@ def _fused_attention(layer):
 def _fused_recurrent(out, back):
     """Return the rule of torch.nn.RNN, GRU or LSTM: gates stacked, and two biases.
 
-    `out` turns npdl's order of gates along the first axis into torch's, and `back` undoes it.
+    `out` converts npdl's order of gates along the first axis into torch's, and `back` is its
+    inverse.
     """
     def rule(stack):
         for i, layer in enumerate(stack.layers):

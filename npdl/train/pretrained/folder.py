@@ -1,9 +1,9 @@
-"""A model folder as people have it on disk, read into one of npdl's models, and written back.
+"""Model folders, which are read into a model of npdl, and written.
 
     config.json, model.safetensors (or shards and model.safetensors.index.json)
     tokenizer.json, or vocab.json and merges.txt (npdl.train.pretrained.tokenizer)
 
-Nothing is ever downloaded, and nothing of a folder is run or believed before its files show it.
+Nothing is downloaded, no code of a folder is executed, and all files are validated.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass
 class Pretrained:
-    """A model that was read from `path`, frozen; its architecture; its tokenizer when asked for."""
+    """A frozen model that was read from `path`, with its architecture and its tokenizer."""
 
     path: Path
     model: Layer
@@ -48,26 +48,27 @@ class Pretrained:
 
     @cached_property
     def tokenizer(self):
-        """Read the tokenizer. Raises InputError if the package or the folder's file is missing."""
+        """Read the tokenizer. Raise InputError if the package or the file is missing."""
         return read_tokenizer(self.path, self.architecture, self.weights)
 
 
 def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=False,
          tokenizer=False):
-    """Load the model in a folder or a GGUF file, frozen (model.set_trainable(True) frees it).
+    """Load the model in a folder or a GGUF file.
 
-    float32 arrays stay in the file, mapped. Others are converted to `dtype` one by one. With
-    `bits`, each linear layer is quantized (QuantLinear) as it is read, so that memory never holds
-    all of them in full precision. With `tokenizer`, the tokenizer is read first, so that its
-    temporary memory is free again. Raises InputError or CheckpointError, one line, for files that
-    are damaged or not supported.
+    All parameters are frozen; model.set_trainable(True) unfreezes them. float32 arrays are
+    memory-mapped, and others are converted to `dtype` one by one. With `bits`, each linear layer is
+    quantized (QuantLinear) while it is read, so the layers are never all in memory in full
+    precision. With `tokenizer`, the tokenizer is read before the arrays, so that its temporary
+    memory can be used again. Raises InputError or CheckpointError for files that are damaged or not
+    supported.
     """
     require_dtype(dtype)
     architecture, weights = read(path)
     rows = _checked_rows(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
     found = Pretrained(Path(path), None, architecture, weights)
     if tokenizer:
-        found.tokenizer  # noqa: B018  (reads it, or says why it cannot)
+        found.tokenizer  # noqa: B018  (reads it, or raises)
     model = found.model = architecture.make(dtype)
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
@@ -90,8 +91,12 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
 
 
 def _arrays(rows, weights, dtype, alone):
-    """Yield (Row, array): in its file where that has it, those of `alone` in memory of their own,
-    the others in one block of memory, since many of different sizes would leave gaps."""
+    """Yield (Row, array) for all rows.
+
+    Arrays in `alone` have their own memory. The others are memory-mapped if their file has this
+    `dtype`, or else read into one block of memory, because many blocks of different sizes would
+    leave gaps.
+    """
     read = {row for row in rows
             if row not in alone and weights.mapped(row.theirs, dtype) is None}
     room = np.empty(sum(math.prod(row.shape) for row in read), dtype)
@@ -141,7 +146,7 @@ def read(path):
 
 
 class FolderWeights:
-    """The arrays of a folder's safetensors files: `shapes` {name without prefix: shape}."""
+    """The arrays of the safetensors files in a folder. `shapes` is {name without prefix: shape}."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -160,12 +165,12 @@ class FolderWeights:
                        for short, (file, name) in self._files.items()}
 
     def use_for_missing(self, name, other):
-        """Let an array stand for one that the files don't have: a tied matrix is saved once."""
+        """Use the array `other` for `name` if the files don't have `name` (a tied matrix)."""
         if name not in self._files and other in self._files:
             self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
     def mapped(self, name, dtype):
-        """Return the array mapped from its file if that has floats of `dtype`, else None."""
+        """Return the memory-mapped array if its file has floats of `dtype`, else None."""
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
@@ -174,13 +179,13 @@ class FolderWeights:
         return None
 
     def take(self, name, dtype, out=None):
-        """Return the array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype not in safetensors.FLOATS:
             raise InputError(f"{file.path}: {name} is {entry.dtype}; npdl reads "
-                             f"{', '.join(safetensors.FLOATS)}: numbers that another library has "
-                             "quantized are its own")
+                             f"{', '.join(safetensors.FLOATS)}, and not arrays that another "
+                             "library has quantized")
         return file.read(name, dtype, out)
 
 
@@ -189,7 +194,7 @@ def _shards(folder):
     if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
-        raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can run anything; "
+        raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can execute code; "
                          "save the model as safetensors (save_pretrained)")
     index = _json(folder / INDEX, f"{folder} holds no {ONE} and no {INDEX}; download one of them")
     names = index.get("weight_map")
@@ -224,7 +229,7 @@ def _checked_rows(architecture, weights, itemsize):
     """
     where, shapes = architecture.where, weights.shapes
     if architecture.num_layers > len(shapes):
-        raise InputError(f"{where}: claims {architecture.num_layers:,} layers; the files hold "
+        raise InputError(f"{where} says {architecture.num_layers:,} layers; the files hold "
                          f"{len(shapes)} arrays in all")
     rows = list(architecture.rows())
     wanted = {row.theirs: row.shape for row in rows}
@@ -268,9 +273,10 @@ def _digest(files, stamps):
 
 
 def to_huggingface(pretrained, folder):
-    """Write `folder`, new or empty, as `transformers` reads it: config.json, model.safetensors
-    and the tokenizer's files. Adapters are merged and quantized layers become floats on the way,
-    one at a time; the model itself does not change. Raises InputError when something is there.
+    """Write a model folder for `transformers`: config.json, model.safetensors and the tokenizer.
+
+    In the files, adapters are merged, and quantized layers are floats. The model itself does not
+    change. Raises InputError unless `folder` is new or empty.
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}

@@ -1,6 +1,6 @@
-"""GGUF files: their settings and arrays, named and laid out as Hugging Face's folders have them.
+"""GGUF files: their settings and arrays, with the names and layouts of Hugging Face's folders.
 
-The header is read here, with distrust; the package `gguf` turns quantized blocks into floats.
+This module validates the header. The package `gguf` converts quantized blocks to floats.
 
 Source: the specification of GGUF, versions 2 and 3 (ggml, docs/gguf.md).
 """
@@ -43,10 +43,11 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 
 
 class GGUFWeights:
-    """The arrays of a GGUF file: `shapes` {name: shape}, `take`; `metadata` without its lists of
-    texts, and `config`, what a config.json would say.
+    """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
 
-    Raises InputError where the package is missing, CheckpointError for a damaged file.
+    `metadata` are the file's settings, without lists of texts. `config` are the settings as in a
+    config.json. Raises InputError if the package is missing, and CheckpointError if the file is
+    damaged.
     """
 
     def __init__(self, path):
@@ -77,7 +78,7 @@ class GGUFWeights:
         return self._header(texts=True)[0]
 
     def _span(self, name, shape, kind, start):
-        """Return (type, bytes of a row, first byte) of an array. Raises ValueError if it is cut."""
+        """Return (type, bytes of a row, first byte) of an array. Raise ValueError if it is cut."""
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
@@ -90,10 +91,10 @@ class GGUFWeights:
         return kind, row, start
 
     def mapped(self, name, dtype):
-        """Return None, because the arrays in this file have another order or another form."""
+        """Return None, because arrays in this format can't be memory-mapped."""
 
     def take(self, name, dtype, out=None):
-        """Return the array as floats of `dtype`, in memory of its own or in `out` (size,)."""
+        """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
         shape, kind, row, start = self._arrays[name]
         values = np.empty(math.prod(shape), dtype) if out is None else out
         values = values.reshape(-1, shape[-1])
@@ -154,9 +155,9 @@ class GGUFWeights:
         }
 
     def _rope_scaling(self, kind):
-        """Return what a config.json has as rope_scaling.
+        """Return the value of rope_scaling in a config.json.
 
-        A file of Llama 3.1 to 3.3 only holds the numbers that divide the rotary frequencies. They
+        The file of a Llama 3.1 to 3.3 contains only the divisors of the rotary frequencies. They
         must be those of a Llama3Scaling with the settings of these models.
         """
         factor = self.metadata.get(f"{kind}.rope.scaling.factor")
@@ -180,7 +181,7 @@ class GGUFWeights:
                           "way than Llama 3.1 to 3.3; use a folder with config.json")
 
     def _refuse_unusual(self, kind, config):
-        """Raise InputError for a setting that changes what is computed, and that npdl has not."""
+        """Raise InputError for a setting that changes the result and that npdl doesn't support."""
         width, heads = config.get("hidden_size"), config.get("num_attention_heads")
         sizes = type(width) is type(heads) is int and heads > 0
         d_head = config.get("head_dim", width // heads if sizes else None)
@@ -201,7 +202,7 @@ def _library():
 
 
 def _short(value):
-    """Return a float32 as its shortest decimal number: 1e-05, not 9.999999747378752e-06."""
+    """Return a float32 as the float with the shortest decimal, such as 1e-05."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
@@ -217,7 +218,7 @@ def _their_name(name):
 def _header(data, texts):
     """Return (metadata, [(name, shape, type, offset)], start of the numbers) of a file's bytes."""
     if data[:4] != b"GGUF":
-        raise ValueError("it does not begin as one")
+        raise ValueError("it does not begin with GGUF")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
         raise ValueError(f"version {version}; supported: 2, 3")
@@ -248,7 +249,7 @@ def _header(data, texts):
 def check_count(count, what):
     """Raise ValueError for more than MOST items, since each item takes memory."""
     if count > MOST:
-        raise ValueError(f"{count:,} {what}, more than {MOST:,}: a false header")
+        raise ValueError(f"{count:,} {what}, more than {MOST:,}; its header is wrong")
 
 
 def _string(data, at):

@@ -1,4 +1,4 @@
-"""The tokenizer of a model folder, by the library `tokenizers`; its chat template, by jinja2."""
+"""The tokenizer of a model folder (by the library `tokenizers`), and its chat template."""
 
 import contextlib
 import datetime
@@ -32,11 +32,11 @@ REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
 
 
 class Tokenizer:
-    """Text to ids and back, by the `rules` of a tokenizers.Tokenizer.
+    """Converts text to ids and back, with the `rules` of a tokenizers.Tokenizer.
 
-    limit     how many tokens the model has; the tokenizer may have more
-    ends      ids that end a text; several for some models
-    template  the chat template's source, or None
+    limit     the number of tokens that the model has; the tokenizer may have more
+    ends      the ids that end a text; some models have several
+    template  the source of the chat template, or None
     special   {"bos_token": text, "eos_token": text, ..}, for the template
     """
 
@@ -54,7 +54,7 @@ class Tokenizer:
         return self.rules.get_vocab_size()
 
     def encode(self, text, special=False):
-        """Return the ids (int64, 1-D) of a text; `special` adds tokens around it, such as BOS."""
+        """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
         with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
             ids = self.rules.encode(_whole(text), add_special_tokens=special).ids
         ids = np.array(ids, np.int64)
@@ -64,9 +64,9 @@ class Tokenizer:
         return ids
 
     def prompt(self, text):
-        """Return the ids to continue: a text's, after the tokens that the model expects first.
+        """Return the ids of a prompt, after the special tokens that the model expects first.
 
-        If there are none, return the token that begins a text, or else the one that ends it.
+        If there are no ids, return the id that begins a text, or else the id that ends a text.
         """
         ids = self.encode(text, special=True)
         if len(ids):
@@ -91,7 +91,7 @@ class Tokenizer:
 
         The text may be empty. Called without an id, the function returns the rest of a character.
         """
-        ids = [int(i) for i in before[-4:]]                 # a few, for spaces depend on neighbours
+        ids = [int(i) for i in before[-4:]]     # a few, because spaces depend on neighbours
         shown = self.decode(ids)
 
         def more(token=None):

@@ -99,7 +99,7 @@ BAD = [
     ("another model", setting(model_type="bert"), "model_type is 'bert'; npdl has gpt2"),
     ("no type", setting(model_type=None), "model_type is 'None'"),
     ("a billion layers", setting(num_hidden_layers=10**9), "num_hidden_layers is '1000000000'"),
-    ("a million layers", setting(num_hidden_layers=10**6), "claims 1,000,000 layers"),
+    ("a million layers", setting(num_hidden_layers=10**6), "says 1,000,000 layers"),
     ("twenty layers", setting(num_hidden_layers=20), "layers.2.input_layernorm.weight is not in"),
     ("no layer", setting(num_hidden_layers=0), "num_hidden_layers is '0'"),
     ("a wide model", setting(hidden_size=2**23), "has shape (320, 32) in the files; the settings"),
@@ -120,7 +120,7 @@ BAD = [
     ("biases", setting(attention_bias=True), "attention_bias other than False"),
     ("quantized elsewhere", setting(quantization_config={"bits": 4}), "quantization_config"),
     ("no numbers", without(WEIGHTS), f"holds no {WEIGHTS} and no {INDEX}"),
-    ("a pickle", pickled, "a pickle, which can run anything"),
+    ("a pickle", pickled, "a pickle, which can execute code"),
     ("a shard gone", shards("model-1.safetensors"), "the shard model-1.safetensors is missing"),
     ("a shard above", shards("../model.safetensors"), "names the shard '../model.safetensors'"),
     ("a shard that runs", shards("model.pkl"), "names the shard 'model.pkl'"),
@@ -285,7 +285,7 @@ def length(name):
 
 NORM = length(b"output_norm.weight")
 BAD_GGUF = [
-    ("begins otherwise", with_bytes(b"GGUF", b"GGML"), "does not begin as one"),
+    ("begins otherwise", with_bytes(b"GGUF", b"GGML"), "does not begin with GGUF"),
     ("version", lambda path: path.write_bytes(b"GGUF\1\0\0\0" + path.read_bytes()[8:]),
      "version 1; supported: 2, 3"),
     ("cut in its numbers", lambda path: os.truncate(path, path.stat().st_size - 100_000),
