@@ -1,11 +1,12 @@
-"""The engine: a training step of the library's own layers, recorded once and then replayed.
+"""The engine, which records a training step of npdl's layers once and then replays it.
 
     step = compile_step(model, SequenceLoss(), AdamW(model))
     loss = step(inputs, targets, counted)
 
 `recording` notes the operations of a step, `simplify` and `schedule` arrange them, `arena` plans
 their memory, and a target (`numpy_target`, `c_target`, `cuda_target`) lowers them to calls.
-docs/engine.md explains it with an example. The library's other modules never import this package.
+docs/engine.md has an explanation and an example. The modules of the library don't import the
+engine.
 """
 
 from npdl.engine.c_build import CompilerError

@@ -1,8 +1,8 @@
 """Compile C source once, and keep the library in the user's cache directory.
 
-The name of a library is a digest of the source, the compiler and the processor. A library is
-loaded only if it and its folder belong to this user and nobody else may write there. It appears
-under its name when it is complete, so several processes may compile the same one.
+The name of a library is a digest of the source, the compiler and the processor. A library is loaded
+only if it and its folder belong to this user, and nobody else may write there. It is renamed to
+this name when it is complete, so several processes can compile the same source at the same time.
 """
 
 import ctypes
@@ -23,14 +23,13 @@ PATIENCE = 300          # seconds for one compilation
 
 
 class CompilerError(NpdlError):
-    """There is no C compiler, it failed, or its result has no place."""
+    """There is no C compiler, it failed, or the library can't be stored."""
 
 
 def load(source, compiler=None):
-    """Return the library of a C source; compile it if it is not in the cache.
+    """Return the library of a C source. Compile it if it is not in the cache.
 
-    compiler   its name or path; None for $CC, or the first of cc, gcc and clang
-    Raises CompilerError, with one line.
+    compiler   a name or a path; None means $CC, or else the first of cc, gcc and clang
     """
     path = find_compiler(compiler)
     version, processor = compiler_version(path), processor_name()
@@ -67,7 +66,7 @@ def compiler_version(path):
 
 @functools.cache
 def processor_name():
-    """Return the processor's model and instructions: several machines may share a cache."""
+    """Return the model and instructions of the processor, because machines may share a cache."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         lines = {line for line in text.splitlines() if line.startswith(("model name", "flags"))}
@@ -89,7 +88,7 @@ def cache_folder():
 
 
 def _check_owner(path):
-    """Raise CompilerError unless the path is this user's, and nobody else may write there."""
+    """Raise CompilerError unless this user owns the path, and nobody else may write there."""
     if not hasattr(os, "getuid"):
         return
     status = path.stat()
@@ -99,7 +98,7 @@ def _check_owner(path):
 
 
 def _compile(source, compiler, library):
-    """Compile in a folder of its own, then move the library to its name."""
+    """Compile in a temporary folder, and then rename the library."""
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         file, made = Path(folder) / "step.c", Path(folder) / "step.so"
         file.write_text(source)
@@ -108,6 +107,9 @@ def _compile(source, compiler, library):
                                   capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.SubprocessError as error:
             raise CompilerError(f"the C compiler {compiler} did not finish ({error})") from error
+        if done.returncode < 0:
+            raise CompilerError(f"the C compiler {compiler} was stopped by signal "
+                                f"{-done.returncode}")
         if done.returncode:
             line = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
             raise CompilerError(f"the C compiler {compiler} failed: {line}")

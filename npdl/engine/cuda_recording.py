@@ -1,7 +1,7 @@
-"""Record a step of a model on a GPU: the step runs once on the host, on copies of the state.
+"""Record a step of a model on a GPU. The step runs once on the CPU, with copies of the state.
 
-So nothing of the recorder knows CuPy. After the recording each buffer of the state is the GPU's
-again, and the step is replayed there, from the state as it was.
+So the recorder needs no code for CuPy. After the recording, the buffers of the state are on the GPU
+again, and the first replay starts there from the state before the step.
 """
 
 import numpy as np

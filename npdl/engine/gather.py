@@ -1,4 +1,4 @@
-"""Multiply a table once, in the place of its many gathered rows.
+"""Multiply an embedding matrix once, instead of the rows that are looked up in it.
 
     x = table[ids]                      with fewer rows in the table (V) than ids (M)
     y = x @ W               becomes     y = (table @ W)[ids]
@@ -6,7 +6,7 @@
     dx = dy @ W.T
     dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
-So an LSTM multiplies the embeddings of a vocabulary, not those of every token of the batch.
+For example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
 """
 
 import numpy as np
@@ -106,7 +106,7 @@ def _backward(op, takes, writes, now):
 
 
 def _scatter(op, writes, readers, now):
-    """Sum the rows of dy before the product, where all rows of dx = dy @ W.T are summed."""
+    """Sum the rows of dy before the product if the rows of dx = dy @ W.T are only summed."""
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
     pieces = _products(dx, writes, readers, now) if simple else []

@@ -1,16 +1,16 @@
 """Compute each distinct prefix of a batch once.
 
-In a causal model the activations at position t depend on tokens 0..t alone, so sequences that begin
-alike share them. Each distinct prefix becomes one row:
+In a causal model the activations at position t depend only on the tokens 0 to t. So sequences that
+begin with the same tokens have the same activations there. Each distinct prefix becomes one row:
 
     BOS 1 + 2 =      rows: BOS, BOS 1, BOS 1 +, then  2, 2 =  and  4, 4 =
-    BOS 1 + 4 =      7 rows in the place of 2 x 5 = 10
+    BOS 1 + 4 =      7 rows instead of 2 x 5 = 10
 
-The layers are the model's own. Those that work position by position (embedding, norms, feed-forward
-nets, the classifier) take rows as they are; attention gathers the keys and values of a row's own
-prefixes, and a recurrent cell the state of the prefix that is one token shorter. Only rows whose
-logits the loss reads reach the classifier. The results equal those of the whole batch, except that
-sums are added in another order.
+The layers are those of the model. Layers that treat each position separately (embedding, norms,
+feed-forward networks, the classifier) take the rows directly. Attention collects the keys and
+values of all prefixes of a row. A recurrent cell uses the state of the prefix that is one token
+shorter. The classifier computes only rows whose logits the loss reads. The results are those of the
+whole batch, up to rounding, because sums have another order.
 """
 
 from typing import Any, NamedTuple
@@ -31,12 +31,13 @@ CAUSAL = (GPT, GPT2, LSTMLM)        # models whose layers take rows
 class Rows(NamedTuple):
     """The distinct prefixes of a batch (N of them), in order of length.
 
-    tokens, positions  (U,), each distinct (token, position) once: a *word*
-    words              (N,), the word at the end of each prefix
-    ancestors          (N, S), the rows of a prefix's own prefixes; the row itself beyond its end
-    visible            (N, 1, 1, S), True up to its end
-    spans              for each length the rows (start, stop)
-    parents            for each length but the first, each row's parent among those one shorter
+    tokens, positions  (U,), the distinct pairs (token, position), called *words*
+    words              (N,), the index of the last word of each prefix
+    ancestors          (N, S), the rows of the prefixes of each prefix; after its end, its own row
+    visible            (N, 1, 1, S), True up to the end of each prefix
+    spans              for each length, the range (start, stop) of its rows
+    parents            for each length except the first, the index of the prefix that is one token
+                       shorter, among those of that length
     needed             (M,), the rows that the loss reads
     """
 
@@ -51,11 +52,12 @@ class Rows(NamedTuple):
 
 
 def rows_of(ids, targets, counted):
-    """Return (Rows, entries, targets, counted); the last three (B, C), of counted positions.
+    """Return (Rows, entries, targets, counted). The last three are (B, C), for C unmasked
+    positions.
 
-    entries[b, c] is the place in `needed` of the row that predicts targets[b, c]. The number of
-    rows of each length is rounded up (`rounded`): the rows at the end repeat others, and nothing
-    reads them.
+    entries[b, c] is the index in `needed` of the row that predicts targets[b, c]. The number of
+    rows of each length is rounded up (`rounded`). The additional rows repeat others and are not
+    used.
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
@@ -89,7 +91,7 @@ def rows_of(ids, targets, counted):
 
 
 def rounded(count):
-    """Return the next larger number with four binary digits: few shapes for many batches."""
+    """Round up to four significant binary digits, so that most batches have the same shapes."""
     unit = 1 << max(0, int(count).bit_length() - 4)
     return -(-int(count) // unit) * unit
 
@@ -100,7 +102,7 @@ def padded(array):
 
 
 class PrefixAttention(MultiHeadAttention):
-    """The attention of rows (N, D): the keys and values of each are those of its ancestors."""
+    """Attention of rows (N, D). Each row attends to the keys and values of its ancestors."""
 
     def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, *_ = mask                           # ancestors (N, S)
@@ -127,7 +129,7 @@ class PrefixAttention(MultiHeadAttention):
 
 
 class LastAttention(PrefixAttention):
-    """The same for the queries Q (M, D) alone: keys and values come from the mask's rows (N, D)."""
+    """PrefixAttention for the queries Q (M, D) of the needed rows only."""
 
     def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, x = mask
@@ -140,7 +142,7 @@ class LastAttention(PrefixAttention):
 
 
 class LastBlock(Layer):
-    """The last block of a GPT: all rows are attended to, only the needed ones go on."""
+    """The last block of a GPT, which attends to all rows and computes only the needed rows."""
 
     def __init__(self, block):
         self.block = block
@@ -159,7 +161,7 @@ class LastBlock(Layer):
 
 
 class PrefixGPT(Layer):
-    """A GPT's own layers on rows: forward(rows) -> the logits (M, V) of the needed rows."""
+    """The layers of a GPT on rows. forward(rows) returns the logits (M, V) of the needed rows."""
 
     def __init__(self, model):
         model = model._copy(lambda param: param, {})            # the Params are the model's own
@@ -190,7 +192,7 @@ class PrefixGPT(Layer):
 
 
 class PrefixLSTM(Layer):
-    """An LSTM language model's own layers on rows; forward as PrefixGPT's."""
+    """The layers of an LSTMLM on rows. forward(rows) returns the needed logits (M, V)."""
 
     def __init__(self, model):
         self.embedding, self.classifier = model.embedding, model.classifier
@@ -243,14 +245,14 @@ class PrefixLSTM(Layer):
 
 
 def model_on_rows(model):
-    """Return the model as a layer whose forward takes Rows; its Params are the model's own."""
+    """Return a layer whose forward takes Rows, and which shares the Params of the model."""
     if type(model) not in CAUSAL:
         raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 
 class Prefixes:
-    """Keeps the rows of a batch as long as the batch is the same."""
+    """A cache of the result of `rows_of` for the last batch."""
 
     def __init__(self):
         self._given, self._rows = (), None

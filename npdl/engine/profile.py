@@ -1,11 +1,11 @@
-"""Say where a training step spends its time, by the lines of the layers' own code.
+"""Measure where a training step spends its time, by the source lines of the layers.
 
     step = compile_step(model, loss, optimizer)
     step(inputs, targets)
     print(report(profile(step.recorded)))
 
-Each call of a replay is timed. A call that makes several operations (a group) divides its time
-among them by the entries that they compute.
+Each call of a replay is timed. If a call computes several operations (a group), its time is divided
+among them in proportion to the entries that they compute.
 """
 
 import linecache
@@ -18,7 +18,7 @@ SHOWN = 30              # lines of a report
 
 @dataclass
 class Line:
-    """A source line: how many operations it became, and what they cost in one step.
+    """A source line, with the number of its operations, and their cost in one step.
 
     seconds, flop, bytes   of one step; bytes that are read or written
     groups                 the numbers of the calls that its operations are part of
@@ -40,7 +40,7 @@ class Line:
 def profile(recorded, rounds=10):
     """Return [Line] of a RecordedStep that has run, the most expensive first.
 
-    The smallest of `rounds` times counts. Parameters are put back afterwards.
+    Each time is the smallest of `rounds` measurements. The parameters are restored at the end.
     """
     program = recorded.recordings[0].program
     state = {id(view.buffer): view.buffer.array for op in program.operations

@@ -1,11 +1,11 @@
-"""Replay a recording: a Program is a list of calls, made once, and run on every step.
+"""Replay a recording. A Program is a list of calls that is run in every step.
 
     program = Program(recorder, results, target)    # simplify, group, plan the memory, lower
     program.run(inputs, counters)                   # write the inputs, make the calls
 
-Before the calls, the numbers of a step (learning rate, bias corrections) are computed by Python
-and the guards on them are checked. If a guard does not hold, `Diverged` is raised, after what the
-replay has written and drawn is undone.
+Before the calls, Python computes the numbers of a step (such as the learning rate and bias
+corrections) and checks the guards on them. If a guard fails, the replay undoes its writes and
+random draws, and raises `Diverged`.
 """
 
 import numpy as np

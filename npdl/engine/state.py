@@ -1,13 +1,13 @@
-"""Mirror the objects of a step: a copy of a model or an optimizer whose arrays are recorded.
+"""Copies of the objects of a step, such as a model and its optimizer, with recorded arrays.
 
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.of((model, optimizer))    # the copies; a step runs on them
     mirror.settle()                                     # see what the step assigned to them
     mirror.commit()                                     # assign it to the originals
 
-While a step is recorded, no attribute of an original is assigned, so an interrupt leaves no
-recorded array in them. The arrays are shared: what the step writes into a parameter is in the
-original at once.
+While a step is recorded, no attribute of an original is assigned. So after an interrupt the
+originals contain no recorded arrays. The memory is shared: if the step writes into a parameter, it
+writes into the original.
 
 A layer's numbers (a dropout rate, eps, a padding id) are *settings*: they are constants of the
 recording, and `is_current` says whether they are still the same. A number that a step changes,
@@ -29,12 +29,12 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 
 
 class Mirror:
-    """The copies, and what is known of the originals.
+    """The copies, and the entries of the originals.
 
-    slots    (container, key, value): the entries of the originals, a `container` being a list, a
+    slots    (container, key, value) for each entry of the originals; a `container` is a list, a
              dict, or the __dict__ of an object
-    varying  {(id of a container, key)} of numbers that steps are known to change
-    updates  (container, key, Number): what a replay assigns
+    varying  {(id of a container, key)} of numbers that a step changes
+    updates  (container, key, Number) for each number that a replay assigns
     """
 
     def __init__(self, recorder, varying):

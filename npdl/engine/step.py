@@ -4,9 +4,9 @@
     for inputs, targets, counted in batches:
         loss = step(inputs, targets, counted)
 
-The first call runs the layers as they are and records them; the calls after it replay. Another
-shape or another setting is another recording. A step that cannot be recorded runs plainly, and
-one line says why.
+The first call runs the layers and records them. Later calls replay the recording. If a shape or a
+setting changes, the step is recorded again. If a step can't be recorded, the layers run in every
+call, and one line says why.
 """
 
 import ctypes
@@ -33,12 +33,12 @@ MOST_RECORDINGS = 8         # kept of one step; a step whose guards fail more of
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
                  share_prefixes=False):
-    """Return a function step(inputs, *targets, lr=None, **options) -> loss.
+    """Return a function step(inputs, *targets, lr=None, **options) that returns the loss.
 
-    inputs    an array, or a tuple of what model.forward takes
-    targets   what loss.forward takes after the output
-    lr        the learning rate of this step, or None for the optimizer's
-    options   what model.forward takes by name: a mask, a generator as rng
+    inputs    the argument of model.forward, or a tuple of its arguments
+    targets   the arguments of loss.forward after the output
+    lr        the learning rate of this step; None means that of the optimizer
+    options   keyword arguments of model.forward, such as mask and rng
     max_norm  clip the gradients' common norm to this before the update
     target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
     threads   how many threads share a batch (npdl.engine.threads)
@@ -62,13 +62,13 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
 
 
 class RecordedStep:
-    """A function of some objects and of arguments, that is recorded and replayed.
+    """A step that is recorded and replayed.
 
-    function  function(*objects, *arguments)
-    objects   models, losses, optimizers: all that the function reads and changes
+    function  is called as function(*objects, *arguments)
+    objects   models, losses and optimizers: all objects that the function reads or changes
     target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
-    note      a function that is called with each message; None prints it on standard error
-    why_not   None, or the line that says why the step runs plainly
+    note      a function that is called with each message; None means print on standard error
+    why_not   the reason why the step can't be recorded, or None
     """
 
     def __init__(self, function, objects, target="auto", note=None):
@@ -218,7 +218,7 @@ def leaves(condition, nest):
 
 
 def release_freed_memory():
-    """Give back to the system what the recorded step has freed; only glibc keeps so much of it."""
+    """Return freed memory to the system after a recording, because glibc keeps much of it."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

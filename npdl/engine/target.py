@@ -1,4 +1,4 @@
-"""Choose what a recording is lowered to: "numpy", "c", or "auto", which is C where that works."""
+"""Choose the target of a recording: "numpy", "c", or "auto", which is C if that works."""
 
 from npdl.backend import is_host
 from npdl.engine.c_build import CompilerError
@@ -11,7 +11,7 @@ TARGETS = ("auto", "c", "numpy")
 
 
 class AutoTarget:
-    """C; or NumPy, after one line, where there is no working compiler."""
+    """The C target, or NumPy if no compiler works; one line says so."""
 
     def __init__(self, note):
         self.note, self._chosen = note, CTarget()

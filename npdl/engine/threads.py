@@ -1,11 +1,11 @@
-"""Split a batch over threads: each shard has a recording and gradients of its own.
+"""Split a batch into shards, one for each thread. Each shard has its own recording and gradients.
 
     step = compile_step(model, loss, optimizer, threads=2)
 
 A replay consists of a few hundred calls that release the interpreter's lock, so two threads compute
-at the same time. The mean loss of a batch is the mean of its shards' losses, weighted by their
-sizes; backward starts from these weights as `dloss`. The gradients are summed in the order of the
-shards, so a run gives the same bits each time.
+at the same time. The mean loss of a batch is the mean of the losses of its shards, weighted by
+their sizes. These weights are the `dloss` of the backward pass. The gradients are summed in the
+order of the shards, so the results of a run are always bitwise identical.
 """
 
 import copy
@@ -23,7 +23,7 @@ from npdl.errors import InputError, require_positive
 
 
 class ShardedStep:
-    """A training step in threads. `make` makes a RecordedStep of a function and its objects."""
+    """A training step in several threads. make(function, objects) returns a RecordedStep."""
 
     def __init__(self, make, model, loss, optimizer, threads, share_prefixes=False):
         require_positive(threads=threads)

@@ -5,7 +5,7 @@ from npdl.optim import clip_by_global_norm
 
 
 def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
-    """Train for one step, as the README writes it; return the loss."""
+    """Make a training step like that in the README, and return the loss."""
     optimizer.zero_grad()
     value = add_gradients(model, loss, inputs, targets, options, 1.0)
     update(optimizer, lr, max_norm)
@@ -13,7 +13,7 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
 
 
 def shard_step(model, loss, weight, inputs, targets, options):
-    """Compute the gradients of one shard in its own copy of the model; return its part of the loss.
+    """Compute the gradients of a shard in its copy of the model; return its part of the loss.
     """
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
@@ -38,7 +38,7 @@ def update_step(models, optimizer, lr, max_norm):
 
 
 def add_gradients(model, loss, inputs, targets, options, weight):
-    """Add the gradients of `weight` times the loss to the model's; return the loss."""
+    """Add the gradients of weight * loss to those of the model, and return the loss."""
     outputs, cache = model.forward(*inputs, **options)
     y = outputs[0] if isinstance(outputs, tuple) else outputs
     value, c_loss = loss.forward(y, *targets)
