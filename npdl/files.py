@@ -9,7 +9,7 @@ from pathlib import Path
 from npdl.errors import CheckpointError, InputError
 from npdl.exceptions import remedy
 
-LARGEST_JSON = 64 << 20         # bytes; the characters of a text are the largest part of any
+LARGEST_JSON = 64 << 20         # bytes; the largest files are vocabularies
 LARGEST_NUMBER = 1 << 63        # NumPy's integers are smaller than this
 
 

@@ -32,7 +32,7 @@ DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8",
           "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
           "BOOL": "?"}
 FLOATS = ("F64", "F32", "F16", "BF16")
-AT_ONCE = 1 << 17           # numbers converted together
+AT_ONCE = 1 << 17           # entries that are converted together
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from npdl.exceptions import (  # this module must not import NumPy: see `start_s
 
 BAD, INTERRUPTED = 2, 130
 TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
-IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which scripts need
+IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which some languages need
 
 
 class OneLineParser(argparse.ArgumentParser):

@@ -28,7 +28,7 @@ from npdl.train.engine import ENGINES
 from npdl.train.initialise import INITS, ONLY
 
 SEQ2SEQ = ("seq2seq", "lstm-seq2seq")           # encoder-decoders, which translate dates
-RETIRED = ("compute", "merged")          # settings of old runs that nothing depends on any more
+RETIRED = ("compute", "merged")          # settings of old runs that have no effect now
 RENAMED = {"fast": "recorded", "eager": "recorded"}     # engines of old runs
 
 # The headings of the options, in the order of the helps.

@@ -5,7 +5,7 @@ import math
 from npdl.errors import InputError
 from npdl.files import write_atomically
 
-# Blue and vermilion of Okabe and Ito's palette: apart for every kind of colour vision.
+# Blue and vermilion of Okabe and Ito's palette, which colour-blind people can tell apart.
 LOOKS = {"train": ("#0072B2", "-"), "validation": ("#D55E00", (0, (3, 1)))}
 INK = "#333333"
 
@@ -55,7 +55,7 @@ def plot_groups(groups, path, log_steps=False):
         for axes in panels.flat:
             axes.label_outer()
     lines = max((axes.lines for axes in panels.flat), key=len)
-    if lines:                             # one legend, above the panels: the curves go everywhere
+    if lines:                             # one legend above the panels, where it hides no curve
         figure.legend(handles=lines, loc="outside upper right", ncols=2, frameon=False,
                       labelcolor=INK)
     write_atomically(

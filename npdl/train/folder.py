@@ -24,7 +24,7 @@ from npdl.train.versions import versions
 
 try:
     import fcntl
-except ImportError:             # Windows: there, nothing keeps two processes out of one folder
+except ImportError:             # on Windows, folders are not locked
     fcntl = None
 
 READ_FROM_DATA = "sha256", "characters", "pretrained_sha256"

@@ -260,7 +260,7 @@ def _note_other_code(folder):
 
 def _progress(steps, done, quiet):
     """Return a bar on a terminal; elsewhere it is disabled and records are printed as lines."""
-    from tqdm import tqdm  # of the extra `train`; loading a run does without it
+    from tqdm import tqdm  # part of the extra `train`; loading a run doesn't need it
 
     return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, smoothing=0.05,
                 disable=quiet or not sys.stderr.isatty())

@@ -48,7 +48,7 @@ def sweep(configs, root, jobs=2, quiet=False):
                 outcomes.setdefault(outcome, []).append(folder)
                 if message:
                     note(f"{folder}: {message}")
-        except Exception:               # joblib's, for a worker that a signal has ended
+        except Exception:               # joblib raises it if a signal has ended a worker
             if not stop.asked:
                 raise
     if stop.asked:

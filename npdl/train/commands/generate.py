@@ -2,9 +2,9 @@
 
 A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a folder with
 config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
-generated. An LSTM keeps all of it in its state. The other models attend to as many tokens as they
-were trained on (the window). Beyond that the window slides, and the oldest tokens are dropped. A
-run of train_seq2seq.py translates its prompt, a date.
+generated. An LSTM summarises the whole text in its state. The other models attend to at most as
+many tokens as they were trained on (the window). If the text becomes longer, the oldest tokens are
+dropped. A run of train_seq2seq.py translates a date, its prompt.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
@@ -12,8 +12,9 @@ run of train_seq2seq.py translates its prompt, a date.
   python -m npdl generate runs/seq2seq-dates-seed0 "March 3rd, 2021"
   python -m npdl generate SmolLM2-135M-Instruct "What is the capital of France?" --chat
 
-Several prompts are continued one after the other; with --chat they are one conversation, and
-without any, its lines are read until an empty one.
+Several prompts are continued one after the other. With --chat they are one conversation. With
+--chat and no prompt, the lines of the conversation are read from standard input until an empty
+line.
 """
 
 import dataclasses
@@ -42,36 +43,37 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.train.pretrained import is_model, load
 from npdl.train.run import load_run
 
-METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # their own options
+METHODS = {"greedy": "text", "beam": "beam search", "sample": "sampling"}     # headings of options
 TOKENS = {"arithmetic": 8, "dates": 16, "text": 500, "model": 200}
-LISTED = ("arithmetic", "dates")                # one line each, with its probability
-AT_ONCE = 64                                    # continuations drawn together, then shown
-BETWEEN = "-" * 40                              # two texts
+LISTED = ("arithmetic", "dates")                # printed in one line, with the probability
+AT_ONCE = 64                                    # continuations that are drawn together
+BETWEEN = "-" * 40                              # a line between two texts
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a prompt is continued; `tokens` and `keep` are Source's where they are None."""
+    """The options of `generate`. If `tokens` or `keep` is None, it depends on the kind of model."""
 
-    chat: bool = setting("text", False, "a real model: hand it the prompt as its chat template "
-                         "has it, and write its answer")
-    method: str = setting("text", "greedy", "the most probable token each time; beam search; or "
-                          "random draws", allowed=tuple(METHODS))
-    tokens: int | None = setting("text", None, "tokens at most", "N", count(100_000))
-    keep: int | None = setting("text", None, "not an LSTM: tokens that stay when the window is "
-                               "full", "N", NATURAL)
-    repetition_penalty: float = setting("text", 1.0, "above 1: a token is less probable once the "
-                                        "text has it", "P", POSITIVE)
+    chat: bool = setting("text", False, "a real model: insert the prompt into the model's "
+                         "chat template, and print the answer")
+    method: str = setting("text", "greedy", "greedy: the most probable token each time; beam: "
+                          "beam search; sample: random tokens", allowed=tuple(METHODS))
+    tokens: int | None = setting("text", None, "largest number of new tokens", "N",
+                                 count(100_000))
+    keep: int | None = setting("text", None, "not for an LSTM: tokens that are kept when the "
+                               "window is full", "N", NATURAL)
+    repetition_penalty: float = setting("text", 1.0, "if above 1, tokens that are already in "
+                                        "the text become less probable", "P", POSITIVE)
     width: int = setting("beam search", 5, "hypotheses kept", "W", count(1000))
-    length_power: float = setting("beam search", 0.0, "rank finished ones by log probability / "
-                                  "length^A", "A")
+    length_power: float = setting("beam search", 0.0, "rank finished hypotheses by log "
+                                  "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
     count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
     temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T", POSITIVE)
     top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
     top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
                                   "reach P", "P", SHARE)
-    seed: int = setting("sampling", 0, "of the draws", allowed=NATURAL)
+    seed: int = setting("sampling", 0, "of the random tokens", allowed=NATURAL)
 
 
 def add_arguments(p):
@@ -79,19 +81,22 @@ def add_arguments(p):
     set_description(p, __doc__, given_only=True)
     p.add_argument("run", type=file_or_folder,
                    help="a run folder, a model's folder or a .gguf file")
-    p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="what to continue: an "
-                   "equation's tokens apart, or text (default: BOS, or a new line)")
+    p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
+                   "continue, or an equation with spaces between its tokens (default: empty)")
     add_settings(p, "generate", METHODS.values(), Settings(
-        tokens=f"{TOKENS['text']}; real models, which end by themselves: {TOKENS['model']}; "
-               f"equations, likewise: {TOKENS['arithmetic']}",
-        keep="all but one, which recomputes it at every token; of a real model half, which is "
-             "faster and forgets more"))
+        tokens=f"{TOKENS['text']}; {TOKENS['model']} for real models and {TOKENS['arithmetic']} for "
+               "equations, which can end earlier",
+        keep="all except one; for a real model half of the window, which is faster but forgets "
+             "more"))
 
 
 @dataclasses.dataclass
 class Source:
-    """What a folder gives: a model, its vocabulary, which of TOKENS' kinds it is, and what ends
-    its texts (a token, several, or None)."""
+    """A model and its vocabulary, from a folder.
+
+    kind  a key of TOKENS
+    ends  the token that ends a text, a tuple of such tokens, or None
+    """
 
     model: object
     words: object
@@ -99,10 +104,10 @@ class Source:
     ends: object = None
 
     def encode(self, prompt, chat=False):
-        """Return the ids of a prompt; with `chat` it may be a list of the turns so far."""
+        """Return the ids of a prompt. With `chat`, it may be a list of the turns so far."""
         words = self.words
         if chat and self.kind != "model":
-            raise InputError("--chat is a real model's; this folder holds a run of npdl's own")
+            raise InputError("--chat is for real models; this folder holds a run of npdl")
         if self.kind == "arithmetic":
             return words.encode("BOS " + (prompt or ""))
         if self.kind == "dates":
@@ -147,10 +152,10 @@ def of_run(run):
 def generate(source, prompt=None, method="greedy", on_token=None, **how):
     """Return the hypotheses that continue `prompt` with a Source, and the ids of the prompt.
 
-    With chat=True the prompt may be a list of turns, the user's first and last. The best hypothesis
-    is first; samples are drawn AT_ONCE at a time. on_token(sequence, token) is called as tokens are
-    chosen, except in beam search. `how` holds other Settings. Raises InputError for settings that
-    don't fit the source or the method.
+    With chat=True the prompt may be a list of turns. Its first and last turns are the user's. The
+    best hypothesis comes first. Samples are drawn AT_ONCE at a time. on_token(sequence, token) is
+    called for each new token, except in beam search. `how` are other Settings. Raises InputError
+    for settings that don't fit the source or the method.
     """
     chosen = Settings(method=method, **how)
     check(chosen)
@@ -162,9 +167,9 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     slides = source.kind != "dates" and not isinstance(model, LSTMLM)
     keep = chosen.keep
     if keep is not None and not slides:
-        raise InputError("--keep is a GPT's; this run's model sees everything that came before")
+        raise InputError("--keep is for models with a window; this one uses the whole text")
     if keep is None and source.kind == "model":
-        keep = model.max_len // 2       # its window is long, and takes as many tokens' time again
+        keep = model.max_len // 2       # computing a whole long window again is slow
     tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
     options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
     if source.kind == "dates":
@@ -186,10 +191,10 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
 
 
 class Live:
-    """Writes a text as its tokens come, and keeps the time."""
+    """Prints a text token by token, and measures the time of each token."""
 
     def __init__(self, source, before, begins):
-        self.begins = begins                    # shown with the first token
+        self.begins = begins                    # is printed before the first token
         more = source.words.stream(before) if source.kind == "model" else None
         self.text = more or (lambda *token: source.words.decode(token))
         self.times = [time.perf_counter()]
@@ -200,7 +205,7 @@ class Live:
         self.begins = ""
 
     def speed(self):
-        """Tokens a second after the first, which waits for the prompt."""
+        """Return a text with the time of the first token, and the speed of the others."""
         start, first, *_, last = [*self.times, self.times[-1]]
         count = len(self.times) - 1
         rate = f", then {(count - 1) / (last - first):.1f} a second" if last > first else ""
@@ -208,7 +213,7 @@ class Live:
 
 
 def run(options):
-    """Write what the options ask for; the exit status."""
+    """Print the continuations of the prompts in the options, and return the exit status."""
     options = vars(options)
     source, prompts = opened(options.pop("run")), options.pop("prompts")
     streams = (source.kind not in LISTED and options.get("method") != "beam"
@@ -228,7 +233,7 @@ def run(options):
 
 
 def lines_said():
-    """Yield lines of the standard input until an empty one, with a prompt on a terminal."""
+    """Yield lines of standard input until an empty line; on a terminal, print "> " before each."""
     while True:
         if sys.stdin.isatty():
             print("> ", end="", flush=True)
@@ -239,7 +244,7 @@ def lines_said():
 
 
 def streamed(source, prompt, options):
-    """Print one text as it is generated; return its new tokens."""
+    """Print a text while it is generated, and return its new tokens."""
     first = source.encode(prompt, "chat" in options)
     live = Live(source, first, "" if "chat" in options else source.words.decode(first))
     found, ids = generate(source, prompt, **options, on_token=live)
@@ -252,7 +257,7 @@ def streamed(source, prompt, options):
 
 
 def listed(source, prompt, options):
-    """Equations, dates, several texts, or what a beam search found; the first one's new tokens."""
+    """Print complete results, the best first, and return the new tokens of the first."""
     found, ids = generate(source, prompt, **options)
     longest, before, tokens = 0, [] if "chat" in options else ids, None
     for i, hypothesis in enumerate(found):
@@ -266,7 +271,8 @@ def listed(source, prompt, options):
 
 
 def say_window(source, longest):
-    """Say when a text has been longer than what the model sees; its last token is not read."""
+    """Print a line if a text was longer than the model's window (its last token isn't read)."""
     seen = getattr(source.model, "max_len", longest)
     if source.kind != "dates" and longest - 1 > seen:
-        note(f"the model sees {seen} tokens; its window slid along these {longest}")
+        note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
+             "oldest tokens were dropped")

@@ -1,4 +1,4 @@
-"""The command line of the training scripts (experiments/train_*.py): options, then one call."""
+"""The command line of the training scripts (experiments/train_*.py)."""
 
 import dataclasses
 import textwrap
@@ -34,11 +34,11 @@ TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", 
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """What this process does with a run."""
+    """The options that are not saved with the run."""
 
     out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
     resume: bool = setting(PROCESS, False, "continue the run in --out, from its last checkpoint")
-    for_steps: int | None = setting(PROCESS, None, "make N more updates now, save and leave; "
+    for_steps: int | None = setting(PROCESS, None, "make N updates, save and stop; "
                                     "--resume continues", "N", COUNT)
     quiet: bool = setting(PROCESS, False, "print nothing")
 
@@ -47,7 +47,7 @@ def run_script(train, model, description, arguments=None):
     """Run a training script and return its exit status.
 
     train  called as train(config, folder=, resume=, quiet=, for_steps=)
-    model  "gpt", "lstm" or "seq2seq": which options there are
+    model  "gpt", "lstm" or "seq2seq", which decides the options
     """
     parser = OneLineParser(prog=f"train_{model}.py")
 
@@ -76,7 +76,7 @@ def parsed(options):
 
 
 def run_options(parser, folder):
-    """Add the options of Process; `folder` is the default of --out, in words."""
+    """Add the options of Process. `folder` describes the default of --out."""
     offer_all(parser)
     add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 

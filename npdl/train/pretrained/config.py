@@ -11,8 +11,8 @@ from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.models.gpt import GPT2
 from npdl.models.llama import Llama
 
-LONGEST = 32768             # tokens of a context: a config may promise millions, tables cost memory
-SIZES = 1 << 24             # no width and no vocabulary is as large
+LONGEST = 32768             # tokens of a context; tables for a longer one would take much memory
+SIZES = 1 << 24             # all widths and vocabularies are smaller
 KINDS = {"gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral without a sliding window",
          "qwen2": "Qwen2", "qwen3": "Qwen3"}
 GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu",

@@ -73,7 +73,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
     for param in params.values():
-        param.data = None                                   # each will be set: no zeros till then
+        param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
     quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
     for row, array in _arrays(rows, weights, dtype, quantized):
@@ -86,7 +86,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
         for name in row.ours if row in quantized else ():
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
-            del params[name]                                # with it go its floats
+            del params[name]                                # releases its float array
     return found
 
 

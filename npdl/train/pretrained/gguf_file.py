@@ -21,8 +21,8 @@ from npdl.train.pretrained.tokenizer import require_package
 SCALARS = {0: "B", 1: "b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "?", 10: "<Q", 11: "<q",
            12: "<d"}
 STRING, ARRAY = 8, 9
-AT_ONCE = 1 << 17           # numbers turned into floats together
-MOST = 1 << 21              # items of a list, settings and arrays: more than any model has
+AT_ONCE = 1 << 17           # entries that are converted to floats together
+MOST = 1 << 21              # limit of list items, settings and arrays; all models have fewer
 NAMES = {"token_embd": "embed_tokens", "output_norm": "norm", "output": "lm_head",
          "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
          "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
@@ -33,7 +33,7 @@ SIZES = {"hidden_size": "embedding_length", "num_hidden_layers": "block_count",
          "num_key_value_heads": "attention.head_count_kv", "head_dim": "attention.key_length",
          "max_position_embeddings": "context_length"}
 
-# Settings that change what is computed, and the only values of theirs that npdl has.
+# Settings that change the result, and the only value of each that npdl supports.
 UNUSUAL = {"rope.scale_linear": 1.0, "attention.sliding_window": 0, "attention.clamp_kqv": 0.0,
            "attention.max_alibi_bias": 0.0, "attention.causal": True, "expert_count": 0,
            "logit_scale": 1.0, "residual_scale": 1.0, "embedding_scale": 1.0}

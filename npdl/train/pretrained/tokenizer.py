@@ -22,7 +22,7 @@ FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, SPECIAL,
 # The special tokens that a chat template may name.
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LARGEST = 256 << 20         # bytes of a tokenizer's file
-# How a text is cut before its pieces are merged, by the name that a GGUF file gives it.
+# How a text is split before its pieces are merged, by the name in a GGUF file.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 CUTS = {"gpt-2": None, "smollm": None, "llama-bpe": LLAMA3,
@@ -152,7 +152,7 @@ def _as_input_error(line):
         yield
     except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:              # a panic of the library's is not an Exception
+    except BaseException as error:              # a panic of the library is not an Exception
         raise InputError(line.format(reason(error))) from error
 
 
