@@ -84,8 +84,8 @@ def add_arguments(p):
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
                    "continue, or an equation with spaces between its tokens (default: empty)")
     add_settings(p, "generate", METHODS.values(), Settings(
-        tokens=f"{TOKENS['text']}; {TOKENS['model']} for real models and {TOKENS['arithmetic']} for "
-               "equations, which can end earlier",
+        tokens=f"{TOKENS['text']}; {TOKENS['model']} for real models and {TOKENS['arithmetic']} "
+               "for equations, which can end earlier",
         keep="all except one; for a real model half of the window, which is faster but forgets "
              "more"))
 
