@@ -49,7 +49,7 @@ def save(path, arrays, meta):
 def load(path):
     """Read a checkpoint; return (arrays, meta).
 
-    Raises CheckpointError for a file that `save` did not write or that was damaged since.
+    Raises CheckpointError if the file was not written by `save`, or is damaged.
     """
     try:
         if not is_file(path):
@@ -71,9 +71,10 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return (arrays, meta) of a run, for `save`; without an optimizer only the parameters.
+    """Return the (arrays, meta) of a run for `save`. If `optimizer` is None, without its moments.
 
-    It has a real model's trained parameters only; the others are in the model's own folder.
+    For a real model, only the trained parameters are returned, because the others are in its
+    folder.
     """
     arrays = {f"param/{name}": to_host(param.data)
               for name, param in model.params(frozen=config.pretrained is None)}
@@ -85,9 +86,9 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
 
 def restore(path, config, model, optimizer=None):
-    """Restore a run's model, and its optimizer if it is given, from a checkpoint; return its meta.
+    """Read a checkpoint into a model and (if it is given) its optimizer, and return the meta.
 
-    Raises CheckpointError unless it has the names, shapes and dtypes of this run.
+    Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
     """
     if not path.exists():
         raise InputError(f"{path} is missing, and the run's parameters were in it; put it back, "

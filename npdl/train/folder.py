@@ -1,4 +1,4 @@
-"""The folder of a run, as files: its settings, its summary, its curves.
+"""The folder of a run, and its files:
 
 config.json       the settings, and the versions that computed them
 metrics.jsonl     one record for each evaluation
@@ -60,10 +60,10 @@ def locked(folder):
 
 
 def make_folder(folder, config, state):
-    """Create the folder of a run, with its first files or not at all.
+    """Create the folder of a run with its first files, atomically.
 
-    state    (arrays, meta) of its first checkpoint
-    Raises InputError if the folder holds something already, or can't be created.
+    state    (arrays, meta) of the first checkpoint
+    Raises InputError if the folder is not empty, or can't be created.
     """
     if holds_run(folder):
         raise InputError(f"--out {folder} holds a run already; continue it by --resume, or choose "
@@ -75,7 +75,7 @@ def make_folder(folder, config, state):
 
 
 def holds_run(folder):
-    """Return True if a folder is a run's."""
+    """Return True if a folder is the folder of a run."""
     return os.path.lexists(Path(folder) / "config.json")
 
 
@@ -107,7 +107,7 @@ def conclude(folder, config, model, step, records, seconds):
 
 
 def count(model):
-    """Return {trainable, frozen: parameters; stored_bytes; multiplies: of one token's forward}."""
+    """Return {"trainable": number, ..} with the totals of npdl.adapt.report for a model."""
     counted = adapt.report(model)
     return {name: getattr(counted, name)
             for name in ("trainable", "frozen", "stored_bytes", "multiplies")}
@@ -138,7 +138,7 @@ def outline(config):
 
 
 def model_name(config):
-    """Return GPT, LSTM, an encoder-decoder's name, a real model's own name, or one's own."""
+    """Return the name of a run's model, such as GPT, LSTM, or the name of a real model."""
     if config.pretrained is not None:
         return stem(config.pretrained)
     if isinstance(config.model, Own):
@@ -181,7 +181,7 @@ def write_config(folder, config):
 
 
 def default_folder(config):
-    """Return the folder of a run for which none was named: runs/<model>-<data>-seed<seed>."""
+    """Return the default folder of a run: runs/<model>-<data>-seed<seed>."""
     names = {"+": "plus", "-": "minus", "*": "times", "/": "over"}
     if config.translates:
         data = "dates"

@@ -1,4 +1,4 @@
-"""Metrics of a run: one JSON object per line, appended as the run goes.
+"""The metrics of a run: a file with one JSON object per line, to which the run appends.
 
 Each record is one write that ends with a newline. So a killed run leaves at most one incomplete
 line, the last one, and it has no newline.
@@ -17,8 +17,8 @@ METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accura
 def append(path, record):
     """Append one record to the file `path`, which is created if it doesn't exist.
 
-    The system has the record when the call returns. Raises InputError for values that JSON can't
-    hold, such as NaN, and CheckpointError if the system can't write.
+    Raises InputError for values that are not allowed in JSON, such as NaN, and CheckpointError if
+    the file can't be written.
     """
     try:
         line = json.dumps(record, allow_nan=False, default=_to_python) + "\n"
@@ -36,8 +36,8 @@ def append(path, record):
 def read_records(path):
     """Return the records of a run; an incomplete last line is left out.
 
-    Raises InputError, with the line's number, for a line that isn't a record: a JSON object with
-    an integer step and a number, if anything, for each of METRICS.
+    A record is a JSON object with an integer `step`, and numbers for some of METRICS. Raises
+    InputError, with the number of the line, for a line that isn't a record.
     """
     return [record for _, record in _lines(path) if record is not None]
 

@@ -1,4 +1,4 @@
-"""The result of a finished run, as it is printed: a table, or the loss and a sample of a text."""
+"""Print the result of a finished run: a table, or the loss and a sample of the text."""
 
 import math
 
@@ -30,7 +30,7 @@ def print_result(run, task, records, summary):
 
 
 def print_text_result(run, task, first, summary):
-    """Print loss and perplexity and, for a model of npdl's own, a few lines that it writes."""
+    """Print the loss, the perplexity, and (unless the model is a real one) a sample of text."""
     loss = "train_loss" if summary["validation_loss"] is None else "validation_loss"
     final, before = summary["final"][loss], ""
     if first["step"] == 0:
@@ -51,7 +51,10 @@ def print_text_result(run, task, first, summary):
 
 
 def sample_lines(model, vocabulary, window, seed=0):
-    """Return the first lines of a text that the model writes; one's own sees `window` tokens."""
+    """Return the first lines of a text that the model generates.
+
+    A model of the user gets only the last `window` tokens.
+    """
     characters = vocabulary.characters
     ids = vocabulary.encode("\n" if "\n" in characters else characters[0])
     tokens = SAMPLE_LINES * SAMPLE_WIDTH

@@ -21,8 +21,7 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
 
 
 def versions():
-    """Return {npdl, engine, numpy, blas, kernels, compiler, processor} and, on a GPU, {cupy, card,
-    products}.
+    """Return {"npdl": version, "engine": digest, "numpy": version, ..}, with more on a GPU.
 
     Two runs with the same settings are bitwise identical if all of these are equal.
     """
@@ -37,7 +36,7 @@ def versions():
 
 
 def compiler():
-    """Return the first line that the C compiler says of itself, or "none"."""
+    """Return the first line of the version text of the C compiler, or "none"."""
     try:
         return next(iter(c_build.compiler_version(c_build.find_compiler()).splitlines()), "unknown")
     except c_build.CompilerError:
@@ -45,7 +44,7 @@ def compiler():
 
 
 def card():
-    """Return the name of the GPU that computes: the first that CUDA shows."""
+    """Return the name of the GPU, which is the first that CUDA shows."""
     return xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
@@ -63,7 +62,7 @@ def engine_digest():
 
 @functools.cache
 def processor():
-    """Return the processor's name, as the system gives it."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines
@@ -74,7 +73,7 @@ def processor():
 
 @functools.cache
 def kernels():
-    """Return the processor that BLAS chose its kernels for; it decides the order of sums."""
+    """Return the processor type of the kernels of BLAS, which decide the order of sums."""
     found = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}
     return ", ".join(sorted(filter(None, found))) or "unknown"

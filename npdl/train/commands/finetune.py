@@ -1,13 +1,15 @@
-"""Fine-tune a run of npdl's, or a real model, with LoRA; with --bits with QLoRA.
+"""Fine-tune a run of npdl, or a real model, with LoRA or (with --bits) QLoRA.
 
-Only the adapters are trained: small matrices that are added to the model's own, which stay as they
-are. With --bits, each weight of the linear layers is stored in so many bits. The result is the
-folder of a run, for ask, generate and plot. --full trains every parameter of a real model instead.
+Only the adapters are trained. These are small matrices whose product is added to the matrices of
+the model, which don't change. With --bits, the weights of the linear layers are stored with that
+number of bits. With --full, every parameter of a real model is trained, without adapters. The
+result is the folder of a run, for ask, generate and plot.
 
-A run learns another operator, modulus or text. The new operator takes the old one's place, and the
-new modulus may not be larger. A real model (GPT-2, Llama, Mistral, Qwen2: a folder with config.json
-and model.safetensors, or a .gguf file) learns a text; its own files stay untouched. --merge adds
-the adapters to a real model and writes it as a folder that transformers loads.
+A run is fine-tuned on another operator, modulus or text. The new operator replaces the old one, and
+the new modulus can't be larger. A real model is fine-tuned on a text. It is a folder with
+config.json and model.safetensors, or a .gguf file, of a GPT-2, Llama, Mistral or Qwen2; its files
+don't change. --merge adds the adapters to a real model, and writes it as a folder that transformers
+loads.
 
   python -m npdl finetune runs/gpt-p31-plus-seed0 --operator - --out runs/minus
   python -m npdl finetune runs/gpt-p31-plus-seed0 --p 29 --bits 4 --block 64 --out runs/q

@@ -1,4 +1,4 @@
-"""Compare several runs in one table; runs that differ in their seed only share a column.
+"""Compare several runs in one table. Runs that differ only in their seed share a column.
 
   python -m npdl table runs/gpt-p31-plus-seed0 runs/gpt-p31-plus-seed42 runs/lstm-*
 

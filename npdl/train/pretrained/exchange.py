@@ -5,24 +5,30 @@
     npdl.safetensors.write("model.safetensors", arrays)
     from_torch(model, npdl.safetensors.read("model.safetensors"))
 
-With torch itself:  ``{n: t.numpy() for n, t in module.state_dict().items()}``.
+For a PyTorch module, the arrays are ``{n: t.numpy() for n, t in module.state_dict().items()}``.
 
-Names are the path to a layer and then torch's own: `weight`, `bias`. Where torch has two ways of
-writing the same layer, `style` chooses:
+A name is the path to a layer, and then torch's name, such as `weight` or `bias`. Some layers can be
+written in torch in two ways. `style` chooses one:
 
-    "course"  modules as a course writes them: attention as four Linears W_Q, W_K, W_V, W_O; an
-              LSTM cell as four Linears over [x, h]: forget_gate, input_gate, candidate, output_gate
-    "torch"   torch.nn's: MultiheadAttention (in_proj_weight, ...), RNN, GRU and LSTM
+    "course"  as in the code of a course: attention has four Linears W_Q, W_K, W_V and W_O, and an
+              LSTM cell has four Linears over [x, h], named forget_gate, input_gate, candidate and
+              output_gate
+    "torch"   as in torch.nn: MultiheadAttention (in_proj_weight, ...), RNN, GRU and LSTM
               (weight_ih_l0, ...)
 
-Layouts differ too: npdl's matrices are (in, out), torch's (out, in); npdl packs an LSTM's gates
-as input, forget, output, candidate, torch as input, forget, candidate, output, and with a second
-bias, which is added to the first on the way in and zero on the way out. npdl.ResetAfterGRU has the
-equations of torch.nn.GRU; its update gate is 1 - z of torch's, so those weights change their sign.
+The layouts differ, too:
 
-A module of your own may use other names for its parts: ``rename={"decoder.blocks": "blocks"}``
-replaces a part of npdl's name by yours, in the order given; ``ignore=("positions",)`` passes over
-arrays that are no parameters, by the beginning of their names.
+- Matrices are (in, out) in npdl, and (out, in) in torch.
+- The gates of an LSTM are input, forget, output, candidate in npdl, and input, forget, candidate,
+  output in torch.
+- Recurrent layers of torch have a second bias. from_torch adds it to the first, and to_torch sets
+  it to zero.
+- npdl.ResetAfterGRU has the equations of torch.nn.GRU, but its update gate is 1 - z. So the weights
+  of this gate have the opposite sign.
+
+If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces a part
+of npdl's name by the module's, in this order. ``ignore=("positions",)`` skips arrays whose names
+begin with "positions", and which are not parameters.
 """
 
 from dataclasses import dataclass
