@@ -32,7 +32,7 @@ NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below
 NOT_NEGATIVE = Range(lambda x: x >= 0, "a finite number, 0 or more")
 POSITIVE = Range(lambda x: x > 0, "a finite number above 0")
 SHARE = Range(lambda x: 0 < x <= 1, "a number in (0, 1]")
-SECONDS = Range(lambda s: 0 < s < 1e6, "seconds, above 0 and below a million")
+SECONDS = Range(lambda s: 0 < s < 1e6, "a number of seconds, above 0 and below a million")
 BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 

@@ -155,7 +155,7 @@ def refused(arguments, mentioned, capsys):
 
 
 BAD = [
-    (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator: goes"),
+    (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator goes"),
     (("--pretrained", "a"), "--pretrained goes with --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65: the model's context has 64 tokens"),
@@ -179,7 +179,7 @@ def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):
     for option in (["--window", "4"], ["--eval-batches", "2"], ["--full"]):
         refused([str(tmp_path / "run"), *option], "goes with a real model", capsys)
     refused([str(base / "model")], "--text is missing", capsys)
-    refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank: the adapters",
+    refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank can't change",
             capsys)
     refused([str(tmp_path / "run"), "--text", str(base / "fox.txt")], "is a run of a real model",
             capsys)
