@@ -5,7 +5,7 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     the box                   `> **You will be able to** ...`, `> **You need** ...`, `> **Time** ..`
     the question              one paragraph
     What it does              a trained model, an example by hand, sliders, a question
-    Diagram and shapes        the graph of a recorded run (inserted here), a table of all shapes
+    Diagram and shapes        pictures, the graph of a recorded run, a table of all shapes
     Forward                   equations and source
     Backward by hand          one sample, with a number on every edge
     The derivation            each rule in words where it is used, intermediate lines written
@@ -17,10 +17,12 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
 
 chapter.py checks the order of the sections, the three lines of the box, and that each grade has a
-folded solution. A chapter without a box may have the older form (chapter.BEFORE).
+folded solution.
 
 The text is written by hand. Fences insert what is computed from the source:
 
+    ```{picture} lstm-cell    a picture, and its caption (opening.py has this one and four more)
+    ```{graph} LSTMCell       the graph of a recorded run of a layer
     ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`
     ```{check} lstm-3         directly after it: code that compares it with the layer's own numbers
                               (docs.book.checks says with what names it begins)

@@ -67,15 +67,14 @@ def build(options):
     try:
         from sphinx.application import Sphinx
 
-        from docs.book.site import BOOK, WHEEL, Site
+        from docs.book.site import BOOK, Site
     except ModuleNotFoundError as error:
         raise InputError(f"{error.name} is needed: pip install -e '.[book]'") from error
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         folder, extra, made = (Path(temporary, name) for name in ("pages", "extra", "site"))
         folder.mkdir(), extra.mkdir()
-        site = Site(folder, extra, options.only)
-        site.write(lambda what: print(what, flush=True))
+        Site(folder, extra, options.only).write(lambda what: print(what, flush=True))
         app = Sphinx(folder, BOOK, made, Path(temporary, "trees"), "html", warningiserror=True,
                      status=None, confoverrides={"html_extra_path": [str(extra)]})
         app.build()
@@ -86,9 +85,6 @@ def build(options):
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "
           f"{time.monotonic() - start:.0f} s")
-    if not site.wheel:
-        print(f"no wheel: pip install hatchling and build again, or put {WHEEL} into "
-              f"{out / 'notebooks'}")
     return 0
 
 

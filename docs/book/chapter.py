@@ -1,8 +1,8 @@
 """A chapter as it is written: its text and its fenced directives, checked for its form.
 
-A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS. A
-chapter without a box has the sections of BEFORE. Directives are fences, ```{equation} name-3;
-{from}`name-3` cites an equation in the text. A wrong form raises a BookError with file and line.
+A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS.
+Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong
+form raises a BookError with file and line.
 """
 
 import functools
@@ -14,12 +14,10 @@ FOLDER = Path(__file__).parent / "chapters"
 SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
             "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
             "Write it yourself", "Elsewhere")
-BEFORE = ("What it does", "Forward", "The derivation", "Backward, line by line", "The proof",
-          "What goes wrong here", "Questions of the course", "Write it yourself")
 BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
 GRADES = ("### Easy", "### Medium", "### Hard")
-DIRECTIVES = ("index", "model", "moving", "sum", "ask", "equation", "check", "said", "source",
-              "proof", "mistakes", "questions")
+DIRECTIVES = ("index", "picture", "graph", "moving", "sum", "ask", "equation", "check", "said",
+              "source", "proof", "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
 CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|ne|ll|gg|in|notin|"
                     r"to|sim|approx|propto|equiv|leftarrow|Rightarrow)(?![A-Za-z])")
@@ -93,17 +91,14 @@ def complete(chapter):
     if not chapter.title:
         chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
     text = "\n".join(part.body for part in chapter.directives(""))
-    heads, box = re.findall("^## (.*)$", text, re.M), [b for b in BOX if f"\n{b}" in text]
-    sections = SECTIONS if box else BEFORE
-    for i, name in enumerate(sections):
+    heads = re.findall("^## (.*)$", text, re.M)
+    for i, name in enumerate(SECTIONS):
         if heads[i: i + 1] != [name]:
             chapter.fail(1, f"section {i + 1} must be '## {name}'; the sections are: "
-                            f"{', '.join(sections)}")
-    if len(heads) > len(sections):
+                            f"{', '.join(SECTIONS)}")
+    if len(heads) > len(SECTIONS):
         chapter.fail(1, "no section comes after the last; use ### inside one")
-    if not box:
-        return
-    if len(box) < len(BOX):
+    if not all(f"\n{line}" in text for line in BOX):
         chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
     exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]
     for grade in GRADES:
@@ -114,7 +109,7 @@ def complete(chapter):
 
 
 def _split(chapter, text):
-    """Cut a file into its parts; a fence that is no directive stays in the text."""
+    """Cut a file into its parts; a fence that is no directive of ours stays in the text."""
     lines, held, start, i = text.split("\n"), [], 1, 0
     if lines[0].startswith("# "):
         chapter.title, lines[0] = lines[0][2:].strip(), ""
@@ -124,7 +119,7 @@ def _split(chapter, text):
             end = next((j for j in range(i + 1, len(lines)) if lines[j].strip() == opened[1]), None)
             if end is None:
                 chapter.fail(i + 1, f"the fence {lines[i]!r} is never closed")
-        if opened is None or opened[2] is None:
+        if opened is None or opened[2] in (None, "toctree"):
             held += lines[i: end + 1]
         elif opened[2] not in DIRECTIVES:
             chapter.fail(i + 1, f"directive {opened[2]!r} is unknown; use one of: "

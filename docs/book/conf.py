@@ -8,7 +8,6 @@ from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
 
 import npdl
-from docs.book import address
 from docs.book.formulas import mathml
 
 project = "npdl"
@@ -16,13 +15,13 @@ author = copyright = "the npdl authors"
 version = release = npdl.__version__
 language = "en"
 extensions = ["myst_parser", "sphinx.ext.githubpages"]
-html_baseurl = address.urls().get("Site", "")
 myst_heading_anchors = 4
-suppress_warnings = ["myst.header"]      # headings that skip a level
+myst_enable_extensions = ["dollarmath"]
+suppress_warnings = ["myst.header", "toc.not_included"]  # a skipped level; sources, measurements
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
-html_static_path = ["static"]
+html_static_path = ["static", "../gallery/grokking.webp"]
 html_favicon = "static/favicon.svg"
 templates_path = ["templates"]
 html_css_files = ["book.css"]

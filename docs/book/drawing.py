@@ -1,6 +1,7 @@
-"""Pictures as SVG: plots by matplotlib, and drawings of boxes and arrows.
+"""The style of all pictures: plots by matplotlib, and drawings of boxes and arrows, as SVG.
 
-Their colours are the page's, so they hold in light and in dark. They are as wide as a phone.
+Their colours are the page's, so they hold in light and in dark. They are as wide as a phone. The
+style of drawings is in static/book.css.
 """
 
 import io
@@ -21,28 +22,33 @@ PLOT = {"svg.fonttype": "none", "font.size": 12, "font.family": "sans-serif", "t
         "axes.titlesize": 12, "axes.edgecolor": INK, "axes.labelcolor": INK, "xtick.color": INK,
         "ytick.color": INK, "xtick.labelsize": 12, "ytick.labelsize": 12, "legend.frameon": False,
         "axes.spines.top": False, "axes.spines.right": False, "lines.linewidth": 1.4,
+        "grid.alpha": 0.35, "grid.linestyle": ":", "grid.color": INK,
         "axes.prop_cycle": matplotlib.cycler(color=[INK, BLUE], linestyle=["-", "--"])}
-STYLE = """
-.drawing { color: currentColor; font-family: sans-serif; }
-.drawing text { fill: currentColor; font-size: 15px; }
-.drawing text.small { font-size: 12px; }
-.drawing polyline { fill: none; stroke: currentColor; stroke-width: 1.4; }
-.drawing polygon { fill: currentColor; }
-.drawing rect, .drawing circle { fill: var(--color-code-background, #f4f4f4);
-  stroke: currentColor; stroke-width: 1.2; }
-.drawing rect.cell { fill: var(--color-brand-primary, #2962ff); stroke: none; }
-.drawing rect.hot { fill: var(--color-brand-primary, #2962ff); fill-opacity: .28; }
-.drawing .thin { stroke-opacity: .35; stroke-dasharray: 3 3; }
-.drawing polyline.back { stroke: var(--color-brand-primary, #2962ff); stroke-dasharray: 5 3; }
-.drawing polygon.back { fill: var(--color-brand-primary, #2962ff); }
-"""
 
 
-def shown(draw, *arguments):
-    """Return (SVG, caption) of draw(*arguments): (a figure of matplotlib or a Drawing, caption)."""
-    with matplotlib.rc_context(PLOT):
-        made, caption = draw(*arguments)
-        return (made.svg(caption) if isinstance(made, Drawing) else _svg(made, caption)), caption
+def as_svg(draw, *arguments, label):
+    """Return what draw(*arguments) makes, a figure of matplotlib or a Drawing, as SVG.
+
+    `label` says what the picture shows.
+    """
+    with matplotlib.rc_context(PLOT | {"svg.hashsalt": label}):         # the same ids each time
+        made = draw(*arguments)
+        if isinstance(made, Drawing):
+            return made.svg(label)
+        file = io.StringIO()
+        made.savefig(file, format="svg", transparent=True)
+    text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.S)
+    text = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', text, count=2)
+    used = set(re.findall(r"#([\w-]+)[\")]", text))     # other ids would be twice on a page
+    text = re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", text)
+    for colour, by in COLOURS.items():
+        text = text.replace(colour, by)
+    return labelled(text, label)
+
+
+def labelled(svg, label):
+    """Return an SVG that says to a screen reader what it shows."""
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
 
 
 def figure(height, rows=1, columns=1, **options):
@@ -51,18 +57,15 @@ def figure(height, rows=1, columns=1, **options):
     return made, made.subplots(rows, columns, **options)
 
 
-def _svg(made, caption):
-    """Return a figure as SVG in the colours of the page."""
-    file = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": caption}):          # the same ids each time
-        made.savefig(file, format="svg", transparent=True)
-    text = re.sub(r"^.*?(?=<svg)|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.S)
-    text = re.sub(r'(width|height)="([\d.]+)pt"', r'\1="\2"', text, count=2)
-    used = set(re.findall(r"#([\w-]+)[\")]", text))     # other ids would be twice on a page
-    text = re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", text)
-    for colour, by in COLOURS.items():
-        text = text.replace(colour, by)
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(caption)}"', 1)
+def curves(x, lines, **options):
+    """Draw curves {name: values} over x, with a legend above."""
+    made, axis = figure(264)
+    for name, values in lines.items():
+        axis.plot(x, values, label=name)
+    made.legend(loc="outside upper center", ncols=len(lines))
+    axis.set(**options)
+    axis.grid()
+    return made
 
 
 def matrix(axes, values, rows=(), columns=(), low=0.0, high=1.0):
@@ -73,9 +76,26 @@ def matrix(axes, values, rows=(), columns=(), low=0.0, high=1.0):
              xticklabels=columns)
     axes.set_xticks(np.arange(1, width) - 0.5, minor=True)
     axes.set_yticks(np.arange(1, height) - 0.5, minor=True)
-    axes.grid(which="minor", color=PAPER, linestyle="-", linewidth=1.5)
+    axes.grid(which="minor", color=PAPER, linestyle="-", linewidth=1.5, alpha=1)
     axes.tick_params(which="both", length=0, labelbottom=False, labeltop=True)
     axes.spines[:].set_visible(False)
+
+
+def matrices(height, parts, **options):
+    """Draw matrices {title: values} side by side; return (figure, axes)."""
+    made, axes = figure(height, 1, len(parts))
+    for axis, (title, values) in zip(axes, parts.items(), strict=True):
+        matrix(axis, values)
+        axis.set(title=title, **options)
+    return made, axes
+
+
+def strip(tokens, rows):
+    """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
+    made, axis = figure(34 + 26 * len(rows))
+    matrix(axis, list(rows.values()), rows, tokens)
+    axis.set_aspect("auto")
+    return made
 
 
 def write_values(axes, values):
@@ -96,42 +116,35 @@ class Drawing:
 
     def svg(self, label):
         """Return the picture; `label` says what it shows."""
-        return (f'<svg viewBox="0 0 {WIDTH} {self.height}" width="{WIDTH}" height="{self.height}" '
-                f'role="img" class="drawing" aria-label="{escape(label)}">'
-                f'<style>{STYLE}</style>{"".join(self.parts)}</svg>')
+        size = f'width="{WIDTH}" height="{self.height}"'
+        return labelled(f'<svg viewBox="0 0 {WIDTH} {self.height}" {size} class="drawing">'
+                        f'{"".join(self.parts)}</svg>', label)
 
-    def text(self, x, y, words, kind="", anchor="middle"):
-        self.parts.append(f'<text x="{x:g}" y="{y:g}" class="{kind}" text-anchor="{anchor}" '
-                          f'dominant-baseline="central">{escape(words)}</text>')
+    def add(self, tag, words="", **attributes):
+        """Add an element; `kind` is its class, and data_x its attribute data-x."""
+        given = " ".join(f'{"class" if name == "kind" else name.replace("_", "-")}="{value}"'
+                         for name, value in attributes.items())
+        self.parts.append(f"<{tag} {given}>{escape(words)}</{tag}>")
+
+    def text(self, x, y, words, kind="", **hook):
+        """Words around (x, y), or from there on ("start"), or until there ("end")."""
+        self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind, **hook)
 
     def box(self, x, y, words="", width=64, height=30, kind=""):
         """A box around its middle (x, y)."""
-        self.parts.append(f'<rect x="{x - width / 2:g}" y="{y - height / 2:g}" width="{width:g}" '
-                          f'height="{height:g}" rx="5" class="{kind}"/>')
+        self.add("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}", width=f"{width:g}",
+                 height=f"{height:g}", rx=5, kind=kind)
         if words:
             self.text(x, y, words)
 
-    def dot(self, x, y, sign):
-        """A circle with an operation in it."""
-        self.parts.append(f'<circle cx="{x:g}" cy="{y:g}" r="12"/>')
-        self.text(x, y, sign)
-
-    def line(self, points, kind=""):
-        path = " ".join(f"{x:g},{y:g}" for x, y in points)
-        self.parts.append(f'<polyline points="{path}" class="{kind}"/>')
+    def line(self, points, kind="", **hook):
+        self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind, **hook)
 
     def arrow(self, *points, kind=""):
         """A line through points, with a head at the last."""
         self.line(points, kind)
-        (x0, y0), (x, y) = points[-2:]
-        length = ((x - x0) ** 2 + (y - y0) ** 2) ** 0.5
-        u, v = (x - x0) / length, (y - y0) / length
-        tips = [(x, y), (x - 8 * u + 4 * v, y - 8 * v - 4 * u), (x - 8 * u - 4 * v,
-                                                                  y - 8 * v + 4 * u)]
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in tips)
-        self.parts.append(f'<polygon points="{path}" class="{kind}"/>')
-
-    def cell(self, x, y, weight, size=26):
-        """A square of a matrix, the fuller the larger its weight in [0, 1]."""
-        self.parts.append(f'<rect x="{x:g}" y="{y:g}" width="{size - 2:g}" height="{size - 2:g}" '
-                          f'class="cell" fill-opacity="{weight:.3f}"/>')
+        tip, before = np.array(points[-1]), np.array(points[-2])
+        along = 8 * (tip - before) / np.linalg.norm(tip - before)
+        across = np.array([-along[1], along[0]]) / 2
+        self.add("polygon", kind=kind, points=" ".join(
+            f"{x:.1f},{y:.1f}" for x, y in (tip, tip - along + across, tip - along - across)))

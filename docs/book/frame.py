@@ -1,9 +1,6 @@
-"""What every chapter has beside its text: a picture, step pages, a notebook."""
+"""Step pages: what `python -m npdl step NAME --html` writes, in a frame of the book's pages."""
 
-from docs.book import address, graphs
-from docs.book.drawing import shown
 from docs.book.markup import fold, raw
-from docs.book.pictures import PICTURES
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.step.show_html import page
 from npdl.study.step.step import step
@@ -27,26 +24,10 @@ addEventListener("message", (event) => {
 """
 
 
-def picture(chapter):
-    """Return the chapter's picture, or "" if it has none."""
-    return figure(*shown(PICTURES[chapter.name])) if chapter.name in PICTURES else ""
-
-
-def graph(chapter):
-    """Return the graph of a chapter's layer, or "" if it has no layer."""
-    names = step_names(chapter)
-    return figure(*graphs.drawn(graphs.CHOSEN.get(chapter.name, names[0]))) if names else ""
-
-
-def figure(svg, caption):
-    return raw(f'<figure class="picture">{svg}<figcaption>{caption}</figcaption></figure>')
-
-
 def step_names(chapter):
     """Return the names of the chapter's layers that have a step page: those of its proof."""
-    known = layer_classes()
     return [name for part in chapter.directives("proof") for name in part.given.split()
-            if name in known]
+            if name in layer_classes()]
 
 
 def step_page(name):
@@ -55,8 +36,8 @@ def step_page(name):
     found = page(step(layer, *inputs, **options))
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
-    found = found.replace("</head>", f"{ICON}{IN_A_FRAME}</head>")
-    return found.replace("</body>", f"{THEME}</body>")
+    return found.replace("</head>", f"{ICON}{IN_A_FRAME}</head>").replace(
+        "</body>", f"{THEME}</body>")
 
 
 def steps(names):
@@ -67,10 +48,3 @@ def steps(names):
         f'src="../steps/{name}.html"></iframe>'
         f'<p><a href="../steps/{name}.html">On a page of its own</a>; in a terminal: '
         f"<code>python -m npdl step {name}</code></p>", "step")) for name in names)
-
-
-def notebook(chapter):
-    """Return a link to the chapter's notebook."""
-    return raw(f'<p class="notebook"><a href="../notebooks/{chapter.name}.ipynb" download>The '
-               "notebook of this chapter</a>: its text and its equations, with cells that run its "
-               f"layers and check your own.{address.in_colab(chapter.name)}</p>")

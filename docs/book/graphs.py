@@ -15,8 +15,6 @@ from npdl.study.step.step import step
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
 NAME = re.compile(r"[A-Za-z_][\w.]*")
-CHOSEN = {"10-attention": "ScaledDotAttention", "12-block": "Block",
-          "16-lora-quantization": "LoRALinear", "18-llama": "GroupedQueryAttention"}
 
 
 @dataclass(eq=False)
@@ -129,6 +127,13 @@ def _beside(taken, reach):
             if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
 
 
+def graph(chapter, part):
+    """Return (SVG, caption) of a {graph}."""
+    if part.given not in layer_classes():
+        chapter.fail(part.line, f"npdl has no layer {part.given!r}")
+    return drawn(part.given)
+
+
 def drawn(name):
     """Return (SVG, caption) of the graph of a layer of npdl."""
     layer, inputs, options = sample(layer_classes()[name])
@@ -138,28 +143,24 @@ def drawn(name):
                "upstream gradients to the gradients that it returns (filled). A box has a value, "
                "its shape in this run, and, in small letters, what the backward reads from the "
                "cache.")
-    high = sum(placed(nodes) + 60 for _, nodes in parts)
-    draw, top = Drawing(high), 0
-    for phase, nodes in parts:
+    heights = [placed(nodes) + 60 for _, nodes in parts]
+    draw, top = Drawing(sum(heights)), 0
+    for (phase, nodes), height in zip(parts, heights, strict=True):
         draw.text(WIDTH / 2, top + 14, phase)
-        last = _draw(draw, nodes, top + 30, "back" if phase == "backward" else "")
-        top = last + 30
+        _draw(draw, nodes, top + 30, "back" if phase == "backward" else "")
+        top += height
     return draw.svg(caption), caption
 
 
 def _draw(draw, nodes, top, kind):
     read = {id(one) for node in nodes for one in node.made_of}
     for node in nodes:
-        x, y = node.at
         for one in node.made_of:
-            draw.arrow(*((a, b + top) for a, b in route(one, node, nodes)), kind=kind)
+            draw.arrow(*((x, y + top) for x, y in route(one, node, nodes)), kind=kind)
     for node in nodes:
         x, y = node.at
-        ends = kind and id(node) not in read
-        draw.box(x, y + top, "", BOX, HIGH, "hot" if ends else "")
-        rows = [(node.name, ""), ("×".join(map(str, node.shape)), "small")]
-        if node.also:
-            rows.append((" ".join(dict.fromkeys(node.also))[:14], "small"))
-        for n, (words, small) in enumerate(rows):
-            draw.text(x, y + top - 8 * (len(rows) - 1) + 16 * n, words, small)
-    return top + max(node.at[1] for node in nodes) + HIGH / 2
+        draw.box(x, y + top, "", BOX, HIGH, "hot" if kind and id(node) not in read else "")
+        rows = [node.name, "×".join(map(str, node.shape)),
+                " ".join(dict.fromkeys(node.also))[:14]][: 3 if node.also else 2]
+        for n, words in enumerate(rows):
+            draw.text(x, y + top - 8 * (len(rows) - 1) + 16 * n, words, "small" if n else "")

@@ -1,6 +1,6 @@
 """python -m docs.book.grokking: train the README's first run, and keep what the first page shows.
 
-data/grokking.json has loss and accuracy at every evaluation, and, at FRAMES of them, where the
+static/grokking-run.js has loss and accuracy at every evaluation, and, at FRAMES of them, where the
 embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
 (npdl.study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves,
 grokking-curves.png is the run's own curves.png.
@@ -20,7 +20,7 @@ from npdl.train.metrics import METRICS, read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import train
 
-DATA = Path(__file__).parent / "data" / "grokking.json"
+RUN = Path(__file__).parent / "static" / "grokking-run.js"
 GALLERY = Path(__file__).resolve().parents[1] / "gallery"
 FRAMES = 60
 RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
@@ -51,14 +51,14 @@ def record():
     found = {"p": config.p, "frequency": k, "step": steps,
              **{name: [float(f"{record[name]:.4g}") for record in records] for name in METRICS},
              "at": at, "places": np.round(places, 2).tolist()}
-    DATA.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
+    RUN.write_text(f"const RUN = {json.dumps(found, separators=(',', ':'))};\n", encoding="utf-8")
 
 
 def draw():
     """Draw the moving picture from the kept numbers."""
     from matplotlib.animation import FuncAnimation, PillowWriter
 
-    found = json.loads(DATA.read_text(encoding="utf-8"))
+    found = json.loads(RUN.read_text(encoding="utf-8").removeprefix("const RUN = ")[:-2])
     made = style.figure(7, 4.2, "")
     frames = [*range(len(found["at"])), *[len(found["at"]) - 1] * LAST]
     FuncAnimation(made, lambda i: draw_frame(made, found, i), frames, init_func=list).save(

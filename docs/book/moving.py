@@ -53,19 +53,13 @@ class Hooked(Drawing):
 
     def row(self, y, name, words, value, x, unit):
         """Words, a bar that begins at x, `unit` long for a value of 1, and the value."""
-        self.text(x - 12, y, words, "small", "end")
-        self.parts.append(
-            f'<rect data-bar="{name}" data-from="{x}" data-unit="{unit}" y="{y - 9}" height="18" '
-            f'x="{x + min(0, value) * unit:g}" width="{abs(value) * unit:g}" class="hot"/>')
+        self.text(x - 12, y, words, "small end")
+        self.add("rect", data_bar=name, data_from=x, data_unit=unit, y=y - 9, height=18,
+                 x=f"{x + min(0, value) * unit:g}", width=f"{abs(value) * unit:g}", kind="hot")
         self.value(name, value, 302, y)
 
     def value(self, name, value, x, y):
-        self.parts.append(f'<text data-value="{name}" x="{x}" y="{y}" class="small" '
-                          f'dominant-baseline="central">{shown(value)}</text>')
-
-    def path(self, name, points, kind):
-        self.line([place(*point) for point in points], kind)
-        self.parts[-1] = self.parts[-1].replace("<polyline", f'<polyline data-path="{name}"')
+        self.text(x, y, shown(value), "small start", data_value=name)
 
 
 def shown(value):
@@ -92,7 +86,7 @@ def draw_shares(found):
     draw = Hooked(214)
     for k, (value,) in enumerate(VALUES):
         draw.row(20 + 34 * k, f"A{k}", f"key {k + 1}, value {value:.0f}", found[f"A{k}"], 134, 160)
-    draw.text(122, 194, "output y", "small", "end")
+    draw.text(122, 194, "output y", "small end")
     draw.value("y", found["y"], 134, 194)
     return draw
 
@@ -105,9 +99,9 @@ def draw_valley(found):
         ring = map(place, a * np.cos(angles), b * np.sin(angles))
         draw.line([(min(348, max(2, x)), y) for x, y in ring], "thin")
     for left, name, kind in ((10, "SGD", "back"), (180, "AdamW", "")):
-        draw.path(name, found[name], kind)
+        draw.line([place(*point) for point in found[name]], kind, data_path=name)
         draw.line([(left, 258), (left + 20, 258)], kind)
-        draw.text(left + 26, 258, f"{name} ends at", "small", "start")
+        draw.text(left + 26, 258, f"{name} ends at", "small start")
         draw.value(f"{name}_end", found[f"{name}_end"], left + (102 if name == "SGD" else 124), 258)
     return draw
 

@@ -5,7 +5,6 @@ their gradient checks, its first mistake with what blame says of it, and a backw
 first cell installs npdl where it is missing, from the wheel that the site has beside the notebooks.
 """
 
-import importlib.util
 import inspect
 import re
 import subprocess
@@ -17,7 +16,7 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import npdl
-from docs.book import address, graphs, opening, sources
+from docs.book import opening, sources
 from docs.book.chapter import CITED, BookError, labels
 from docs.book.frame import step_names
 from docs.book.mistakes import changed, read_mistakes
@@ -32,34 +31,25 @@ SETUP = """\
 import npdl
 from npdl import *
 from npdl.study.check import samples"""
-
-
-def install():
-    """Return the first cell of a notebook."""
-    return f'''\
+INSTALL = '''\
 # npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
 from pathlib import Path
 
-wheel, elsewhere = Path("{WHEEL}"), {address.wheel(WHEEL)!r}
 if importlib.util.find_spec("npdl") is None:
-    wanted = f"{{wheel}}[train]" if wheel.exists() else elsewhere
-    if wanted is None:
-        raise SystemExit("npdl is missing: put {WHEEL}, which the book's "
-                         f"first page links, beside this notebook, into {{Path.cwd()}}")
-    get_ipython().run_line_magic("pip", f"install -q '{{wanted}}'")'''
+    if not Path("WHEEL").exists():
+        raise SystemExit("npdl is missing: put WHEEL, which the book's "
+                         f"first page links, beside this notebook, into {Path.cwd()}")
+    get_ipython().run_line_magic("pip", "install -q 'WHEEL[train]'")'''.replace("WHEEL", WHEEL)
 
 
 def write_wheel(folder):
-    """Build WHEEL into a folder, without the network; False where hatchling is not installed."""
-    if importlib.util.find_spec("hatchling") is None:
-        return False
+    """Build WHEEL into a folder, without the network."""
     done = subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel",
                            "--directory", str(folder)], cwd=ROOT, capture_output=True, text=True)
     if done.returncode or not (Path(folder) / WHEEL).exists():
         raise BookError(ROOT / "pyproject.toml", 1,
                         f"{WHEEL} is not built: {(done.stdout + done.stderr).strip()[-500:]}")
-    return True
 
 
 def notebooks(chapters, known):
@@ -71,8 +61,8 @@ def notebooks(chapters, known):
 
 def notebook(cells):
     """Return the notebook of some cells; the cell that installs npdl comes after the first."""
-    first, *rest = filter(None, cells)
-    made = new_notebook(cells=[first, code(install()), *rest], metadata={"kernelspec": {
+    first, *rest = cells
+    made = new_notebook(cells=[first, code(INSTALL), *rest], metadata={"kernelspec": {
         "name": "python3", "display_name": "Python 3", "language": "python"}})
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number}"                   # the same each time it is made
@@ -89,30 +79,24 @@ def script_cells(path):
 def filled(text):
     """Return the text of a notebook with its solution in its blank cell."""
     made = nbformat.reads(text, 4)
-    tagged = {tag: cell for cell in made.cells for tag in cell.metadata.get("tags", ())}
-    if tagged:
-        solution = tagged["solution"].source
-        tagged["blank"].source = solution.partition("```python\n")[2].partition("\n```")[0]
+    for cell in made.cells:
+        cell.source = cell.metadata.get("solution", cell.source)
     return nbformat.writes(made)
 
 
-def title(made):
-    """Return the heading of a notebook."""
-    return made.cells[0].source.partition("\n")[0].removeprefix("# ")
+def words(text):
+    """Return a cell of Markdown."""
+    return new_markdown_cell(text.strip("\n"))
 
 
-def words(text, *tags):
-    """Return a cell of Markdown, or None for an empty text."""
-    return new_markdown_cell(text.strip("\n"), metadata=_tagged(tags)) if text.strip() else None
-
-
-def code(text, *tags):
+def code(text, **metadata):
     """Return a cell of Python."""
-    return new_code_cell(text.strip("\n"), metadata=_tagged(tags))
+    return new_code_cell(text.strip("\n"), metadata=metadata)
 
 
-def _tagged(tags):
-    return {"tags": list(tags)} if tags else {}
+def folded(summary, text):
+    """Return a cell of Markdown that opens on a click."""
+    return words(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
 
 
 class _Cells:
@@ -131,25 +115,28 @@ class _Cells:
 
     def prose(self, part):
         text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"*(On the page of this chapter: \1.)*", part.body)
-        for piece in re.split(r"^(?=## What goes wrong here$)", text, flags=re.M):
-            if piece.startswith("## What goes wrong here"):
-                for name in step_names(self.chapter)[:1]:
-                    yield code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
-                               "npdl.step(layer, *inputs, **options)")
-            yield words(self.linked(piece))
+        before, wrong, after = text.partition("## What goes wrong here\n")
+        if before.strip():
+            yield words(self.linked(before))
+        if wrong:
+            for name in step_names(self.chapter)[:1]:
+                yield code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
+                           "npdl.step(layer, *inputs, **options)")
+            yield words(self.linked(wrong + after))
 
     def linked(self, text):
         """Return a text with the numbers of the equations that it cites."""
-        return CITED.sub(lambda m: ", ".join(map(self.shown, labels(m[1]))), text)
+        return CITED.sub(lambda m: self.shown(labels(m[1])), text)
 
-    def shown(self, label):
-        home, number = self.known[label], label.rpartition("-")[2]
-        return f"({number})" if home is self.chapter else f"({home.number}.{number})"
+    def shown(self, cited):
+        homes = [(self.known[label], label.rpartition("-")[2]) for label in cited]
+        return ", ".join(f"({number})" if home is self.chapter else f"({home.number}.{number})"
+                         for home, number in homes)
 
     def equation(self, part):
         yield words(f"$$\n{part.body}\n\\tag{{{part.given.rpartition('-')[2]}}}\n$$")
 
-    def model(self, part):
+    def picture(self, part):
         yield words(f"*(On the page of this chapter: {opening.picture(self.chapter, part)[1]})*")
 
     def sum(self, part):
@@ -158,15 +145,13 @@ class _Cells:
     def ask(self, part):
         question, _, answer = opening.question(self.chapter, part)
         yield words(f"**{question}**")
-        yield words(f"<details><summary>The answer</summary>\n\n{answer}\n\n</details>")
+        yield folded("The answer", answer)
 
     def source(self, part):
         found = sources.cited(self.chapter, part)
-        lines = [found.head]
-        for line in found.lines:
-            origin = ", ".join(map(self.shown, line.cited))
-            lines.append(f"{line.code}    # from {origin}" if origin else line.code)
-        yield words("\n".join(["```python", *lines, "```"]))
+        lines = [f"{line.code}    # from {self.shown(line.cited)}" if line.cited else line.code
+                 for line in found.lines]
+        yield words("\n".join(["```python", found.head, *lines, "```"]))
 
     def proof(self, part):
         yield code(f"for name in {part.given.split()!r}:\n"
@@ -190,39 +175,38 @@ class _Cells:
 
     def asked(self):
         """Yield a backward to write, its check, hints one by one, and the solution."""
-        if asks_for(self.chapter) is None:
+        cls, part = asks_for(self.chapter)
+        if cls is None:
             return
-        cls, function, part = asks_for(self.chapter)
-        found = sources.cited(self.chapter, part)
-        head = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
+        found, function = sources.cited(self.chapter, part), vars(cls)["backward"]
+        blank = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
+        whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
         yield words(f"**Write the backward of `{cls.__name__}`** into the next cell, in place of "
                     "the `raise`; the cell behind it checks every gradient, and says which line is "
                     "wrong. If you are stuck, open one hint at a time.")
-        yield code(_subclass("Mine", cls, function, head), "blank")
+        yield code(_subclass("Mine", cls, function, blank), solution=whole)
         yield code("layer, inputs, options = samples.sample(Mine)\n"
                    "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
         told = [line for line in found.lines if line.cited]
         for number, line in enumerate(told, 1):
             written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
-            yield words(f"<details><summary>Hint {number} of {len(told)}</summary>\n\n`{written}`: "
-                        f"from {', '.join(map(self.shown, line.cited))}\n\n</details>")
-        whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
-        yield words(f"<details><summary>The solution</summary>\n\n```python\n{whole}\n```\n\n"
-                    "</details>", "solution")
+            yield folded(f"Hint {number} of {len(told)}",
+                         f"`{written}`: from {self.shown(line.cited)}")
+        yield folded("The solution", f"```python\n{whole}\n```")
 
 
 def asks_for(chapter):
-    """Return (class, its backward, directive) that a chapter's notebook asks for, or None."""
+    """Return (class, the {source} of its backward) that a chapter's notebook asks for, or Nones.
+
+    It is the layer of the chapter's graph, or else the first with a backward.
+    """
     known, parts = layer_classes(), {}
-    for part in chapter.directives("source"):
+    for part in reversed(chapter.directives("source")):
         cls, _, method = part.given.partition(":")[2].partition(".")
         if method == "backward" and cls in known:
-            parts.setdefault(cls, part)
-    if not parts:
-        return None
-    chosen = graphs.CHOSEN.get(chapter.name)
-    cls = chosen if chosen in parts else next(iter(parts))
-    return known[cls], vars(known[cls])["backward"], parts[cls]
+            parts[cls] = part
+    names = [*(part.given for part in chapter.directives("graph")), *reversed(parts)]
+    return next(((known[name], parts[name]) for name in names if name in parts), (None, None))
 
 
 def _subclass(name, cls, function, text):
@@ -240,7 +224,6 @@ def _wrong(cls, function, statement, now):
     at = statement.first - first
     indent = " " * statement.node.col_offset
     lines[at: at + 1 + statement.last - statement.first] = [f"{indent}{now}       # the mistake\n"]
-    text = textwrap.dedent("".join(lines))
-    return "\n".join([_subclass("Wrong", cls, function, text), "", "",
+    return "\n".join([_subclass("Wrong", cls, function, textwrap.dedent("".join(lines))), "", "",
                       "layer, inputs, options = samples.sample(Wrong)",
                       "npdl.blame(layer, *inputs, **options)"])

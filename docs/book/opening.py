@@ -1,6 +1,6 @@
-"""What a chapter's "What it does" has: a trained model's picture, a sum by hand, a question.
+"""What a chapter shows before it derives: a picture, a sum by hand, a question.
 
-    ```{model} brackets       the caption; {f[0][1]} is computed from what was kept of the model
+    ```{picture} brackets     the caption; {f[0][1]} is computed from what was kept of a model
     ```{moving} gate          the caption of a picture with sliders (moving.py)
     ```{sum}                  TeX with numbers alone, then ---, then code that ends in holds(...)
     ```{ask}                  words; `> expression`, computed from what the models kept and from
@@ -13,16 +13,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from docs.book import checks, trained
+from docs.book import checks, pictures, trained
 from docs.book.equations.holds import Equation, number_of
 
 
 def picture(chapter, part):
-    """Return (SVG, caption) of a {model}."""
-    if part.given not in trained.MODELS:
-        chapter.fail(part.line, f"model {part.given!r}: there are: {', '.join(trained.MODELS)}")
+    """Return (SVG, caption) of a {picture}."""
+    if part.given not in pictures.names_of_all():
+        chapter.fail(part.line, f"picture {part.given!r}: there are: "
+                                f"{', '.join(pictures.names_of_all())}")
     words = _filled(chapter, part, " ".join(part.body.split()), {"np": np} | _kept(part.given))
-    return trained.drawn(part.given, words), words
+    return pictures.drawn(part.given, words), words
 
 
 def summed(chapter, part):
@@ -50,7 +51,7 @@ def question(chapter, part):
     if not words.strip() or not expression or not answer:
         chapter.fail(part.line, "an {ask} has a question, > an expression, and : its answer")
     names = checks.namespace(chapter.name)
-    for model in chapter.directives("model"):
+    for model in chapter.directives("picture"):
         names |= _kept(model.given)
     try:
         names["answer"] = eval(expression, names)
@@ -61,8 +62,8 @@ def question(chapter, part):
 
 
 def _kept(name):
-    """Return the record of a model with its lists of numbers as arrays."""
-    found = trained.record(name)
+    """Return the record of a trained model, {} without one; its lists of numbers are arrays."""
+    found = trained.record(name) if name in trained.MODELS else {}
     for key, value in found.items():
         with contextlib.suppress(ValueError):           # rows of several lengths stay a list
             if isinstance(value, list) and np.array(value).dtype.kind in "if":

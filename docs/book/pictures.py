@@ -1,8 +1,27 @@
-"""The pictures beside graphs and trained models; every number in them is npdl's own."""
+"""The pictures of ```{picture} NAME: a file in drawings/, or a function here.
+
+A function with the name of a trained model draws its record `kept`. Every number in a picture is
+npdl's own.
+"""
+
+from pathlib import Path
 
 import numpy as np
 
-from docs.book.drawing import BLUE, INK, Drawing, figure, matrix, write_values
+from docs.book import trained
+from docs.book.drawing import (
+    BLUE,
+    INK,
+    Drawing,
+    as_svg,
+    curves,
+    figure,
+    labelled,
+    matrices,
+    matrix,
+    strip,
+    write_values,
+)
 from npdl import (
     GELU,
     GPT,
@@ -17,11 +36,29 @@ from npdl import (
 )
 from npdl.layers.embedding import sinusoidal
 
+DRAWINGS = Path(__file__).parent / "drawings"
+SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
+BARS = {"color": BLUE, "alpha": 0.4}
+
+
+def names_of_all():
+    """Return the names of all pictures."""
+    return [*(path.stem for path in DRAWINGS.glob("*.svg")), *OWN, *trained.MODELS]
+
+
+def drawn(name, caption):
+    """Return a picture as SVG."""
+    file = DRAWINGS / f"{name}.svg"
+    if file.exists():
+        return labelled(file.read_text(encoding="utf-8"), caption)
+    record = [trained.record(name)] if name in trained.MODELS else []
+    return as_svg(globals()[name], *record, label=caption)
+
+
+# -- of layers ---------------------------------------------------------------------------------
 
 def slopes():
     """Draw the activations and their derivatives."""
-    caption = ("Four activations and (dashed) their derivatives, from npdl's forward and "
-               "backward. Where the dashed line is at 0, no gradient passes.")
     made, axes = figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
     for axis, layer in zip(axes.flat, (Sigmoid(), Tanh(), ReLU(), GELU()), strict=True):
@@ -30,15 +67,12 @@ def slopes():
         axis.plot(x, layer.backward(np.ones_like(x), cache))
         axis.set(title=type(layer).__name__, ylim=(-1.1, 2), xticks=[-4, -2, 0, 2, 4],
                  yticks=[-1, 0, 1, 2])
-        axis.grid(alpha=0.35, linestyle=":", color=INK)
-    return made, caption
+        axis.grid()
+    return made
 
 
 def pulls():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
-    caption = ("Five scores, their probabilities, and the gradient of the loss with respect to "
-               "the scores, computed by npdl. The second word is correct: a gradient step raises "
-               "its score by as much as it lowers all others together.")
     z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = CrossEntropy()
     _, cache = loss.forward(z, np.array([1]))
@@ -51,26 +85,20 @@ def pulls():
         axis.set(title=name, xticks=[], yticks=[])
         axis.margins(y=0.15)
         axis.spines[:].set_visible(False)
-    return made, caption
+    return made
 
 
 def positions():
     """Draw the matrix of sinusoidal positions."""
-    caption = ("sinusoidal(24, 32): a row for each position, a column for each entry of its "
-               "vector; darker is larger. Entries come in pairs of a sine and a cosine, from "
-               "short waves on the left to long ones on the right. No two rows are equal.")
     made, axis = figure(285)
     matrix(axis, sinusoidal(24, 32), low=-1)
     axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
              yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
-    return made, caption
+    return made
 
 
 def first_steps(steps=3000):
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
-    caption = ("Adam with a constant gradient: the length of each step in units of the learning "
-               "rate, with the two bias corrections and (dashed) without them. The axis of the "
-               "steps is logarithmic.")
     model = Linear(1, 1, bias=False).astype("float64")
     adam, taken, bare = Adam(model, lr=1e-3), [], []
     for _ in range(steps):
@@ -84,113 +112,30 @@ def first_steps(steps=3000):
     axis.semilogx(range(1, steps + 1), bare)
     axis.set(xlabel="step", ylim=(0, 7), xticks=[1, 10, 100, 1000],
              xticklabels=["1", "10", "100", "1,000"])
-    return made, caption
+    return made
 
 
 def normalised():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
-    caption = ("A batch of four rows of six features. LayerNorm takes mean and variance along a "
-               "row, BatchNorm along a column. Entries that share a mean also share two terms "
-               "of dx.")
-    made, axes = figure(160, 1, 2)
     row, column = np.indices((4, 6))
-    for axis, name, chosen in zip(axes, ("LayerNorm", "BatchNorm"), (row == 1, column == 2),
-                                  strict=True):
-        matrix(axis, np.where(chosen, 0.75, 0.08))
-        axis.set(title=name, xlabel="D")
+    made, axes = matrices(160, {"LayerNorm": np.where(row == 1, 0.75, 0.08),
+                                "BatchNorm": np.where(column == 2, 0.75, 0.08)}, xlabel="D")
+    for axis in axes:
         axis.set_ylabel("B", rotation=0, va="center", labelpad=10)
-    return made, caption
-
-
-def cell():
-    """Draw the LSTM cell, one gate at a time."""
-    caption = ("The LSTM cell in three steps. 1: the forget gate f multiplies the old cell state. "
-               "2: the input gate i multiplies the candidate g, and the product is added. "
-               "3: the output gate o multiplies tanh of the new cell state.")
-    draw = Drawing(390)
-    draw.text(70, 14, "1. forget", "small")
-    _factor(draw, (70, 100), "cₜ₋₁", "f")
-    draw.text(250, 14, "2. add", "small")
-    _factor(draw, (250, 100), "g", "i")
-    draw.dot(160, 180, "+")
-    draw.arrow((70, 112), (70, 180), (148, 180))
-    draw.arrow((250, 112), (250, 180), (172, 180))
-    draw.box(160, 230, "cₜ", 60)
-    draw.arrow((160, 192), (160, 215))
-    draw.text(250, 264, "3. output", "small")
-    draw.box(160, 285, "tanh", 60)
-    draw.arrow((160, 245), (160, 270))
-    _factor(draw, (160, 330), "", "o")
-    draw.arrow((160, 300), (160, 318))
-    draw.arrow((160, 342), (160, 360))
-    draw.text(160, 374, "hₜ")
-    return draw, caption
-
-
-def _factor(draw, at, value, gate):
-    """Draw the product of a value, from above, and a gate, from the right."""
-    x, y = at
-    draw.dot(x, y, "×")
-    if value:
-        draw.box(x, y - 55, value, 60)
-        draw.arrow((x, y - 40), (x, y - 12))
-    draw.box(x + 62, y, gate, 40, 30, "hot")
-    draw.arrow((x + 42, y), (x + 12, y))
-
-
-def attention():
-    """Draw the shapes of attention: queries times keys, softmax, times values."""
-    caption = ("Attention with R = 3 queries and S = 5 keys. Each row of the scores and of the "
-               "weights A belongs to a query, each column to a key. The values are averaged with "
-               "the weights of a row.")
-    draw, size = Drawing(330), 18
-
-    def block(left, top, rows, columns, words, below):
-        for r in range(rows):
-            for c in range(columns):
-                draw.cell(left + size * c, top + size * r, 0.25, size)
-        draw.text(left + size * columns / 2, top - 12, words)
-        draw.text(left + size * columns / 2, top + size * rows + 10, below, "small")
-
-    block(20, 40, 3, 2, "q", "R × d")
-    draw.text(75, 66, "·")
-    block(90, 48, 2, 5, "kᵀ", "d × S")
-    draw.text(205, 66, "· a =")
-    block(240, 40, 3, 5, "scores", "R × S")
-    draw.arrow((285, 116), (285, 160), (75, 160), (75, 198))
-    draw.text(180, 150, "softmax of each row", "small")
-    block(30, 220, 3, 5, "A", "R × S")
-    draw.text(142, 246, "·")
-    block(160, 202, 5, 3, "v", "S × e")
-    draw.text(236, 246, "=")
-    block(260, 220, 3, 3, "y", "R × e")
-    return draw, caption
+    return made
 
 
 def mask():
     """Draw causal_mask(6)."""
-    caption = ("causal_mask(6): a row for each query, a column for each key. Filled means "
-               "visible: position t attends to itself and to earlier positions.")
     made, axis = figure(304)
     matrix(axis, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
-    return made, caption
+    return made
 
 
-def flow():
-    """Draw to which positions of a GPT the gradient of the loss at each position goes."""
-    caption = ("The norm of the gradient that position k of the embedding (column) gets from the "
-               "loss at position t (row), divided by the row's largest norm. A position gets no "
-               "gradient from earlier losses.")
-    made, axis = figure(290)
-    matrix(axis, reached(), [f"t = {t}" for t in range(5)], [f"k = {t}" for t in range(5)])
-    write_values(axis, reached())
-    return made, caption
+def flow(S=5):
+    """Draw how large a gradient goes from the logits of position t to the embedding's position k.
 
-
-def reached(S=5):
-    """Return (S, S): row t has the gradient norms at all positions for the logits of t alone.
-
-    The gradient is that of the embedding's output. Each row is divided by its largest norm.
+    Each row is divided by its largest norm.
     """
     model = GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
     logits, cache = model.forward(np.array([[1, 4, 2, 5, 3]]))
@@ -199,28 +144,209 @@ def reached(S=5):
         dx = model.classifier.backward(np.where(np.arange(S)[:, None] == t, upstream, 0),
                                        cache.classifier)
         sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
-    return np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
+    reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
+    made, axis = figure(290)
+    matrix(axis, reached, [f"t = {t}" for t in range(S)], [f"k = {t}" for t in range(S)])
+    write_values(axis, reached)
+    return made
 
 
 def turns():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
-    caption = ("A pair of a query and one of a key, as Rotary rotates them at positions 1 and 3 "
-               "(above), and at 4 and 6 (below). Both pairs are rotated further, but the angle "
-               "between them is the same, and so is their product.")
-    draw = Drawing(470)
+    made, axes = figure(470, 2, subplot_kw={"aspect": "equal"})
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
-    for y0, places in ((120, (1, 3)), (350, (4, 6))):
-        draw.line([(175 + 90 * np.cos(a), y0 + 90 * np.sin(a)) for a in np.arange(0, 6.4, 0.1)],
-                  "thin")
+    circle = np.linspace(0, 2 * np.pi, 65)
+    for axis, places in zip(axes, ((1, 3), (4, 6)), strict=True):
+        axis.plot(np.cos(circle), np.sin(circle), ":", color=INK)
         for name, pair, place in zip("qk", (q, k), places, strict=True):
-            y, _ = Rotary(2).forward(pair[None], np.array([place]))
-            (along, up), far = y[0], y[0] / np.linalg.norm(y)
-            draw.arrow((175, y0), (175 + 90 * along, y0 - 90 * up))
-            draw.text(175 + 106 * far[0], y0 - 106 * far[1], f"{name}{'₀₁₂₃₄₅₆'[place]}")
-    return draw, caption
+            y = Rotary(2).forward(pair[None], np.array([place]))[0][0]
+            axis.annotate("", y, (0, 0), arrowprops={"arrowstyle": "->", "color": INK})
+            axis.text(*1.18 * y / np.linalg.norm(y), f"{name}{'₀₁₂₃₄₅₆'[place]}", ha="center",
+                      va="center")
+        axis.set_axis_off()
+    return made
 
 
-PICTURES = {"02-activations": slopes, "03-softmax-cross-entropy": pulls,
-            "04-embedding": positions, "06-lstm": cell, "09-layernorm": normalised,
-            "10-attention": attention, "11-heads": mask,
-            "13-gpt": flow, "14-adamw-clipping": first_steps, "18-llama": turns}
+OWN = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flow", "turns")
+
+
+# -- of trained models -------------------------------------------------------------------------
+
+def thermometers(kept):
+    made, axis = figure(290)
+    x = np.array([-30, 110])
+    for step, slope, offset in zip(kept["steps"], kept["slopes"], kept["offsets"], strict=True):
+        last = step == kept["steps"][-1]
+        axis.plot(x, slope * x + offset, "-" if last else ":", color=INK)
+        axis.text(x[1], slope * x[1] + offset, f" {step}", clip_on=True,
+                  va="bottom" if last else "top")
+    axis.plot(kept["celsius"], kept["fahrenheit"], "o", color=BLUE)
+    axis.set(xlabel="°C", ylabel="°F", xlim=(-30, 122), ylim=(-60, 260))
+    axis.grid()
+    return made
+
+
+def bends(kept):
+    made, axes = matrices(210, {"two linear layers": kept["straight"],
+                                "a tanh between": kept["bent"]})
+    for axis in axes:
+        for x, y, answer in ((0, 0, "0"), (0, 1, "1"), (1, 0, "1"), (1, 1, "0")):
+            axis.text(2 + 8 * x, 10 - 8 * y, answer, ha="center", va="center")
+    return made
+
+
+def letters(kept):
+    made, axis = figure(200)
+    names = [f"{'end' if letter == '.' else letter}\n{count}/{kept['total']}"
+             for letter, count in zip(kept["letters"], kept["counts"], strict=True)]
+    axis.bar_label(axis.bar(names, kept["p"], **BARS), fmt="{:.2f}", padding=2)
+    axis.set(yticks=[], ylim=(0, 1.15 * max(kept["p"])))
+    axis.spines["left"].set_visible(False)
+    return made
+
+
+def week(kept):
+    made, axis = figure(320)
+    points = np.array(kept["points"])
+    axis.plot(*np.append(points, points[:1], 0).T, ":", color=INK)
+    for place, day in zip(points, kept["days"], strict=True):
+        axis.text(*place, day, ha="center", va="center",
+                  bbox={"boxstyle": "round", "facecolor": "#fefefe", "edgecolor": BLUE})
+    axis.margins(0.12)
+    axis.set(aspect="equal")
+    axis.set_axis_off()
+    return made
+
+
+def switch(kept):
+    buttons = {"-": "·", "0": "off", "1": "on"}
+    return strip([buttons[token] for token in kept["text"]],
+                  {"light": kept["p"], **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2
+                                          for n, row in enumerate(kept["h"])}})
+
+
+def brackets(kept):
+    return strip(kept["text"], {
+        "forget f": np.mean(kept["f"], 1), "input i": np.mean(kept["i"], 1),
+        "output o": np.mean(kept["o"], 1),
+        **{f"cell state c{'₁₂₃₄'[k]}": (np.tanh(np.array(kept["c"])[:, k] / 4) + 1) / 2
+           for k in range(4)},
+        **{f"next: {b}": values for b, values in kept["p"].items() if b != "}"}})
+
+
+def names(kept):
+    made, axes = figure(384, 1, 2)
+    for axis, name in zip(axes, ("anna", "tom"), strict=True):
+        z, h = np.array(kept[name]["z"])[:, 0], (np.array(kept[name]["h"])[:, 0] + 1) / 2
+        matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
+        axis.set(title=name, aspect="auto")
+    axes[0].set(yticks=range(17), yticklabels=["(name)", *kept["words"]])
+    return made
+
+
+def meanings(kept):
+    made, axes = figure(230, 1, 2, sharey=True)
+    for axis, name, words in zip(axes, ("forwards", "both"), ("forward", "bidirectional"),
+                                 strict=True):
+        axis.barh([f"the bank … the {last}" for last in kept["last"]], kept[name], **BARS)
+        axis.set(title=words, xlim=(0, 1), xticks=(0, 1))
+    axes[0].invert_yaxis()
+    return made
+
+
+def depth(kept):
+    return curves(5 * np.arange(len(kept["normed"]["losses"])),
+                  {"with LayerNorm": kept["normed"]["losses"], "without": kept["plain"]["losses"]},
+                  xlabel="step; up: the loss")
+
+
+def one_vector(kept):
+    return curves(kept["lengths"], {"attention": kept["attention"],
+                                    "one vector": kept["one_vector"]},
+                  xlabel="sequence length (letters) / accuracy", **SHARES)
+
+
+def dates(kept):
+    made, axis = figure(378)
+    matrix(axis, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]))
+    axis.set_aspect("auto")
+    return made
+
+
+def heads(kept):
+    one, other = kept["A2"]
+    return matrices(206, {"one head": one, "the other": other})[0]
+
+
+def blocks(kept):
+    made, axis = figure(316)
+    matrix(axis, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
+           ["space" if letter == " " else letter for letter in kept["letters"]])
+    write_values(axis, kept["p"])
+    axis.invert_yaxis()
+    return made
+
+
+def gpt(kept):
+    draw = Drawing(40 * len(kept["said"]) + 10)
+    for n, (step, words) in enumerate(kept["said"].items()):
+        draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
+        draw.text(14, 36 + 40 * n, f"“{words}”", "small start")
+    return draw
+
+
+def valley(kept):
+    made, axis = figure(250)
+    x, y = np.meshgrid(np.linspace(-2.3, 2.3, 61), np.linspace(-0.9, 0.9, 61))
+    axis.contour(x, y, (x**2 + kept["curvature"][1] * y**2) / 2, (0.15, 0.5, 1, 2, 4, 9),
+                 colors=INK, linewidths=0.6, linestyles=":")
+    for name, form in (("SGD", "--"), ("AdamW", "-")):
+        path = np.array(kept[name])
+        axis.plot(*path.T, form, color=BLUE if name == "SGD" else INK, label=name)
+        axis.plot(*path[-1], "s", color=BLUE)
+    made.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    axis.set_axis_off()
+    return made
+
+
+def sentences(kept):
+    draw = Drawing(250)
+    draw.text(175, 14, "start")
+    for x, word, p, below in ((240, "the", kept["first"]["the"], kept["second"]),
+                              (70, "a", kept["first"]["a"], None)):
+        draw.line([(175, 24), (x, 60)])
+        draw.box(x, 75, f"{word}  {p:.2f}", 84, kind="hot")
+        if below is None:
+            draw.line([(x, 90), (x, 208)])
+            draw.box(x, 150, "storm is", 84)
+            draw.box(x, 220, f"coming  {kept['beam'][1]:.2f}", 118, kind="hot")
+            continue
+        for n, (second, q) in enumerate(below.items()):
+            y = 120 + 33 * n
+            draw.line([(x, 90), (x - 44, 90), (x - 44, y), (x - 30, y)], "" if n == 0 else "thin")
+            draw.box(x + 24, y, f"{second} …  {p * q:.2f}", 112, 26)
+    return draw
+
+
+def ranks(kept):
+    made, axis = figure(214)
+    names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
+        kept["ranks"], kept["learned"], strict=True))]
+    axis.bar_label(axis.barh(names, [kept["before"], *kept["loss"]], **BARS),
+                   fmt="{:.2f}", padding=4)
+    axis.invert_yaxis()
+    axis.set(xticks=[], xlim=(0, 1.15 * kept["before"]))
+    return made
+
+
+def late(kept):
+    rows = [row for row in zip(kept["step"], kept["train_accuracy"], kept["validation_accuracy"],
+                               strict=True) if None not in row]
+    step, seen, new = zip(*rows, strict=True)
+    return curves(step, {"training set": seen, "held-out set": new}, xscale="log",
+                  xlabel="training step / accuracy", **SHARES)
+
+
+def further(kept):
+    return curves(kept["places"], {"rotated": kept["turned"], "added": kept["added"]},
+                  xticks=(12, 24, 36), xlabel="position / accuracy", **SHARES)

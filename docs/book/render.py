@@ -5,7 +5,7 @@ from html import escape
 
 from docutils.utils.math import MathError
 
-from docs.book import address, checks, frame, moving, opening, sources
+from docs.book import checks, frame, graphs, moving, opening, sources
 from docs.book.chapter import CITED, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
@@ -15,14 +15,8 @@ from docs.book.solved import asked, papers
 from npdl.errors import InputError
 from npdl.study.step import maths
 
-DIAGRAM, FORWARD, BACKWARD = "Diagram and shapes", "Forward", "Backward, line by line"
-WRONG, YOURSELF = "What goes wrong here", "Write it yourself"
+WRONG, YOURSELF = "## What goes wrong here\n", "## Write it yourself\n"
 WIDE = 60               # a longer formula repeats its line of code, and is wider than a phone
-HEADER = """---
-myst:
-  enable_extensions: [dollarmath]
----
-"""
 
 
 class Page:
@@ -33,34 +27,31 @@ class Page:
         self.space = {}
         self.closes = checks.run(chapter, self.space)
         self.steps = frame.step_names(chapter)
-        has_diagram = any(f"## {DIAGRAM}\n" in part.body for part in chapter.directives(""))
-        picture, graph = frame.picture(chapter), frame.graph(chapter)
-        self.frame = {                                  # a section: (before its name, after it)
-            DIAGRAM: ("", picture + graph),
-            FORWARD: ("" if has_diagram else picture, ""),
-            BACKWARD: ("", "" if has_diagram else graph),
-            WRONG: (frame.steps(self.steps), ""),
-            YOURSELF: ("", frame.notebook(chapter))}
 
     def text(self):
         """Return the page in MyST."""
-        made = [HEADER, f"# {self.chapter.title}\n"]
-        for part in self.chapter.parts:
-            made.append(self.prose(part) if not part.name else
-                        getattr(self, part.name)(part))
-        return "\n".join(made)
+        return "\n".join([f"# {self.chapter.title}\n", *(
+            getattr(self, part.name or "prose")(part) for part in self.chapter.parts)])
 
     def prose(self, part):
-        """Return text with its citations as links, and with the frame's parts in its sections."""
-        def framed(match):
-            before, after = self.frame.get(match[1], ("", ""))
-            return f"{before}\n{match[0]}\n{after}"
+        """Return text with its citations as links, and with step pages and a notebook's link."""
         text = CITED.sub(lambda m: self.links(part.line, labels(m[1])), part.body)
-        return re.sub("^## (.*)$", framed, text, flags=re.M)
+        notebook = raw(
+            f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>The '
+            "notebook of this chapter</a>: its text and its equations, with cells that run its "
+            "layers and check your own.</p>")
+        text = text.replace(YOURSELF, YOURSELF + notebook)
+        return text.replace(WRONG, frame.steps(self.steps) + "\n" + WRONG)
 
-    def model(self, part):
-        svg, caption = opening.picture(self.chapter, part)
-        return frame.figure(svg, self.inline(caption))
+    def picture(self, part):
+        return self.figure(*opening.picture(self.chapter, part))
+
+    def graph(self, part):
+        return self.figure(*graphs.graph(self.chapter, part))
+
+    def figure(self, svg, caption):
+        return raw(f'<figure class="picture">{svg}<figcaption>{self.inline(caption)}</figcaption>'
+                   "</figure>")
 
     def moving(self, part):
         if part.given not in moving.MOVED:
@@ -74,14 +65,12 @@ class Page:
         lines, code = opening.summed(self.chapter, part)
         rows = "".join(f'<div class="equation"><div class="parts">{in_parts(line)}</div></div>'
                        for line in lines)
-        body = f'<div class="highlight"><pre>{coloured(code)}</pre></div>'
-        return raw(rows + fold("Check: the layer has these numbers too", body, "check"))
+        return raw(rows + fold("Check: the layer has these numbers too", listing(code), "check"))
 
     def ask(self, part):
-        words_, expression, answer = opening.question(self.chapter, part)
-        body = (f"<p>{self.inline(answer)}</p>"
-                f'<div class="highlight"><pre>{coloured(expression)}</pre></div>')
-        return raw(f'<div class="ask"><p>{self.inline(words_)}</p>'
+        question, expression, answer = opening.question(self.chapter, part)
+        body = f"<p>{self.inline(answer)}</p>{listing(expression)}"
+        return raw(f'<div class="ask"><p>{self.inline(question)}</p>'
                    f'{fold("The answer", body, "answer")}</div>')
 
     def links(self, line, cited):
@@ -122,14 +111,13 @@ class Page:
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         found = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
                  f"{times}, equal to the last bit" if close.count else "holds, run for this page")
-        body = f'<div class="highlight"><pre>{coloured(part.body)}</pre></div>'
         return fold(f'<span title="{what}" aria-label="{what}">✓</span>',
-                    f"<p>{what}: {found}</p>{body}", "check tick")
+                    f"<p>{what}: {found}</p>{listing(part.body)}", "check tick")
 
     def index(self, part):
         """Return index entries for the words with which a student may search for this chapter."""
-        words = part.body.replace("\n", " ").split(",")
-        return "\n".join(f"```{{index}} ! {word.strip()}\n```" for word in words)
+        return "\n".join(f"```{{index}} ! {' '.join(word.split())}\n```"
+                         for word in part.body.split(","))
 
     def source(self, part):
         found = sources.cited(self.chapter, part)
@@ -138,8 +126,7 @@ class Page:
         return raw(
             f'<div class="source highlight" role="group" aria-label="{found.name}">'
             f'<p class="where"><code>{found.name}</code> '
-            f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a>'
-            f'{address.at_source(file, found.first)}</p>'
+            f'<a href="../source/{found.module}.html#line-{found.first}">{file}</a></p>'
             f'<pre class="head">{coloured(found.head)}</pre>{rows}</div>')
 
     def row(self, part, line):
@@ -166,11 +153,10 @@ class Page:
                       f"<del>{coloured(mistake.was)}</del><ins>{coloured(mistake.now)}</ins>"
                       f"</pre></div>")
             shown = f"<pre>{escape(mistake.said)}</pre>"
-            said = fold("What <code>blame</code> says", shown, "blame", is_open=not made) if (
-                not mistake.asked) else (
-                f'<div class="highlight"><pre>{coloured(mistake.asked)}</pre></div>{shown}')
-            why = f"<p>{self.inline(mistake.why)}</p>" if mistake.why else ""
-            other = f"<p>{self.inline(mistake.other)}</p>" if mistake.other else ""
+            said = listing(mistake.asked) + shown if mistake.asked else fold(
+                "What <code>blame</code> says", shown, "blame", is_open=not made)
+            why, other = (f"<p>{self.inline(text)}</p>" if text else ""
+                          for text in (mistake.why, mistake.other))
             made.append(f'<div class="mistake">{change}{why}{said}{other}</div>')
         return raw("".join(made))
 
@@ -192,6 +178,11 @@ class Page:
             made += [fold(f"<b>{full}</b> {escape(title)}", body, "question")
                      for full, title, body in found]
         return raw("\n".join(made))
+
+
+def listing(code):
+    """Return lines of code as a block."""
+    return f'<div class="highlight"><pre>{coloured(code)}</pre></div>'
 
 
 def hanging(line):

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import nbformat
 
-from docs.book import address, front, notebooks
 from docs.book.chapter import BookError, complete, every_equation, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw, words
-from docs.book.notebooks import WHEEL
-from docs.book.render import HEADER, Page
+from docs.book.notebooks import WHEEL, notebooks, write_wheel
+from docs.book.render import Page
 from docs.book.sources import ROOT
 
 BOOK = ROOT / "docs" / "book"
@@ -29,16 +28,27 @@ GLYPHS = ("U+20-7E,U+A0-F7,U+2C6-2DC,U+300-338,U+391-3F5,U+2010-2064,U+210B-2135
           "U+2200-22C6,U+2308-230B,U+23B4-23DF,U+27E8-27E9,U+1D400-1D467,U+1D49C-1D4CF")
 
 
+INDEX = "docs/book/pages/index.md"
+WHEEL_IN_TEXT = "npdl_textbook-VERSION-py3-none-any.whl"
+DRAFT = """# The book
+
+```{toctree}
+:glob:
+
+chapters/*
+```
+"""
+
+
 def pages():
     """Return {path in the repository: path in the site} of all pages except for chapters."""
-    found = {f"docs/{p.name}": f"docs/{p.name}" for p in sorted((ROOT / "docs").glob("*.md"))}
-    found |= {f"docs/bench/{p.name}": f"docs/bench/{p.name}"
-              for p in sorted((ROOT / "docs" / "bench").glob("*.md"))}
-    found |= {f"docs/book/pages/{p.name}": f"guide/{p.name}"
-              for p in sorted((BOOK / "pages").glob("*.md"))}
-    found |= {"experiments/REPORT.md": "report/REPORT.md", "CHANGELOG.md": "project/CHANGELOG.md",
-              "CONTRIBUTING.md": "project/CONTRIBUTING.md"}
-    return found | {"docs/book/pages/index.md": "index.md", "README.md": "index.md"}
+    found = {f"{folder}/{path.name}": f"{place}/{path.name}"
+             for folder, place in (("docs", "docs"), ("docs/bench", "docs/bench"),
+                                   ("docs/book/pages", "guide"))
+             for path in sorted((ROOT / folder).glob("*.md"))}
+    return found | {
+        "experiments/REPORT.md": "report/REPORT.md", "CHANGELOG.md": "project/CHANGELOG.md",
+        "CONTRIBUTING.md": "project/CONTRIBUTING.md", INDEX: "index.md", "README.md": "index.md"}
 
 
 class Site:
@@ -63,7 +73,6 @@ class Site:
     def write(self, log=print):
         """Make every page."""
         write_font(self.extra / "_static" / "math.woff")
-        shutil.copy(ROOT / "docs/gallery/grokking.webp", self.extra / "_static")
         steps = {}
         for chapter in self.chosen:
             log(chapter.name)
@@ -76,61 +85,27 @@ class Site:
         for name in steps:
             log(f"step {name}")
             self._keep(f"steps/{name}.html", step_page(name))
-        self.notebooks = notebooks.notebooks(self.chosen, self.known)
-        for name, made in self.notebooks.items():
+        for name, made in notebooks(self.chosen, self.known).items():
             self._keep(f"notebooks/{name}.ipynb", nbformat.writes(made))
-        self.wheel = notebooks.write_wheel(self.extra / "notebooks")
+        write_wheel(self.extra / "notebooks")
         if self.only:
-            self._put("index.md", "# The book\n\n" + self._toctree())
+            self._put("index.md", DRAFT)
             return
-        for origin, place in self.pages.items():
-            if not origin.startswith("docs/book/chapters/") and origin != "README.md":
-                self._put(place, self._filled((ROOT / origin).read_text(encoding="utf-8"), origin),
-                          origin)
+        for origin in pages().keys() - {INDEX, "README.md"}:
+            text = (ROOT / origin).read_text(encoding="utf-8")
+            self._put(self.pages[origin], text, origin)
+        self._put("index.md", Page(read(ROOT / INDEX), self.known).text(), INDEX)
         self._put("api/index.md", reference())
         for name, file in sorted(self.sources.items()):
             self._put(f"source/{name}.md", _listing(file))
-
-    def _filled(self, text, origin):
-        """Fill the lists of pages and notebooks and the link to the wheel into a page."""
-        folder = posixpath.relpath("notebooks", posixpath.dirname(self.pages[origin]) or ".")
-        if origin.startswith("docs/book/pages/"):
-            text = HEADER + text
-        if origin.endswith("pages/index.md"):
-            text = front.filled(text) + "\n\n" + self._toctree()
-        text = text.replace("<!-- notebooks -->", "\n".join(
-            f'- <a href="{folder}/{name}.ipynb" download>{notebooks.title(made)}</a>'
-            for name, made in self.notebooks.items()))
-        wheel = f'<a href="{folder}/{WHEEL}" download>{WHEEL}</a>' if self.wheel else (
-            f"`{WHEEL}` (in the folder of npdl's source, `pip wheel --no-deps .` makes it)")
-        return text.replace("<!-- wheel -->", wheel).replace(
-            "npdl_textbook-VERSION-py3-none-any.whl", WHEEL)
-
-    def _toctree(self):
-        """Return the side bar; its guides are in the order in which the first page links them."""
-        groups = {"The book": [f"chapters/{c.name}" for c in self.chosen]}
-        if not self.only:
-            first = (BOOK / "pages" / "index.md").read_text(encoding="utf-8")
-            guides = [name for name in dict.fromkeys(re.findall(r"\]\(([\w-]+)\.md", first))
-                      if (BOOK / "pages" / f"{name}.md").exists()]
-            groups |= {"Guides": [f"guide/{name}" for name in guides],
-                       "Reference": ["api/index"],
-                       "Proofs and figures": ["docs/*", "report/REPORT"], "Project": ["project/*"]}
-        return "\n\n".join(
-            f"```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n" + "\n".join(entries)
-            + "\n```" for caption, entries in groups.items())
 
     def _put(self, place, text, origin=None):
         """Write one page, its links turned to the site's if it has an origin in the repository."""
         path = self.folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
-        if place.startswith(("docs/bench/", "source/")):
-            text = "---\norphan: true\n---\n" + text
         if origin:
             text = self._relinked(text, origin, place)
-            if link := address.at_source(origin):
-                text += raw(f'<p class="origin">{escape(origin)}{link}</p>')
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text.replace(WHEEL_IN_TEXT, WHEEL), encoding="utf-8")
 
     def _keep(self, place, text):
         path = self.extra / place
@@ -201,7 +176,7 @@ def _listing(file):
                      for n, line in enumerate(lines, 1))
     return f"# {name}\n" + raw(
         f'<div class="listing highlight" role="group" aria-label="{escape(name)}">'
-        f"<pre>{rows}</pre></div>{address.at_source(name)}")
+        f"<pre>{rows}</pre></div>")
 
 
 def write_font(path):

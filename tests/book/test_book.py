@@ -14,11 +14,9 @@ pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
 from docs.book import chapter as chapters
-from docs.book import checks, frame, graphs, opening, sources, trained
+from docs.book import checks, graphs, opening, pictures, sources, trained
 from docs.book.chapter import complete, every_equation, read
-from docs.book.drawing import shown
 from docs.book.formulas import mathml
-from docs.book.pictures import PICTURES
 from docs.book.proofs import proof
 from npdl import Block, LSTMCell
 from npdl import step as npdl_step
@@ -27,9 +25,9 @@ from tests.book import printed_signs
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
-GRAPHS = sorted({graphs.CHOSEN.get(c.name, frame.step_names(c)[0]) for c in map(read, PATHS)
-                 if frame.step_names(c)})
-OPENED = {"model": opening.picture, "sum": opening.summed, "ask": opening.question}
+OPENED = {"picture": opening.picture, "sum": opening.summed, "ask": opening.question,
+          "graph": graphs.graph}
+GRAPHS = sorted({part.given for path in PATHS for part in read(path).directives("graph")})
 
 
 def test_every_equation_has_its_own_label_and_is_cited():
@@ -45,8 +43,8 @@ def test_equations_hold_and_are_cited_by_the_source(path):
     assert set(checks.run(chapter)) == {*chapter.equations, *chapter.formulas}
     for part in chapter.directives("equation"):
         assert mathml(part.body, block=True).startswith("<math")
-    assert {"model", "sum", "ask"} <= {part.name for part in chapter.parts}
-    for part in chapter.directives("model", "sum", "ask"):
+    assert {"picture", "sum", "ask"} <= {part.name for part in chapter.parts}
+    for part in chapter.directives(*OPENED):
         OPENED[part.name](chapter, part)
     for part in chapter.directives("source"):
         assert sources.cited(chapter, part).lines
@@ -107,11 +105,10 @@ def test_a_graph_is_the_layers_own():
     assert {"x", "a"} <= {one.name for one in residual.made_of}
 
 
-@pytest.mark.parametrize("name", [*PICTURES, *trained.MODELS, *GRAPHS])
+@pytest.mark.parametrize("name", [*pictures.names_of_all(), *GRAPHS])
 def test_a_picture_is_drawn_inside_its_frame(name):
-    svg, caption = (shown(PICTURES[name]) if name in PICTURES else
-                    (trained.drawn(name, "A model."), "A model.") if name in trained.MODELS else
-                    graphs.drawn(name))
+    svg, caption = (graphs.drawn(name) if name in GRAPHS else
+                    (pictures.drawn(name, "A picture."), "A picture."))
     tree = ElementTree.fromstring(svg)
     width, height = float(tree.get("width")), float(tree.get("height"))
     assert width <= 358                         # a phone's

@@ -14,11 +14,17 @@ from tests.book.test_book import OPENED
 
 WHOLE = """# 1. A map
 
+> **You will be able to** read a map.
+>
+> **You need** nothing.
+>
+> **Time** one minute.
+
 Why?
 
 ## What it does
 
-```{model} thermometers
+```{picture} thermometers
 It ends at {slopes[-1]::.1f}.
 ```
 ```{sum}
@@ -34,10 +40,17 @@ How far is it from {steps[0]} to {steps[-1]}?
 : {answer::.0f} steps.
 ```
 
+## Diagram and shapes
+
+```{graph} Linear
+```
+
 ## Forward
 
 ```{source} npdl.layers.linear:Linear.forward
 ```
+
+## Backward by hand
 
 ## The derivation
 
@@ -54,6 +67,8 @@ Row by row $y_n = x_n W$.
 ```{said}
 holds("y_n", y=x @ W)
 ```
+
+## Summary
 
 ## Backward, line by line
 
@@ -79,12 +94,26 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 : A sign.
 ```
 
-## Questions of the course
+## Exercises
+
+### Easy
+
+<details><summary>Solution</summary>One.</details>
+
+### Medium
+
+<details><summary>Solution</summary>Two.</details>
+
+### Hard
+
+<details><summary>Solution</summary>Three.</details>
 
 ```{questions} 001.3.1
 ```
 
 ## Write it yourself
+
+## Elsewhere
 """
 
 
@@ -95,7 +124,7 @@ def everything(path):
     complete(chapter)
     checks.run(chapter)
     every_equation([chapter])
-    for part in chapter.directives("model", "sum", "ask"):
+    for part in chapter.directives(*OPENED):
         OPENED[part.name](chapter, part)
     for part in chapter.directives("source"):
         sources.cited(chapter, part)
@@ -113,13 +142,13 @@ def test_a_chapter_in_good_form(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("y = x W", "y = -x W", ":35: check map-1 fails"),
-    ("y_n = x_n W", "y_n = -x_n W", ":41: check said-1 fails"),
+    ("y = x W", "y = -x W", ":48: check map-1 fails"),
+    ("y_n = x_n W", "y_n = -x_n W", ":54: check said-1 fails"),
     ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
     ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
     ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
-    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":58: $x \le y$ has a relation and no check"),
-    ("y = x W", "y = x W^\\top", ":35: check map-1 fails"),
+    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":73: $x \le y$ has a relation and no check"),
+    ("y = x W", "y = x W^\\top", ":48: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
@@ -129,13 +158,16 @@ def test_a_chapter_in_good_form(tmp_path):
     ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
     ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
     ("<- map-1", "<- ", "cited by no line"),
-    ("## The proof\n", "", "section 5 must be"),
+    ("## The proof\n", "", "section 8 must be"),
+    ("> **Time** one", "> One", "the box at the top must have the lines"),
+    ("### Hard", "### Harder", "'### Hard' must have an exercise with a solution"),
+    ("{graph} Linear", "{graph} Linen", "npdl has no layer 'Linen'"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
-    ("{model} thermometers", "{model} thermo", "model 'thermo': there are: thermometers, "),
-    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
+    ("{picture} thermometers", "{picture} thermo", "picture 'thermo': there are: "),
+    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":21: check of the sum fails"),
     ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
     ("---\n", "--\n", "a sum is TeX, a line ---"),
     ("> steps[-1]", "steps[-1]", "an {ask} has a question"),

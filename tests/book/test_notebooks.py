@@ -16,7 +16,7 @@ pytest.importorskip("pygments")
 
 from docs.book import notebooks
 from docs.book.chapter import BookError, paths, read
-from docs.book.notebooks import WHEEL, install
+from docs.book.notebooks import INSTALL, WHEEL
 
 ROOT = Path(__file__).resolve().parents[2]
 IPYTHON = """
@@ -28,7 +28,7 @@ get_ipython = Shell
 
 def first_cell(folder, before=""):
     """The first cell of a notebook, run where nothing is installed."""
-    return subprocess.run([sys.executable, "-I", "-S", "-c", before + install()], cwd=folder,
+    return subprocess.run([sys.executable, "-I", "-S", "-c", before + INSTALL], cwd=folder,
                           capture_output=True, text=True)
 
 
@@ -44,13 +44,13 @@ def test_a_notebook_installs_the_wheel_beside_it_and_nothing_else(tmp_path):
     done = first_cell(tmp_path, IPYTHON)
     assert (done.returncode, done.stdout) == (0, f"pip install -q '{WHEEL}[train]'\n"), done.stderr
     with contextlib.redirect_stdout(io.StringIO()) as said:
-        exec(install(), {})                             # here npdl is
+        exec(INSTALL, {})                             # here npdl is
     assert said.getvalue() == ""
 
 
 def test_the_wheel(tmp_path, monkeypatch):
     pytest.importorskip("hatchling")
-    assert notebooks.write_wheel(tmp_path)
+    notebooks.write_wheel(tmp_path)
     with zipfile.ZipFile(tmp_path / WHEEL) as wheel:
         names = {name: wheel.read(name) for name in wheel.namelist()}
     assert {name for name in names if name.startswith("npdl/")} == {
@@ -67,13 +67,13 @@ KNOWN = {label: chapter for chapter in CHAPTERS for label in chapter.equations}
 
 @pytest.mark.parametrize("chapter", [
     chapter if chapter.number in (1, 6) else pytest.param(chapter, marks=pytest.mark.slow)
-    for chapter in CHAPTERS if notebooks.asks_for(chapter)], ids=lambda chapter: chapter.name)
+    for chapter in CHAPTERS if notebooks.asks_for(chapter)[0]], ids=lambda chapter: chapter.name)
 def test_a_notebook_asks_for_a_backward_and_knows_when_it_is_right(chapter):
     """At the blank it fails; with the solution in it, it does not."""
     text = nbformat.writes(notebooks.notebooks([chapter], KNOWN)[chapter.name])
     for made, right in ((text, False), (notebooks.filled(text), True)):
         cells = json.loads(made)["cells"]
-        at = next(n for n, cell in enumerate(cells) if "blank" in cell["metadata"].get("tags", ()))
+        at = next(n for n, cell in enumerate(cells) if "solution" in cell["metadata"])
         setup, blank, check = ("".join(cells[n]["source"]) for n in (2, at, at + 1))
         space = {}
         exec(setup, space)

@@ -14,7 +14,6 @@ import pytest
 pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
-from docs.book import address
 from docs.book import chapter as chapters
 from npdl import backend
 from tests.tools import chromium, device, workflow
@@ -23,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
 
-ADDRESSES = {"Source": "https://github.com/someone/npdl", "Site": "https://someone.github.io/npdl"}
 # One page of each kind.
 LOOKED_AT = ("index.html", "chapters/06-lstm.html", "chapters/10-attention.html",
              "guide/find-your-way.html", "docs/study-tools.html", "api/index.html",
@@ -134,20 +132,6 @@ def test_the_training_notebook_on_a_device(monkeypatch):
         exec(script.replace("range(200)", "range(20)"), space)
         assert type(space["model"].decoder.blocks[0].ffn.up.W.data) is backend.xp.ndarray
     assert space["maps"].shape == (2, 6, 6) and np.abs(space["maps"].sum(-1) - 1).max() < 1e-5
-
-
-@pytest.fixture(params=[{}, ADDRESSES], ids=["nowhere", "somewhere"])
-def urls(request, monkeypatch):
-    monkeypatch.setattr(address, "urls", lambda: request.param)
-    return request.param
-
-
-def test_a_source_and_a_notebook_are_linked_where_they_are(urls):
-    assert ("/blob/main/npdl/core.py" in address.at_source("npdl/core.py")) == bool(urls)
-    assert ("/blob/main/npdl/core.py#L3" in address.at_source("npdl/core.py", 3)) == bool(urls)
-    assert ("colab.research.google.com/github/someone/npdl/blob/gh-pages/notebooks/06-lstm.ipynb"
-            in address.in_colab("06-lstm")) == bool(urls)
-    assert bool(address.wheel("npdl.whl")) == bool(urls)
 
 
 def test_the_workflows_run_what_is_run_here():

@@ -2,7 +2,7 @@
 {
   "use strict";
   const figure = document.getElementById("grokking");
-  const run = JSON.parse(figure.querySelector("[type='application/json']").textContent);
+  const run = RUN;                                        // of grokking-run.js
   const [moving, svg, slider, button, output] =
     [".moving", "svg", "input", "button", "output"].map((name) => figure.querySelector(name));
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -60,6 +60,7 @@
   }
   slider.addEventListener("input", () => { play(false); draw(); });
   button.addEventListener("click", () => play(timer === null));
+  slider.max = run.at.length - 1;
   slider.value = still ? run.at.length - 1 : 0;
   moving.hidden = false;
   draw();

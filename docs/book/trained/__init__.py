@@ -2,7 +2,7 @@
 
     python -m docs.book --train         # trains all of them again, and keeps what the pages need
 
-`MODELS` are the functions that train them, by name; pictures.py has one of each name. What a
+`MODELS` are the functions that train them, by name; docs/book/pictures.py draws them. What a
 training leaves is a JSON of a few kilobytes in data/; its numbers are rounded, and a test trains
 them again and compares.
 """
@@ -10,8 +10,7 @@ them again and compares.
 import json
 from pathlib import Path
 
-from docs.book.drawing import shown
-from docs.book.trained import attention, basics, pictures, recurrent, training
+from docs.book.trained import attention, basics, recurrent, training
 
 DATA = Path(__file__).parent / "data"
 MODELS = {function.__name__: function for function in (
@@ -38,8 +37,3 @@ def keep(name):
 def record(name):
     """Return the stored record of a model."""
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def drawn(name, caption):
-    """Return the picture of a model as SVG."""
-    return shown(lambda: (getattr(pictures, name)(record(name)), caption))[0]
