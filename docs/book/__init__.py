@@ -40,6 +40,6 @@ The text is written by hand. Fences insert what is computed from the source:
 What is wrong breaks the build, with file and line: a check that fails or compares nothing, a line
 that is not in the source or cites nothing, an equation that nothing cites, a mistake that blame
 does not see or puts on another line, a question or a link that leads nowhere. pictures.py draws,
-notebooks.py makes a notebook of every chapter and of the script in notebooks/, equations/ reads the
+notebooks.py makes a notebook of every chapter, equations/ reads the
 TeX of an equation and decides whether it holds for arrays.
 """

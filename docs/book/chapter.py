@@ -16,8 +16,8 @@ SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand",
             "Write it yourself", "Elsewhere")
 BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
 GRADES = ("### Easy", "### Medium", "### Hard")
-DIRECTIVES = ("index", "picture", "graph", "moving", "sum", "ask", "equation", "check", "said",
-              "source", "proof", "mistakes", "questions")
+DIRECTIVES = ("index", "picture", "graph", "sum", "ask", "equation", "check", "said", "source",
+               "proof", "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
 CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|ne|ll|gg|in|notin|"
                     r"to|sim|approx|propto|equiv|leftarrow|Rightarrow)(?![A-Za-z])")

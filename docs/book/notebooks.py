@@ -1,4 +1,4 @@
-"""Notebooks: one of each chapter, and those of the scripts in docs/book/notebooks.
+"""Notebooks: one of each chapter, and those in docs/book/notebooks.
 
 A chapter's notebook has its text and its equations, and cells that run: its layers step by step,
 their gradient checks, its first mistake with what blame says of it, and a backward to write. The
@@ -25,7 +25,7 @@ from docs.book.sources import ROOT, find
 from npdl.study.check.samples import layer_classes
 from npdl.study.check.target import find_class
 
-SCRIPTS = Path(__file__).parent / "notebooks"
+WRITTEN = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
 SETUP = """\
 import npdl
@@ -53,9 +53,9 @@ def write_wheel(folder):
 
 
 def notebooks(chapters, known):
-    """Return {name: notebook} of the chapters and of the scripts."""
+    """Return {name: notebook} of the chapters and of those written by hand."""
     cells = {chapter.name: _Cells(chapter, known).cells() for chapter in chapters}
-    cells |= {path.stem: script_cells(path) for path in sorted(SCRIPTS.glob("*.py"))}
+    cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
     return {name: notebook(own) for name, own in cells.items()}
 
 
@@ -67,13 +67,6 @@ def notebook(cells):
     for number, cell in enumerate(made.cells):
         cell["id"] = f"cell-{number}"                   # the same each time it is made
     return made
-
-
-def script_cells(path):
-    """Yield the cells of a script in the percent form: `# %%` begins one."""
-    for piece in path.read_text(encoding="utf-8").split("# %%")[1:]:
-        head, _, text = piece.partition("\n")
-        yield words(re.sub("^# ?", "", text, flags=re.M)) if "[markdown]" in head else code(text)
 
 
 def filled(text):

@@ -1,7 +1,6 @@
 """What a chapter shows before it derives: a picture, a sum by hand, a question.
 
     ```{picture} brackets     the caption; {f[0][1]} is computed from what was kept of a model
-    ```{moving} gate          the caption of a picture with sliders (moving.py)
     ```{sum}                  TeX with numbers alone, then ---, then code that ends in holds(...)
     ```{ask}                  words; `> expression`, computed from what the models kept and from
                               npdl; `: words` with the {answer}

@@ -1,6 +1,7 @@
 """The pictures of ```{picture} NAME: a file in drawings/, or a function here.
 
-A function with the name of a trained model draws its record `kept`. Every number in a picture is
+An .html in drawings/ has sliders, with which static/moving.js computes the picture again. A
+function with the name of a trained model draws its record `kept`. Every number in a picture is
 npdl's own.
 """
 
@@ -43,13 +44,12 @@ BARS = {"color": BLUE, "alpha": 0.4}
 
 def names_of_all():
     """Return the names of all pictures."""
-    return [*(path.stem for path in DRAWINGS.glob("*.svg")), *OWN, *trained.MODELS]
+    return [*(path.stem for path in DRAWINGS.iterdir()), *OWN, *trained.MODELS]
 
 
 def drawn(name, caption):
     """Return a picture as SVG."""
-    file = DRAWINGS / f"{name}.svg"
-    if file.exists():
+    for file in DRAWINGS.glob(f"{name}.*"):
         return labelled(file.read_text(encoding="utf-8"), caption)
     record = [trained.record(name)] if name in trained.MODELS else []
     return as_svg(globals()[name], *record, label=caption)

@@ -5,7 +5,7 @@ from html import escape
 
 from docutils.utils.math import MathError
 
-from docs.book import checks, frame, graphs, moving, opening, sources
+from docs.book import checks, frame, graphs, opening, sources
 from docs.book.chapter import CITED, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
@@ -52,13 +52,6 @@ class Page:
     def figure(self, svg, caption):
         return raw(f'<figure class="picture">{svg}<figcaption>{self.inline(caption)}</figcaption>'
                    "</figure>")
-
-    def moving(self, part):
-        if part.given not in moving.MOVED:
-            self.chapter.fail(part.line, f"moving {part.given!r}: there are: "
-                                         f"{', '.join(moving.MOVED)}")
-        caption = " ".join(part.body.split())
-        return moving.figure(part.given, caption, self.inline(caption))
 
     def sum(self, part):
         """Return equations to check on paper, and the code that compares the layer with them."""

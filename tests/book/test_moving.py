@@ -1,21 +1,81 @@
-"""Pictures with sliders: what the page computes is what npdl computes."""
+"""Pictures with sliders: what they show and what the page computes is what npdl computes."""
 
 import itertools
-from pathlib import Path
+import json
+import re
 
 import numpy as np
 import pytest
 
-from docs.book import moving
+from docs.book.pictures import DRAWINGS
+from docs.book.trained.training import descent
+from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
-STATIC = Path(moving.__file__).parent / "static"
+STATIC = DRAWINGS.parent / "static"
 
 
-def page_of(name, folder):
-    text = moving.figure(name, "What it shows").split("html\n", 1)[1].rpartition("</script>")[0]
-    path = folder / f"{name}.html"
-    path.write_text(f"<!doctype html><body>{text}</script>".replace(
+def gate(known, forget, take, show):
+    """Run an LSTM cell of one unit with these values of the gates before their sigmoids."""
+    cell = LSTMCell(1, 1, dtype="float64")
+    cell.W_x.data[...], cell.W_h.data[...] = 0, 0
+    cell.b.data[...] = [take, forget, show, np.arctanh(known["offered"])]
+    zero, one = np.zeros((1, 1)), np.ones((1, 1))
+    (h, c), cache = cell.forward(zero, (zero, np.array([[known["held"]]])))
+    _, (_, dc_prev) = cell.backward((one, zero), cache)
+    found = {"f": cache.f, "i": cache.i, "o": cache.o, "c": c, "h": h, "back": dc_prev}
+    return {name: float(value[0, 0]) for name, value in found.items()}
+
+
+def shares(known, temperature, hidden):
+    """Compute the attention of one query to five keys, the last `hidden` of which are masked."""
+    keys, values = (np.array(known[name])[:, None] for name in ("scores", "values"))
+    mask = np.arange(len(keys)) < len(keys) - hidden
+    y, cache = ScaledDotAttention().forward(np.array([[1 / temperature]]), keys, values, mask[None])
+    return {f"A{k}": float(share) for k, share in enumerate(cache.A[0])} | {"y": float(y[0, 0])}
+
+
+def valley(known, sgd, adamw):
+    """Return the paths of SGD and AdamW with these learning rates."""
+    paths = {"SGD": descent(lambda model: SGD(model, sgd), known["steps"]),
+             "AdamW": descent(lambda model: AdamW(model, adamw, weight_decay=0.0), known["steps"])}
+    return paths | {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
+
+
+MOVED = {"gate": gate, "shares": shares, "descent": valley}
+
+
+def read(name):
+    """Return a picture's HTML, what its script knows, and its sliders as (least, most, first)."""
+    text = (DRAWINGS / f"{name}.html").read_text(encoding="utf-8")
+    sliders = [tuple(map(float, found)) for found in re.findall(
+        r'min="([-.\d]+)" max="([-.\d]+)" step="[.\d]+" value="([-.\d]+)"', text)]
+    return text, json.loads(re.search(r'json">(.*?)<', text)[1]), sliders
+
+
+def shown(value):
+    """Format a number as the page's script does."""
+    return f"{value:.3f}".replace("-", "−") if value < 1000 else "over 1000"
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_the_picture_shows_at_first_what_npdl_computes(name):
+    text, known, sliders = read(name)
+    found = MOVED[name](known, *(first for _, _, first in sliders))
+    said = dict(re.findall(r'data-value="(\w+)">([^<]+)<', text))
+    assert said and said == {key: shown(found[key]) for key in said}
+    for key, x, unit, left, width in re.findall(
+            r'data-bar="(\w+)" data-from="(\d+)" data-unit="(\d+)".* x="(.*?)" width="(.*?)"', text):
+        np.testing.assert_allclose((float(left), float(width)), (
+            int(x) + min(0, found[key]) * int(unit), abs(found[key]) * int(unit)), rtol=1e-4)
+    for points, key in re.findall(r'points="([^"]*)".* data-path="(\w+)"', text):
+        at = np.array([point.split(",") for point in points.split()], float)
+        np.testing.assert_allclose(at, [175, 125] + np.array(found[key]) * [75, -130], atol=0.051)
+
+
+def page_of(text, folder):
+    path = folder / "picture.html"
+    path.write_text(f"<!doctype html><body><figure>{text}</figure>".replace(
         '<script src="../_static/moving.js">', f"<script>{(STATIC / 'moving.js').read_text()}"),
         encoding="utf-8")
     return path.as_uri()
@@ -23,25 +83,25 @@ def page_of(name, folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(chromium.find() is None, reason="no browser")
-def test_the_page_computes_what_npdl_computes(tmp_path):
-    figure = "document.querySelector('[data-moving]')"
+@pytest.mark.parametrize("name", MOVED)
+def test_the_page_computes_what_npdl_computes(name, tmp_path):
+    figure = "document.querySelector('figure')"
+    text, known, sliders = read(name)
     with chromium.browser() as page:
-        for name, (compute, _, sliders, _) in moving.MOVED.items():
-            page.open(page_of(name, tmp_path), f"{figure} && {figure}.found")
-            steps = [sorted({least, first, most}) for *_, least, most, _, first in sliders]
-            for given in itertools.product(*steps):
-                page.value(f"{list(given)}.forEach((v, n) => {{"
-                           f"const slider = {figure}.querySelectorAll('input')[n];"
-                           "slider.value = v; slider.dispatchEvent(new Event('input'))})")
-                found = page.value(f"{figure}.found")
-                for key, value in compute(*given).items():
-                    np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-12,
-                                               err_msg=f"{name} {given} {key}")
-                said = page.value(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
-                                  "value]')].map(t => [t.dataset.value, t.textContent]))")
-                assert said == {key: moving.shown(compute(*given)[key]) for key in said}, given
-            page.value(f"{figure}.querySelector('input').focus()")
-            before = page.value(f"{figure}.querySelector('output').textContent")
-            page.press("ArrowLeft")
-            assert page.value(f"{figure}.querySelector('output').textContent") != before
-            assert page.complaints == []
+        page.open(page_of(text, tmp_path), f"{figure} && {figure}.found")
+        for given in itertools.product(*(sorted(set(slider)) for slider in sliders)):
+            page.value(f"{list(given)}.forEach((v, n) => {{"
+                       f"const slider = {figure}.querySelectorAll('input')[n];"
+                       "slider.value = v; slider.dispatchEvent(new Event('input'))})")
+            found, expected = page.value(f"{figure}.found"), MOVED[name](known, *given)
+            for key, value in expected.items():
+                np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-12,
+                                           err_msg=f"{name} {given} {key}")
+            said = page.value(f"Object.fromEntries([...{figure}.querySelectorAll('text[data-"
+                              "value]')].map(t => [t.dataset.value, t.textContent]))")
+            assert said == {key: shown(expected[key]) for key in said}, given
+        page.value(f"{figure}.querySelector('input').focus()")
+        before = page.value(f"{figure}.querySelector('output').textContent")
+        page.press("ArrowLeft")
+        assert page.value(f"{figure}.querySelector('output').textContent") != before
+        assert page.complaints == []

@@ -1,5 +1,6 @@
 """The site, built: its links, its pages in a browser, for screen readers, its notebooks."""
 
+import json
 import os
 import posixpath
 import re
@@ -21,6 +22,7 @@ from tests.tools import chromium, device, workflow
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
+WRITTEN = ROOT / "docs" / "book" / "notebooks"
 
 # One page of each kind.
 LOOKED_AT = ("index.html", "chapters/06-lstm.html", "chapters/10-attention.html",
@@ -126,7 +128,8 @@ def test_every_notebook_runs(site, tmp_path):
 def test_the_training_notebook_on_a_device(monkeypatch):
     """Its lines run where arrays do not mix with the host's, as on a GPU."""
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
-    script = (ROOT / "docs" / "book" / "notebooks" / "train-and-look.py").read_text()
+    cells = json.loads((WRITTEN / "train-and-look.ipynb").read_text())["cells"]
+    script = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     space = {}
     with device.numpy_as_cupy(), backend.using("cupy"):
         exec(script.replace("range(200)", "range(20)"), space)

@@ -1,5 +1,5 @@
 // Computes a chapter's picture again when its sliders are moved, by the lines that npdl has
-// (docs/book/moving.py, which drew it first).
+// (a test compares them). The picture is a file of docs/book/drawings.
 {
   "use strict";
   const sigmoid = (z) => 1 / (1 + Math.exp(-z));
@@ -48,12 +48,12 @@
   const place = ([x, y]) => [175 + 75 * x, 125 - 130 * y]
     .map((at) => Math.min(2000, Math.max(-2000, at)).toFixed(2)).join(",");
 
-  function start(figure) {
+  function start(figure, computed) {
     const known = JSON.parse(figure.querySelector("[type='application/json']").textContent);
     const sliders = [...figure.querySelectorAll("input")];
     const move = () => {
       const given = Object.fromEntries(sliders.map((s) => [s.name, Number(s.value)]));
-      const found = figure.found = COMPUTED[figure.dataset.moving](known, given);
+      const found = figure.found = computed(known, given);
       for (const slider of sliders) slider.parentNode.querySelector("output").textContent = slider.value;
       for (const text of figure.querySelectorAll("[data-value]"))
         text.textContent = shown(found[text.dataset.value]);
@@ -70,5 +70,6 @@
     move();
   }
 
-  for (const figure of document.querySelectorAll("[data-moving]")) start(figure);
+  for (const sliders of document.querySelectorAll("[data-moving]"))
+    start(sliders.parentNode, COMPUTED[sliders.dataset.moving]);
 }
