@@ -90,19 +90,15 @@ def matrices(height, parts, **options):
     return made, axes
 
 
-def strip(tokens, rows):
-    """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
-    made, axis = figure(34 + 26 * len(rows))
-    matrix(axis, list(rows.values()), rows, tokens)
-    axis.set_aspect("auto")
-    return made
-
-
-def write_values(axes, values):
-    """Write its value into each square of a matrix."""
-    for (row, column), value in np.ndenumerate(np.round(values, 2)):
+def table(height, values, rows, columns, written=(), **options):
+    """Draw one matrix; the numbers `written` are in its squares."""
+    made, axis = figure(height)
+    matrix(axis, values, rows, columns)
+    axis.set(**options)
+    for (row, column), value in np.ndenumerate(np.round(written, 2)):
         if value:
-            axes.text(column, row, f"{value:g}", ha="center", va="center")
+            axis.text(column, row, f"{value:g}", ha="center", va="center")
+    return made
 
 
 class Drawing:

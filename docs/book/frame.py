@@ -1,27 +1,13 @@
 """Step pages: what `python -m npdl step NAME --html` writes, in a frame of the book's pages."""
 
+from pathlib import Path
+
 from docs.book.markup import fold, raw
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.step.show_html import page
 from npdl.study.step.step import step
 
-# The numbers of a line stand below the code: less of it, and they are in sight.
-IN_A_FRAME = "<style>@media (max-width: 68rem) { .code { max-height: 25rem; } }</style>\n"
-ICON = '<link rel="icon" href="../_static/favicon.svg">'
-# The chapter says which colours it is in; "auto" leaves them to the reader's system.
-THEME = """<script>
-"use strict";
-addEventListener("message", (event) => {
-  const theme = event.data.theme;
-  document.documentElement.style.colorScheme = theme === "auto" ? "" : theme;
-  for (const sheet of document.styleSheets)
-    for (const rule of sheet.cssRules)
-      if (rule.media && (rule.dark ||= rule.media.mediaText.includes("dark")))
-        rule.media.mediaText = {auto: "(prefers-color-scheme: dark)", dark: "all"}[theme]
-          || "not all";
-});
-</script>
-"""
+HEAD = Path(__file__).parent / "static" / "step-frame.html"
 
 
 def step_names(chapter):
@@ -36,8 +22,7 @@ def step_page(name):
     found = page(step(layer, *inputs, **options))
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
-    return found.replace("</head>", f"{ICON}{IN_A_FRAME}</head>").replace(
-        "</body>", f"{THEME}</body>")
+    return found.replace("</head>", HEAD.read_text(encoding="utf-8") + "</head>")
 
 
 def steps(names):

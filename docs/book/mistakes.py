@@ -14,7 +14,6 @@ from unittest import mock
 
 import numpy as np
 
-from docs.book import checks
 from docs.book.sources import ROOT, find, plain
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
@@ -40,15 +39,13 @@ class Mistake:
     said: str = ""
 
 
-def mistakes(chapter, part, space=None):
+def mistakes(chapter, part, space):
     """Make each of a directive's Mistakes, and run `blame` on it or compute with it.
 
     `space` holds the names of the chapter's checks. Raises BookError if `blame` finds nothing, or
     first names another line and the chapter does not say why.
     """
     made, (target, *layer) = read_mistakes(chapter, part), part.given.split()
-    if space is None and any(mistake.asked for mistake in made):
-        checks.run(chapter, space := {})
     for mistake in made:
         try:
             function, statement = changed(find(target), mistake.was)

@@ -20,8 +20,7 @@ from docs.book.drawing import (
     labelled,
     matrices,
     matrix,
-    strip,
-    write_values,
+    table,
 )
 from npdl import (
     GELU,
@@ -40,6 +39,11 @@ from npdl.layers.embedding import sinusoidal
 DRAWINGS = Path(__file__).parent / "drawings"
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
 BARS = {"color": BLUE, "alpha": 0.4}
+
+
+def strip(tokens, rows):
+    """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
+    return table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
 
 
 def names_of_all():
@@ -127,9 +131,7 @@ def normalised():
 
 def mask():
     """Draw causal_mask(6)."""
-    made, axis = figure(304)
-    matrix(axis, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
-    return made
+    return table(304, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
 def flow(S=5):
@@ -145,10 +147,8 @@ def flow(S=5):
                                        cache.classifier)
         sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
     reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
-    made, axis = figure(290)
-    matrix(axis, reached, [f"t = {t}" for t in range(S)], [f"k = {t}" for t in range(S)])
-    write_values(axis, reached)
-    return made
+    return table(290, reached, [f"t = {t}" for t in range(S)], [f"k = {t}" for t in range(S)],
+                 written=reached)
 
 
 def turns():
@@ -220,9 +220,9 @@ def week(kept):
 
 def switch(kept):
     buttons = {"-": "·", "0": "off", "1": "on"}
-    return strip([buttons[token] for token in kept["text"]],
-                  {"light": kept["p"], **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2
-                                          for n, row in enumerate(kept["h"])}})
+    return strip([buttons[token] for token in kept["text"]], {
+        "light": kept["p"],
+        **{f"h{'₁₂₃'[n]}": (np.array(row) + 1) / 2 for n, row in enumerate(kept["h"])}})
 
 
 def brackets(kept):
@@ -267,10 +267,8 @@ def one_vector(kept):
 
 
 def dates(kept):
-    made, axis = figure(378)
-    matrix(axis, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]))
-    axis.set_aspect("auto")
-    return made
+    return table(378, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]),
+                 aspect="auto")
 
 
 def heads(kept):
@@ -279,12 +277,9 @@ def heads(kept):
 
 
 def blocks(kept):
-    made, axis = figure(316)
-    matrix(axis, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
-           ["space" if letter == " " else letter for letter in kept["letters"]])
-    write_values(axis, kept["p"])
-    axis.invert_yaxis()
-    return made
+    return table(316, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
+                 ["space" if letter == " " else letter for letter in kept["letters"]],
+                 written=kept["p"], ylim=(-0.5, len(kept["p"]) - 0.5))
 
 
 def gpt(kept):

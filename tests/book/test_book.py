@@ -120,9 +120,9 @@ def test_a_picture_is_drawn_inside_its_frame(name):
 
 @pytest.mark.parametrize("arguments, status, said", [
     (["--check", "--only", "1"], 0, "linear-1 "),
-    (["--only", "99"], 2, "--only 99 is unknown; there are: 1, 2, "),
+    (["--only", "99"], 2, "--only: invalid choice: 99 (choose from 1, 2, "),
     (["--out", "docs"], 2, "--out docs: holds something else than a site"),
-    (["--train", "lstm"], 2, "--train lstm is unknown; there are: thermometers, "),
+    (["--train", "lstm"], 2, "--train: invalid choice: 'lstm' (choose from 'thermometers', "),
 ])
 def test_the_command(arguments, status, said):
     done = subprocess.run([sys.executable, "-m", "docs.book", *arguments], cwd=ROOT,

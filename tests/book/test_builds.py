@@ -122,14 +122,14 @@ def everything(path):
     read.cache_clear()
     chapter = read(path)
     complete(chapter)
-    checks.run(chapter)
+    checks.run(chapter, space := {})
     every_equation([chapter])
     for part in chapter.directives(*OPENED):
         OPENED[part.name](chapter, part)
     for part in chapter.directives("source"):
         sources.cited(chapter, part)
     for part in chapter.directives("mistakes"):
-        assert "wrong sign" in mistakes(chapter, part)[0].said
+        assert "wrong sign" in mistakes(chapter, part, space)[0].said
     for part in chapter.directives("questions"):
         assert asked(part.given)
     return chapter

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.book.pictures import DRAWINGS
-from docs.book.trained.training import descent
+from docs.book.trained import descent
 from npdl import SGD, AdamW, LSTMCell, ScaledDotAttention
 from tests.tools import chromium
 
@@ -64,8 +64,8 @@ def test_the_picture_shows_at_first_what_npdl_computes(name):
     found = MOVED[name](known, *(first for _, _, first in sliders))
     said = dict(re.findall(r'data-value="(\w+)">([^<]+)<', text))
     assert said and said == {key: shown(found[key]) for key in said}
-    for key, x, unit, left, width in re.findall(
-            r'data-bar="(\w+)" data-from="(\d+)" data-unit="(\d+)".* x="(.*?)" width="(.*?)"', text):
+    bars = r'data-bar="(\w+)" data-from="(\d+)" data-unit="(\d+)".* x="(.*?)" width="(.*?)"'
+    for key, x, unit, left, width in re.findall(bars, text):
         np.testing.assert_allclose((float(left), float(width)), (
             int(x) + min(0, found[key]) * int(unit), abs(found[key]) * int(unit)), rtol=1e-4)
     for points, key in re.findall(r'points="([^"]*)".* data-path="(\w+)"', text):

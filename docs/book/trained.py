@@ -1,0 +1,573 @@
+"""Tiny trained models, one or two a chapter: what each layer is for, shown.
+
+    python -m docs.book --train         # trains all of them again, and keeps what the pages need
+
+`MODELS` are the functions that train them, by name; pictures.py draws them. What a training leaves
+is a JSON of a few kilobytes in data/; its numbers are rounded, and a test trains the models again
+and compares.
+"""
+
+import copy
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+
+from npdl import (
+    GELU,
+    GPT,
+    GRU,
+    LSTMLM,
+    RNN,
+    SGD,
+    AdamW,
+    Bidirectional,
+    CrossEntropy,
+    Embedding,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    Llama,
+    LSTMSeq2Seq,
+    MultiHeadAttention,
+    Sequential,
+    SquaredError,
+    Tanh,
+    causal_mask,
+)
+from npdl.adapt.models import add_lora
+from npdl.data.dates import Dates
+from npdl.decoding.beam import beam_search
+from npdl.decoding.continuation import continuation
+from npdl.decoding.sampling import greedy
+from npdl.functions import softmax
+from npdl.layers.sequential import first
+
+DATA = Path(__file__).parent / "data"
+STUDY = Path(__file__).resolve().parents[2] / "experiments" / "results" / "study"
+IGNORED = -1            # a target that doesn't count
+
+
+def train(name):
+    """Train a model, and return its record as JSON has it."""
+    return json.loads(json.dumps(MODELS[name]()))
+
+
+def keep(name):
+    """Train a model, and write what it leaves; returns the file."""
+    path = DATA / f"{name}.json"
+    path.write_text(json.dumps(train(name), separators=(",", ":")) + "\n", encoding="utf-8")
+    return path
+
+
+def record(name):
+    """Return the stored record of a model."""
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
+    """Train a model and return its losses.
+
+    batch(step) is (inputs, or a tuple of them, targets), of which IGNORED ones do not count;
+    each(step) is called before each step and after the last.
+    """
+    loss = loss or CrossEntropy(ignored=IGNORED)
+    optimizer, losses = optimizer or AdamW(model, lr), []
+    for step in range(steps):
+        if each:
+            each(step)
+        inputs, targets = batch(step)
+        out, cache = model.forward(*inputs if isinstance(inputs, tuple) else [inputs])
+        value, c_loss = loss.forward(first(out), targets)
+        optimizer.zero_grad()
+        dy = first(loss.backward(1.0, c_loss))
+        model.backward((dy, None) if isinstance(out, tuple) else dy, cache)
+        optimizer.step()
+        losses.append(float(value))
+    if each:
+        each(steps)
+    return losses
+
+
+def right(model, inputs, targets):
+    """Return the accuracy on the unmasked targets."""
+    found = first(model.forward(inputs)[0]).argmax(-1)
+    counted = targets != IGNORED
+    return float((found == targets)[counted].mean())
+
+
+def kept(values, digits=3):
+    """Return arrays and numbers as lists, rounded to `digits`."""
+    return np.round(np.asarray(values, float), digits).tolist()
+
+
+class Words:
+    """Words and their ids."""
+
+    def __init__(self, texts):
+        self.words = sorted({word for text in texts for word in text})
+
+    def __len__(self):
+        return len(self.words)
+
+    def ids(self, text):
+        return np.array([self.words.index(word) for word in text])
+
+
+# -- chapters 1 to 4: a line, a bend, probabilities of letters, a week in the plane -----------
+
+NUMBERS = ("one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+           "fifteen sixteen seventeen eighteen nineteen twenty").split()
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+def thermometers():
+    """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
+    celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
+    fahrenheit = celsius * 1.8 + 0.32
+    model, seen = Linear(1, 1, rng=0, dtype="float64"), []
+    fit(model, lambda step: (celsius, fahrenheit), 300, loss=SquaredError(),
+        optimizer=SGD(model, 0.5), each=lambda step: seen.append(
+            (model.W.data[0, 0], 100 * model.b.data[0])))
+    shown = (0, 3, 10, 30, 300)
+    return {"celsius": kept(100 * celsius[:, 0]), "fahrenheit": kept(100 * fahrenheit[:, 0]),
+            "steps": shown, "slopes": kept([seen[n][0] for n in shown]),
+            "offsets": kept([seen[n][1] for n in shown])}
+
+
+def bends():
+    """Train two networks on exclusive or, with and without a tanh between the linear layers."""
+    x = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    y = np.array([0, 1, 1, 0])
+    grid = np.linspace(-0.25, 1.25, 13)
+    plane = np.array([[a, b] for b in grid[::-1] for a in grid])
+    found = {}
+    for name, between in (("straight", []), ("bent", [Tanh()])):
+        model = Sequential(Linear(2, 6, rng=1, dtype="float64"), *between,
+                           Linear(6, 2, rng=2, dtype="float64"))
+        fit(model, lambda step: (x, y), 600, 2e-2)
+        found[name] = kept(softmax(model.forward(plane)[0])[:, 1].reshape(13, 13), 2)
+        found[f"{name}_points"] = kept(softmax(model.forward(x)[0])[:, 1])
+    return found
+
+
+def letters():
+    """Train a model to predict the next letter in the names of the numbers from one to twenty."""
+    words = Words([*NUMBERS, "."])
+    pairs = [(a, b) for name in NUMBERS for a, b in zip(name, name[1:] + ".", strict=True)]
+    before, after = (words.ids([pair[i] for pair in pairs]) for i in (0, 1))
+    model = Embedding(len(words), len(words), rng=0, dtype="float64")
+    losses = fit(model, lambda step: (before, after), 400, 5e-2)
+    scores = model.forward(words.ids("t"))[0][0]
+    counts = np.bincount(after[before == words.ids("t")[0]], minlength=len(words))
+    order = np.argsort(-counts, kind="stable")[:7]
+    return {"letters": [words.words[k] for k in order], "scores": kept(scores[order]),
+            "rest": kept(np.delete(scores, order)), "p": kept(softmax(scores)[order]),
+            "counts": counts[order].tolist(), "total": int(counts.sum()),
+            "losses": kept([losses[0], losses[-1]])}
+
+
+def week():
+    """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
+    days = np.repeat(np.arange(7), 3)
+    beside = (days + np.tile([0, 1, -1], 7)) % 7
+    table = Embedding(7, 2, rng=0, dtype="float64")
+    model = Sequential(table, Linear(2, 7, bias=False, rng=1, dtype="float64"))
+    fit(model, lambda step: (days, beside), 600, 1e-2)
+    return {"days": DAYS, "points": kept(table.W.data),
+            "p": kept(softmax(model.forward(np.array([0]))[0])[0])}
+
+
+# -- chapters 5 to 8: a light, a bracket, a name, a word that a later word explains ----------
+
+FILLER = "abcdefgh"
+BRACKETS = {"(": ")", "[": "]", "{": "}"}
+
+
+def switch():
+    """Train an RNN of 3 units to say whether a light is on: 1 and 0 are its buttons, - is none."""
+    rng, words = np.random.default_rng(0), Words(["-01"])
+    model = Sequential(Embedding(3, 3, rng=1, dtype="float64"),
+                       RNN(3, 3, rng=2, dtype="float64"), Linear(3, 2, rng=3, dtype="float64"))
+
+    def batch(step, S=16):
+        ids = words.ids("-01")[rng.choice(3, (32, S), p=(0.7, 0.15, 0.15))]
+        ids[:, 0] = words.ids("0")
+        last = np.maximum.accumulate(np.where(ids > 0, np.arange(S), 0), 1)
+        return ids, np.take_along_axis(ids, last, 1) - 1
+
+    fit(model, batch, 600, 1e-2)
+    text = "0--1-----0---1--"
+    ids = words.ids(text)[None]
+    x, _ = model.layers[0].forward(ids)
+    (h, last), cache = model.layers[1].forward(x)
+    only_last = np.zeros_like(h)
+    only_last[:, -1] = model.layers[2].W.data @ np.array([1.0, -1.0])
+    dx, _ = model.layers[1].backward((only_last, None), cache)
+    return {"text": text, "h": kept(h[0].T, 2),
+            "p": kept(softmax(model.forward(ids)[0][0])[:, 1], 2),
+            "reach": kept(np.linalg.norm(dx[0], axis=-1), 12),
+            "right": kept(right(model, *batch(0, 300)))}
+
+
+def brackets():
+    """Train an LSTM to close the bracket that was opened, after any number of letters."""
+    rng, words = np.random.default_rng(0), Words([*BRACKETS, *BRACKETS.values(), FILLER])
+    model = LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
+    counted = words.ids("".join(BRACKETS.values()))
+
+    def pair():
+        kind = rng.choice(list(BRACKETS))
+        return kind + "".join(rng.choice(list(FILLER), rng.integers(1, 11))) + BRACKETS[kind]
+
+    def batch(step):
+        ids = np.array([words.ids((pair() + pair() + 24 * "a")[:24]) for _ in range(24)])
+        targets = ids[:, 1:]
+        return ids[:, :-1], np.where(np.isin(targets, counted), targets, IGNORED)
+
+    fit(model, batch, 700, 2e-2)
+    text = "[abcdefgh](abc)"
+    ids = words.ids(text)[None]
+    x, _ = model.embedding.forward(ids)
+    _, cache = model.lstm.forward(x)
+    steps = cache.layers[0].layer.steps
+    p = softmax(model.forward(ids)[0][0])[0]
+    return {"text": text, **{name: kept([getattr(step, name)[0] for step in steps], 2)
+                             for name in "ifog"},
+            "c": kept([np.arctanh(step.tanh_c[0]) for step in steps], 2),
+            "p": {b: kept(p[:, words.ids(b)[0]], 2) for b in BRACKETS.values()},
+            "right": kept(right(model, *batch(0)))}
+
+
+NAMES = {"anna": "she", "mary": "she", "lucy": "she", "tom": "he", "john": "he", "paul": "he"}
+MIDDLE = "went to the old red house by the sea and sat in the green garden until".split()
+
+
+def names():
+    """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
+    rng = np.random.default_rng(0)
+    words = Words([NAMES, MIDDLE, ["he", "she", "met"]])
+    model = Sequential(Embedding(len(words), 6, rng=1, dtype="float64"),
+                       GRU(6, 3, rng=2, dtype="float64"), Linear(3, 2, rng=3, dtype="float64"))
+
+    def batch(step):
+        who = rng.choice(list(NAMES), 32)
+        ids = np.array([words.ids([name, *MIDDLE]) for name in who])
+        targets = np.full(ids.shape, IGNORED)
+        targets[:, -1] = [NAMES[name] == "she" for name in who]
+        return ids, targets
+
+    fit(model, batch, 400, 1e-2)
+    shown = {}
+    for name in ("anna", "tom"):
+        ids = words.ids([name, *MIDDLE])[None]
+        (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
+        shown[name] = {"z": kept([s.z[0] for s in cache.layers[0].layer.steps], 2),
+                       "h": kept(h[0], 2), "p": kept(softmax(model.forward(ids)[0][0])[:, 1], 2)}
+    return {"words": MIDDLE, **shown}
+
+
+PLACES = {"river": "shore", "water": "shore", "fish": "shore",
+          "money": "house", "town": "house", "street": "house"}
+
+
+def meanings():
+    """Train a forward and a bidirectional RNN on "bank", whose meaning depends on a later word."""
+    rng, words = np.random.default_rng(0), Words([PLACES, "we sat on the bank of near".split()])
+    kinds = list(PLACES)
+
+    def batch(step):
+        texts = [["we", "sat", "on", "the", "bank", rng.choice(["of", "near"]), "the",
+                  rng.choice(kinds)] for _ in range(32)]
+        ids = np.array([words.ids(text) for text in texts])
+        targets = np.full(ids.shape, IGNORED)
+        targets[:, 4] = [PLACES[text[-1]] == "shore" for text in texts]
+        return ids, targets
+
+    found = {"words": "we sat on the bank of the".split(), "last": kinds}
+    for name, layer in (("forwards", RNN(6, 8, rng=2, dtype="float64")),
+                        ("both", Bidirectional(RNN(6, 4, rng=2, dtype="float64"),
+                                               RNN(6, 4, rng=3, dtype="float64")))):
+        model = Sequential(Embedding(len(words), 6, rng=1, dtype="float64"), layer,
+                           Linear(8, 2, rng=4, dtype="float64"))
+        losses = fit(model, batch, 300, 1e-2)
+        ids = np.array([words.ids([*found["words"], last]) for last in kinds])
+        found[name] = kept(softmax(model.forward(ids)[0])[:, 4, 1], 2)
+        found[f"{name}_loss"] = kept(losses[-1])
+    return found
+
+
+# -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts -------------
+
+def depth():
+    """Train 20 layers on the exclusive or of three bits, with and without LayerNorm."""
+    x = np.array([[a, b, c] for a in (-1.0, 1.0) for b in (-1.0, 1.0) for c in (-1.0, 1.0)])
+    y = (x > 0).sum(1) % 2
+    found = {}
+    for name in ("plain", "normed"):
+        parts, rng = [Linear(3, 16, rng=0, dtype="float64")], np.random.default_rng(1)
+        for _ in range(20):
+            parts += [Linear(16, 16, rng=rng, dtype="float64"), GELU()]
+            parts += [LayerNorm(16, dtype="float64")] if name == "normed" else []
+        model = Sequential(*parts, Linear(16, 2, rng=2, dtype="float64"))
+        sizes, a = [], x
+        for part in model.layers[:-1]:
+            a, _ = part.forward(a)
+            if isinstance(part, LayerNorm if name == "normed" else GELU):
+                sizes.append(float(a.std()))
+        losses = fit(model, lambda step: (x, y), 300, 3e-3)
+        found[name] = {"spread": kept(sizes, 4), "losses": kept(losses[::5])}
+    return found
+
+
+def dates():
+    """Train an LSTM with attention as chapter 13's translator of dates."""
+    data, words = Dates(), Dates.words
+    model = LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
+                        dtype="float64")
+
+    def batch(step):
+        source, lengths, target = data.encoded(*data.draw("train", 48, 0, step))
+        return (source, target[:, :-1], lengths), target[:, 1:]
+
+    fit(model, batch, 400, 5e-3)
+    text = "Saturday, March 14th, 2015"
+    source, lengths, target = data.encoded([text], ["2015-03-14"])
+    logits, cache = model.forward(source, target[:, :-1], lengths)
+    return {"text": text, "iso": words.decode(logits[0].argmax(-1)),
+            "A": kept(cache.decode.attention.A[0][:10], 2)}
+
+
+def one_vector():
+    """Train models to repeat letters, from one vector or with attention; vary the length."""
+    rng, V = np.random.default_rng(0), 10
+    found = {"lengths": list(range(2, 13))}
+
+    class OneVector(LSTMSeq2Seq):
+        """The memory is there, and nothing of it is read: only the encoder's last state goes on."""
+
+        def decode(self, target, memory, state, lengths=None, rng=None):
+            return super().decode(target, 0 * memory, state, lengths, rng)
+
+        def decode_backward(self, dlogits, cache):
+            dtarget, dmemory, dstate = super().decode_backward(dlogits, cache)
+            return dtarget, 0 * dmemory, dstate
+
+    def copies(rng, count, S):
+        source = rng.integers(2, V, (count, S))
+        return (source, np.concatenate([np.ones((count, 1), int), source[:, :-1]], 1)), source
+
+    for name, cls in (("one_vector", OneVector), ("attention", LSTMSeq2Seq)):
+        model = cls(V, V, 16, 1, 16, rng=0, dtype="float64")
+        fit(model, lambda step: copies(rng, 32, 2 + step % 11), 900)
+        tests = [copies(np.random.default_rng(S), 200, S) for S in found["lengths"]]
+        found[name] = kept([(model.forward(*inputs)[0].argmax(-1) == source).mean()
+                            for inputs, source in tests])
+    return found
+
+
+def heads():
+    """Train one head and two heads to name the previous letter and the first one of its line."""
+    rng, V, S = np.random.default_rng(0), 8, 8
+    found = {}
+    for H in (1, 2):
+        layer = MultiHeadAttention(32, H, rng=3, dtype="float64")
+
+        class Look(Sequential):
+            def forward(self, ids):
+                x, c_in = self.layers[0].forward(ids)
+                y, c_attend = self.attention.forward(x, x, x, causal_mask(ids.shape[1]))
+                logits, c_out = self.layers[1].forward(y)
+                return logits, (c_in, c_attend, c_out)
+
+            def backward(self, dlogits, cache):
+                c_in, c_attend, c_out = cache
+                dy = self.layers[1].backward(dlogits, c_out)
+                dq, dk, dv = self.attention.backward(dy, c_attend)
+                return self.layers[0].backward(dq + dk + dv, c_in)
+
+        enter = Sequential(Embedding(V, 32, rng=1, dtype="float64"),
+                           LearnedPositions(S, 32, rng=2, dtype="float64"))
+        model = Look(enter, Linear(32, V * V, rng=4, dtype="float64"))
+        model.attention = layer
+
+        def batch(step):
+            ids = rng.integers(0, V, (32, S))
+            targets = np.full((32, S), IGNORED)
+            targets[:, 1:] = ids[:, :-1] + V * ids[:, :1]
+            return ids, targets
+
+        fit(model, batch, 600, 1e-2)
+        ids = batch(0)[0][:1]
+        _, (_, c_attend, _) = model.forward(ids)
+        found[f"A{H}"] = kept(c_attend.attend.A[0], 2)
+        found[f"right{H}"] = kept(right(model, *batch(0)))
+    return found
+
+
+UNITS = "one two three four five six seven eight nine".split()
+TENS = "twenty thirty forty fifty".split()
+COUNTED = UNITS + [word for ten in TENS for word in [ten, *(f"{ten} {unit}" for unit in UNITS)]]
+
+
+def counting(model, steps=600, each=None, lr=3e-3, S=24, B=16):
+    """Train a model to go on counting, in letters: (losses, the words' letters)."""
+    text = " ".join(COUNTED[9:]) + " "
+    words, rng = Words([text]), np.random.default_rng(0)
+    ids = words.ids(text)
+
+    def batch(step):
+        starts = rng.integers(0, len(ids) - S - 1, B)
+        return (np.stack([ids[s: s + S] for s in starts]),
+                np.stack([ids[s + 1: s + S + 1] for s in starts]))
+
+    return fit(model, batch, steps, lr, each=each), words
+
+
+def letters_of_counting():
+    return len(Words([" ".join(COUNTED[9:])]))
+
+
+def blocks():
+    """Train a GPT of six blocks, and return its prediction after each block."""
+    model = GPT(letters_of_counting(), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
+                dtype="float64")
+    _, words = counting(model, 500)
+    text = "thirty four thirty "
+    ids = words.ids(text + "f")[None]
+    _, cache = model.forward(ids[:, :-1])
+    rows = []
+    for c in cache.decoder.blocks:
+        y, _ = model.decoder.norm.forward(c.y)
+        rows.append(softmax(model.classifier.forward(y)[0][0, -1]))
+    rows = np.array(rows)
+    top = np.argsort(-rows.max(0))[:5]
+    return {"text": text, "letters": [words.words[k] for k in top], "p": kept(rows[:, top], 2)}
+
+
+def gpt():
+    """Train a GPT to count in words, and record its continuations of "twenty one "."""
+    model = GPT(letters_of_counting(), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
+                dtype="float64")
+    said, shown, words = {}, (0, 100, 800), Words([" ".join(COUNTED[9:])])
+
+    def listen(step):
+        if step in shown:
+            best, = greedy(continuation(model, words.ids("twenty one ")), 32)
+            said[step] = "".join(words.words[k] for k in best.tokens)
+
+    losses, _ = counting(model, 800, listen, S=44, B=8)
+    return {"said": said, "losses": kept(losses[::10])}
+
+
+# -- chapters 14 to 18: two paths, a wrong greedy choice, ranks, a late addition, longer lines
+
+CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
+
+
+def descent(make, steps):
+    """Return the path, `steps + 1` points, of an optimizer that descends the valley."""
+    model = Linear(1, 2, bias=False, dtype="float64")
+    model.W.data[...] = [START]
+    optimizer, path = make(model), [model.W.data[0].copy()]
+    for _ in range(steps):
+        model.W.grad[...] = CURVATURE * model.W.data
+        optimizer.step()
+        path.append(model.W.data[0].copy())
+    return path
+
+
+def valley():
+    """Return the paths of SGD and AdamW in a valley 50 times as steep across as along."""
+    makes = {"SGD": lambda model: SGD(model, 0.036),
+             "AdamW": lambda model: AdamW(model, 0.1, weight_decay=0.0)}
+    return {"curvature": CURVATURE} | {name: kept(descent(make, 60))
+                                       for name, make in makes.items()}
+
+
+SENTENCES = {"the dog runs home": 2, "the cat drinks milk": 2, "the bird sings now": 2,
+             "the child plays outside": 2, "a storm is coming": 5}
+
+
+def sentences():
+    """Train a language model of five sentences, and compare greedy search with beam search."""
+    texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
+    words = Words([*texts, ["start"]])
+    ids = np.array([words.ids(["start", *text]) for text in texts])
+    model = LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
+    fit(model, lambda step: (ids[:, :-1], ids[:, 1:]), 250, 2e-2)
+    scorer = continuation(model, words.ids(["start"]))
+    first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
+    wide = beam_search(scorer, 2, 5, eos=int(words.ids(["."])[0]))
+
+    def told(hypothesis):
+        return " ".join(words.words[k] for k in hypothesis.tokens)
+
+    p = softmax(model.forward(words.ids(["start"])[None])[0][0])[0, 0]
+    q = softmax(model.forward(words.ids(["start", "the"])[None])[0][0])[0, 1]
+    return {"greedy": [told(first), kept(np.exp(first.log_prob))],
+            "beam": [told(wide.best), kept(np.exp(wide.best.log_prob))],
+            "first": {w: kept(p[words.ids([w])[0]]) for w in ("the", "a")},
+            "second": {w: kept(q[words.ids([w])[0]]) for w in ("dog", "cat", "bird", "child")}}
+
+
+def ranks():
+    """Train adapters of rank 1 to 6, with which a model that fits one curve learns another."""
+    x = np.linspace(-2, 2, 64)[:, None]
+    features = np.concatenate([np.sin(k * x) for k in range(1, 5)]
+                              + [np.cos(k * x) for k in range(1, 5)], 1)
+    rng = np.random.default_rng(7)
+    mix = rng.standard_normal((8, 8))
+    old, new = features @ mix, features @ (mix + rng.standard_normal((8, 3)) @
+                                           rng.standard_normal((3, 8)))
+    found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
+    base = Sequential(Linear(8, 8, rng=0, dtype="float64"))
+    fit(base, lambda step: (features, old), 600, 3e-2, loss=SquaredError())
+    found["before"] = kept(np.square(base.forward(features)[0] - new).mean())
+    for rank in found["ranks"]:
+        model = copy.deepcopy(base)
+        add_lora(model, rank, rng=1)
+        losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=SquaredError())
+        found["loss"].append(kept(losses[-1]))
+        found["learned"].append(sum(p.data.size for _, p in model.params()))
+    return found
+
+
+def late():
+    """Return both accuracies of a kept run of the study: the default GPT with seed 42."""
+    with open(STUDY / "sanity.csv", encoding="utf-8", newline="") as file:
+        rows = [(row["model"], row["recipe"], row["seed"]) for row in csv.DictReader(file)]
+    at = rows.index(("gpt", "default", "42"))
+    with np.load(STUDY / "sanity.npz") as arrays:
+        found = {"step": arrays["step"].tolist()}
+        for name in ("train_accuracy", "validation_accuracy"):
+            found[name] = [float(f"{value:.5g}") for value in arrays[name][at]]
+    return found
+
+
+def further():
+    """Train models to recall the letter two positions back, and test them on longer lines."""
+    V = 6
+    found = {"places": list(range(2, 40))}
+    for name, model in (
+            ("turned", Llama(V, 16, 1, 2, 2, 24, max_len=40, tied=False, rng=0, dtype="float64")),
+            ("added", GPT(V, 16, 1, 2, max_len=40, norm="pre", positions="learned",
+                          activation="relu", rng=0, dtype="float64"))):
+        rng = np.random.default_rng(0)
+
+        def batch(step, S=12, rng=rng):
+            ids = rng.integers(0, V, (24, S))
+            targets = np.full(ids.shape, IGNORED)
+            targets[:, 2:] = ids[:, :-2]
+            return ids, targets
+
+        fit(model, batch, 400, 1e-2)
+        ids, targets = batch(0, 40)
+        found[name] = kept((model.forward(ids)[0].argmax(-1) == targets)[:, 2:].mean(0))
+    return found
+
+
+MODELS = {function.__name__: function for function in (
+    thermometers, bends, letters, week, switch, brackets, names, meanings, depth, one_vector, dates,
+    heads, blocks, gpt, valley, sentences, ranks, late, further)}
