@@ -16,6 +16,7 @@ equation, or would not notice that what it compares is a millionth off.
 
 import ast
 import linecache
+import traceback
 import zlib
 from dataclasses import dataclass
 
@@ -165,10 +166,7 @@ def _execute(chapter, part, code, space):
         with np.errstate(invalid="raise"):
             exec(code, space)
     except Exception as error:
-        line, at = part.line, error.__traceback__
-        while at is not None:
-            if at.tb_frame.f_code.co_filename == str(chapter.path):
-                line = at.tb_lineno
-            at = at.tb_next
+        line = [part.line, *(frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+                             if frame.filename == str(chapter.path))][-1]
         said = str(error) or linecache.getline(str(chapter.path), line).strip()
         chapter.fail(line, f"check {part.given} fails: {type(error).__name__}: {said}")

@@ -406,58 +406,49 @@ def heads():
     return found
 
 
-UNITS = "one two three four five six seven eight nine".split()
-TENS = "twenty thirty forty fifty".split()
-COUNTED = UNITS + [word for ten in TENS for word in [ten, *(f"{ten} {unit}" for unit in UNITS)]]
+UNITS = ["", *(f" {unit}" for unit in NUMBERS[:9])]
+COUNTED = "".join(f"{ten}{unit} " for ten in ("twenty", "thirty", "forty", "fifty")
+                  for unit in UNITS)
+LETTERS = Words([COUNTED])
 
 
-def counting(model, steps=600, each=None, lr=3e-3, S=24, B=16):
-    """Train a model to go on counting, in letters: (losses, the words' letters)."""
-    text = " ".join(COUNTED[9:]) + " "
-    words, rng = Words([text]), np.random.default_rng(0)
-    ids = words.ids(text)
+def counting(model, steps, each=None, S=24, B=16):
+    """Train a model to go on counting, in letters; return its losses."""
+    ids, rng = LETTERS.ids(COUNTED), np.random.default_rng(0)
 
     def batch(step):
         starts = rng.integers(0, len(ids) - S - 1, B)
         return (np.stack([ids[s: s + S] for s in starts]),
                 np.stack([ids[s + 1: s + S + 1] for s in starts]))
 
-    return fit(model, batch, steps, lr, each=each), words
-
-
-def letters_of_counting():
-    return len(Words([" ".join(COUNTED[9:])]))
+    return fit(model, batch, steps, 3e-3, each=each)
 
 
 def blocks():
     """Train a GPT of six blocks, and return its prediction after each block."""
-    model = GPT(letters_of_counting(), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
+    model = GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                 dtype="float64")
-    _, words = counting(model, 500)
+    counting(model, 500)
     text = "thirty four thirty "
-    ids = words.ids(text + "f")[None]
-    _, cache = model.forward(ids[:, :-1])
-    rows = []
-    for c in cache.decoder.blocks:
-        y, _ = model.decoder.norm.forward(c.y)
-        rows.append(softmax(model.classifier.forward(y)[0][0, -1]))
-    rows = np.array(rows)
+    _, cache = model.forward(LETTERS.ids(text)[None])
+    normed = [model.decoder.norm.forward(c.y)[0] for c in cache.decoder.blocks]
+    rows = np.array([softmax(model.classifier.forward(y)[0][0, -1]) for y in normed])
     top = np.argsort(-rows.max(0))[:5]
-    return {"text": text, "letters": [words.words[k] for k in top], "p": kept(rows[:, top], 2)}
+    return {"text": text, "letters": [LETTERS.words[k] for k in top], "p": kept(rows[:, top], 2)}
 
 
 def gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
-    model = GPT(letters_of_counting(), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
+    model = GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                 dtype="float64")
-    said, shown, words = {}, (0, 100, 800), Words([" ".join(COUNTED[9:])])
+    said = {}
 
     def listen(step):
-        if step in shown:
-            best, = greedy(continuation(model, words.ids("twenty one ")), 32)
-            said[step] = "".join(words.words[k] for k in best.tokens)
+        if step in (0, 100, 800):
+            best, = greedy(continuation(model, LETTERS.ids("twenty one ")), 32)
+            said[step] = "".join(LETTERS.words[k] for k in best.tokens)
 
-    losses, _ = counting(model, 800, listen, S=44, B=8)
+    losses = counting(model, 800, listen, S=44, B=8)
     return {"said": said, "losses": kept(losses[::10])}
 
 
