@@ -1,17 +1,16 @@
-"""python -m docs.book.grokking: train the README's first run, and keep what the first page shows.
+"""python -m docs.book.grokking: train the README's first run, and draw its two pictures.
 
-static/grokking-run.js has loss and accuracy at every evaluation, and, at FRAMES of them, where the
+docs/gallery/grokking.webp moves: loss and accuracy at FRAMES of the evaluations, and where the
 embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
-(npdl.study.plots.embedding_spectrum). docs/gallery/grokking.webp shows it as it moves,
-grokking-curves.png is the run's own curves.png.
+(npdl.study.plots.embedding_spectrum). grokking-curves.png is the run's own curves.png.
 """
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from matplotlib.animation import FuncAnimation, PillowWriter
 
 from npdl.cli.console import start_script
 from npdl.study.plots import style
@@ -20,16 +19,15 @@ from npdl.train.metrics import METRICS, read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import train
 
-RUN = Path(__file__).parent / "static" / "grokking-run.js"
 GALLERY = Path(__file__).resolve().parents[1] / "gallery"
 FRAMES = 60
 RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
 
 
 def record():
-    """Train a GPT, and keep the numbers and the curves of its run.
+    """Train a GPT, and keep the curves of its run in GALLERY.
 
-    The numbers are {"p", "frequency", "step": [...], metric: [...], "at": [evaluations], "places":
+    Returns {"p", "frequency", "step": [...], metric: [...], "at": [evaluations], "places":
     (frames, p, 2)}.
     """
     config, tables = new_config("gpt", {}), []
@@ -48,17 +46,12 @@ def record():
     steps = [record["step"] for record in records]
     at = sorted({int(np.searchsorted(steps, s)) for s in np.geomspace(1, steps[-1], FRAMES)})
     places = [(tables[i] - tables[i].mean(0)) @ plane for i in at]
-    found = {"p": config.p, "frequency": k, "step": steps,
-             **{name: [float(f"{record[name]:.4g}") for record in records] for name in METRICS},
-             "at": at, "places": np.round(places, 2).tolist()}
-    RUN.write_text(f"const RUN = {json.dumps(found, separators=(',', ':'))};\n", encoding="utf-8")
+    return {"p": config.p, "frequency": k, "step": steps, "at": at, "places": places,
+            **{name: [record[name] for record in records] for name in METRICS}}
 
 
-def draw():
-    """Draw the moving picture from the kept numbers."""
-    from matplotlib.animation import FuncAnimation, PillowWriter
-
-    found = json.loads(RUN.read_text(encoding="utf-8").removeprefix("const RUN = ")[:-2])
+def draw(found):
+    """Draw the moving picture from the numbers of record()."""
     made = style.figure(7, 4.2, "")
     frames = [*range(len(found["at"])), *[len(found["at"]) - 1] * LAST]
     FuncAnimation(made, lambda i: draw_frame(made, found, i), frames, init_func=list).save(
@@ -84,7 +77,7 @@ def draw_frame(made, found, i):
     axes["loss"].set(yscale="log", ylim=(5e-5, 20), yticks=(1e-4, 1e-2, 1), xticklabels=[])
     axes["accuracy"].set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1), xlabel="step")
     axes["loss"].legend(loc="lower left", frameon=False, fontsize=12)
-    path = np.array(found["places"][i])[np.arange(p + 1) * pow(k, -1, p) % p]
+    path = found["places"][i][np.arange(p + 1) * pow(k, -1, p) % p]
     plane = axes["plane"]
     plane.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
     plane.scatter(*path[:-1].T, c=np.arange(p), cmap="hsv", s=70, zorder=2)
@@ -99,5 +92,4 @@ def draw_frame(made, found, i):
 
 if __name__ == "__main__":
     start_script()
-    record()
-    draw()
+    draw(record())

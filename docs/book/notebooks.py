@@ -20,7 +20,7 @@ from docs.book import opening, sources
 from docs.book.chapter import CITED, BookError, labels
 from docs.book.frame import step_names
 from docs.book.mistakes import changed, read_mistakes
-from docs.book.solved import worked
+from docs.book.solved import asked
 from docs.book.sources import ROOT, find
 from npdl.study.check.samples import layer_classes
 from npdl.study.check.target import find_class
@@ -104,7 +104,7 @@ class _Cells:
         for part in self.chapter.parts:
             make = getattr(self, part.name or "prose", None)        # a check has no cell
             yield from make(part) if make else ()
-        yield from self.asked()
+        yield from self.to_write()
 
     def prose(self, part):
         text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"*(On the page of this chapter: \1.)*", part.body)
@@ -163,10 +163,10 @@ class _Cells:
 
     def questions(self, part):
         for number in part.given.split():
-            for text in worked(number):
-                yield words(f"```text\n{text}\n```")
+            for full, title, body in asked(number):
+                yield folded(f"{full} {title}", body)
 
-    def asked(self):
+    def to_write(self):
         """Yield a backward to write, its check, hints one by one, and the solution."""
         cls, part = asks_for(self.chapter)
         if cls is None:

@@ -22,26 +22,16 @@ def papers(numbers):
 
 
 @functools.lru_cache(maxsize=64)
-def _run(number):
-    """Return the questions that a number means, worked out."""
-    found = [asked.run() for asked in course.find(number)]
-    for asked in found:
-        if asked.failed:
-            raise InputError(f"question {asked.number}: our computation failed: {asked.failed[0]}")
-    if not found:
-        raise InputError(f"no question has the number {number}")
-    return found
-
-
-def worked(number):
-    """Return the worked solutions of a question, or of its parts, as text."""
-    return [asked.solution() for asked in _run(number)]
-
-
 def asked(number):
     """Return [(number, title, HTML of solution and verdicts)] of a question, or of its parts."""
+    found = [question.run() for question in course.find(number)]
+    if not found:
+        raise InputError(f"no question has the number {number}")
+    for one in found:
+        if one.failed:
+            raise InputError(f"question {one.number}: our computation failed: {one.failed[0]}")
     return [(one.number, one.title, _solution(one) + _verdicts(one.claims, PAPERS[one.number[:3]]))
-            for one in _run(number)]
+            for one in found]
 
 
 def _solution(question):
