@@ -62,6 +62,11 @@ class Chapter:
     def number(self):
         return int(self.name[:2])
 
+    def shown(self, label, home):
+        """Return how this chapter cites an equation of the chapter `home`: (3), or (1.3)."""
+        number = label.rpartition("-")[2]
+        return f"({number})" if home is self else f"({home.number}.{number})"
+
     def fail(self, line, text):
         raise BookError(self.path, line, text)
 

@@ -122,9 +122,7 @@ class _Cells:
         return CITED.sub(lambda m: self.shown(labels(m[1])), text)
 
     def shown(self, cited):
-        homes = [(self.known[label], label.rpartition("-")[2]) for label in cited]
-        return ", ".join(f"({number})" if home is self.chapter else f"({home.number}.{number})"
-                         for home, number in homes)
+        return ", ".join(self.chapter.shown(label, self.known[label]) for label in cited)
 
     def equation(self, part):
         yield words(f"$$\n{part.body}\n\\tag{{{part.given.rpartition('-')[2]}}}\n$$")

@@ -74,11 +74,10 @@ class Page:
         home = self.known.get(label)
         if home is None:
             self.chapter.fail(line, f"equation {label!r} is in no chapter")
-        number = label.rpartition("-")[2]
-        if home is self.chapter:
-            return f'<a class="from" href="#{label}">({number})</a>'
-        return (f'<a class="from" href="{home.name}.html#{label}" title="{escape(home.title)}">'
-                f"({home.number}.{number})</a>")
+        page = "" if home is self.chapter else f"{home.name}.html"
+        title = f' title="{escape(home.title)}"' if page else ""
+        return (f'<a class="from" href="{page}#{label}"{title}>'
+                f"{self.chapter.shown(label, home)}</a>")
 
     def equation(self, part):
         try:
@@ -102,10 +101,9 @@ class Page:
         """Return a tick that opens the code of a check and its result."""
         close = self.closes[part.given]
         times = f"{close.count} comparison" + "s" * (close.count != 1)
-        found = (f"{times}, worst difference {close.worst:.0e}" if close.worst else
-                 f"{times}, equal to the last bit" if close.count else "holds, run for this page")
+        found = f"worst difference {close.worst:.0e}" if close.worst else "equal to the last bit"
         return fold(f'<span title="{what}" aria-label="{what}">✓</span>',
-                    f"<p>{what}: {found}</p>{listing(part.body)}", "check tick")
+                    f"<p>{what}: {times}, {found}</p>{listing(part.body)}", "check tick")
 
     def index(self, part):
         """Return index entries for the words with which a student may search for this chapter."""
@@ -155,11 +153,9 @@ class Page:
 
     def inline(self, text):
         """Return words with `code` and citations as HTML."""
-        pieces, at = [], 0
-        for match in CITED.finditer(text):
-            pieces += [words(text[at: match.start()]), self.links(1, labels(match[1]))]
-            at = match.end()
-        return "".join([*pieces, words(text[at:])])
+        pieces = CITED.split(text)                      # words, labels, words, labels, words
+        return "".join(self.links(1, labels(piece)) if n % 2 else words(piece)
+                       for n, piece in enumerate(pieces))
 
     def questions(self, part):
         made = [f"<p>{papers(part.given.split())}</p>"]
