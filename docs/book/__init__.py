@@ -23,8 +23,8 @@ The text is written by hand. Fences insert what is computed from the source:
 
     ```{picture} lstm-cell    a picture, and its caption (opening.py has this one and four more)
     ```{graph} LSTMCell       the graph of a recorded run of a layer
-    ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`
-    ```{check} lstm-3         directly after it: code that compares it with the layer's own numbers
+    ```{equation} lstm-3      TeX, numbered in order; cited in text by {from}`lstm-3`. Below a line
+                              ---: code that compares it with the layer's own numbers
                               (docs.book.checks says with what names it begins)
     ```{source} npdl.layers.recurrent:LSTMCell.backward
                               the function beside its formulas; in the body, `line <- lstm-3` names

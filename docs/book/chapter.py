@@ -16,8 +16,8 @@ SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand",
             "Write it yourself", "Elsewhere")
 BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
 GRADES = ("### Easy", "### Medium", "### Hard")
-DIRECTIVES = ("index", "picture", "graph", "sum", "ask", "equation", "check", "said", "source",
-               "proof", "mistakes", "questions")
+DIRECTIVES = ("index", "picture", "graph", "sum", "ask", "equation", "said", "source", "proof",
+              "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
 CLAIMS = re.compile(r"(?P<open>[{\[])|(?P<close>[}\]])|(?<!\\)[=<>]|\\(?:le|ge|ne|ll|gg|in|notin|"
                     r"to|sim|approx|propto|equiv|leftarrow|Rightarrow)(?![A-Za-z])")
@@ -34,12 +34,21 @@ class BookError(Exception):
 
 @dataclass
 class Part:
-    """A piece of a chapter: text (`name` is ""), or the directive `name` with what it holds."""
+    """A piece of a chapter: text (`name` is ""), or the directive `name` with what it holds.
+
+    An equation and a sum hold TeX and, below a line ---, the `code` of a check; a {said} only code.
+    """
 
     name: str
     line: int
     given: str = ""
     body: str = ""
+    code: str = ""
+
+    @property
+    def code_line(self):
+        """The line above the code in the chapter's file."""
+        return self.line + (self.body.count("\n") + 2 if self.body else 0)
 
 
 @dataclass
@@ -130,28 +139,27 @@ def _split(chapter, text):
             chapter.fail(i + 1, f"directive {opened[2]!r} is unknown; use one of: "
                                 f"{', '.join(DIRECTIVES)}")
         else:
-            chapter.parts += [Part("", start, body="\n".join(held)), Part(
-                opened[2], i + 1, opened[3].strip(), "\n".join(lines[i + 1: end]))]
+            part = Part(opened[2], i + 1, opened[3].strip(), "\n".join(lines[i + 1: end]))
+            if part.name in ("equation", "sum"):
+                part.body, bar, part.code = part.body.partition("\n---\n")
+                if not bar:
+                    chapter.fail(i + 1, "this is TeX, a line ---, and code that calls holds(...)")
+            if part.name == "said":
+                part.body, part.code = "", part.body
+            chapter.parts += [Part("", start, body="\n".join(held)), part]
             held, start = [], end + 2
         i = end + 1
     chapter.parts.append(Part("", start, body="\n".join(held)))
 
 
 def _number(chapter):
-    """Collect the equations: each has the next label, lstm-1, lstm-2, and is before its check."""
-    told = [p for p in chapter.parts if p.name or p.body.strip()]
-    for before, part in zip([Part("", 0), *told], [*told, Part("", 0)], strict=True):
-        if before.name == "equation" and (part.name, part.given) != ("check", before.given):
-            chapter.fail(before.line, f"equation {before.given} has no check: write one directly "
-                                      f"after it, ```{{check}} {before.given}")
-        if part.name == "check" and (before.name, before.given) != ("equation", part.given):
-            chapter.fail(part.line, f"check {part.given!r} does not follow its equation")
-        if part.name == "equation":
-            word = next(iter(chapter.equations), part.given).rpartition("-")[0] or "name"
-            label = f"{word}-{len(chapter.equations) + 1}"
-            if part.given != label:
-                chapter.fail(part.line, f"equation {part.given!r}: the label must be {label}")
-            chapter.equations[label] = part
+    """Collect the equations: each has the next label, lstm-1, lstm-2."""
+    for part in chapter.directives("equation"):
+        word = next(iter(chapter.equations), part.given).rpartition("-")[0] or "name"
+        label = f"{word}-{len(chapter.equations) + 1}"
+        if part.given != label:
+            chapter.fail(part.line, f"equation {part.given!r}: the label must be {label}")
+        chapter.equations[label] = part
 
 
 def claims(text):

@@ -58,14 +58,14 @@ def run(chapter, space=None):
     space = {} if space is None else space
     space |= namespace(chapter.name)
     return {part.given: check(chapter, part, printed(chapter, part), space)
-            for part in chapter.directives("check", "said")}
+            for part in chapter.directives("equation", "said")}
 
 
 def printed(chapter, part):
-    """Return {equation or formula: its TeX} of a check or a {said}."""
+    """Return {equation or formula: its TeX} of an equation or a {said}."""
     if part.name == "said":
         return {tex: tex for tex in chapter.formulas[part.given]}
-    return {part.given: chapter.equations[part.given].body}
+    return {part.given: part.body}
 
 
 def check(chapter, part, texts, space):
@@ -154,11 +154,11 @@ def _compiled(chapter, part):
     """Compile a check's code with the line numbers of the chapter's file."""
     file = str(chapter.path)
     try:
-        tree = _Places().visit(ast.parse(part.body, file))
+        tree = _Places().visit(ast.parse(part.code, file))
     except SyntaxError as error:
-        chapter.fail(part.line + (error.lineno or 1), f"check {part.given}: {error.msg}")
+        chapter.fail(part.code_line + (error.lineno or 1), f"check {part.given}: {error.msg}")
     linecache.checkcache(file)
-    return compile(ast.increment_lineno(tree, part.line), file, "exec")
+    return compile(ast.increment_lineno(tree, part.code_line), file, "exec")
 
 
 def _execute(chapter, part, code, space):
@@ -166,7 +166,8 @@ def _execute(chapter, part, code, space):
         with np.errstate(invalid="raise"):
             exec(code, space)
     except Exception as error:
-        line = [part.line, *(frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-                             if frame.filename == str(chapter.path))][-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        line = [part.code_line, *(one.lineno for one in frames
+                                  if one.filename == str(chapter.path))][-1]
         said = str(error) or linecache.getline(str(chapter.path), line).strip()
         chapter.fail(line, f"check {part.given} fails: {type(error).__name__}: {said}")

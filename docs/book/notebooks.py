@@ -102,7 +102,7 @@ class _Cells:
         yield words(f"# {self.chapter.title}")
         yield code(SETUP)
         for part in self.chapter.parts:
-            make = getattr(self, part.name or "prose", None)        # a check has no cell
+            make = getattr(self, part.name or "prose", None)        # {said} has no cell
             yield from make(part) if make else ()
         yield from self.to_write()
 
@@ -131,7 +131,7 @@ class _Cells:
         yield words(f"*(On the page of this chapter: {opening.picture(self.chapter, part)[1]})*")
 
     def sum(self, part):
-        yield words("\n".join(f"$$\n{line}\n$$" for line in opening.summed(self.chapter, part)[0]))
+        yield words("\n".join(f"$$\n{line}\n$$" for line in opening.summed(self.chapter, part)))
 
     def ask(self, part):
         question, _, answer = opening.question(self.chapter, part)

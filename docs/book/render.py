@@ -55,10 +55,10 @@ class Page:
 
     def sum(self, part):
         """Return equations to check on paper, and the code that compares the layer with them."""
-        lines, code = opening.summed(self.chapter, part)
         rows = "".join(f'<div class="equation"><div class="parts">{in_parts(line)}</div></div>'
-                       for line in lines)
-        return raw(rows + fold("Check: the layer has these numbers too", listing(code), "check"))
+                       for line in opening.summed(self.chapter, part))
+        return raw(rows + fold("Check: the layer has these numbers too", listing(part.code),
+                               "check"))
 
     def ask(self, part):
         question, expression, answer = opening.question(self.chapter, part)
@@ -85,14 +85,9 @@ class Page:
         except MathError as error:
             self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
         number = part.given.rpartition("-")[2]
-        check = next(one for one in self.chapter.directives("check") if one.given == part.given)
         return raw(f'<div class="equation" id="{part.given}"><div class="parts">{formula}</div>'
                    f'<a class="number" href="#{part.given}">({number})</a>'
-                   f'{self.checked(check, f"Check of ({number})")}</div>')
-
-    def check(self, part):
-        """Return "", because the equation before the check shows it."""
-        return ""
+                   f'{self.checked(part, f"Check of ({number})")}</div>')
 
     def said(self, part):
         return raw(self.checked(part, "Check of the formulas in the text above"))
@@ -103,7 +98,7 @@ class Page:
         times = f"{close.count} comparison" + "s" * (close.count != 1)
         found = f"worst difference {close.worst:.0e}" if close.worst else "equal to the last bit"
         return fold(f'<span title="{what}" aria-label="{what}">✓</span>',
-                    f"<p>{what}: {times}, {found}</p>{listing(part.body)}", "check tick")
+                    f"<p>{what}: {times}, {found}</p>{listing(part.code)}", "check tick")
 
     def index(self, part):
         """Return index entries for the words with which a student may search for this chapter."""

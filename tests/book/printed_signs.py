@@ -198,10 +198,10 @@ def survivors(one):
     """(label, kind, what, whether the check noticed it) of every change in a chapter. A formula of
     the text has its chapter's number and itself for a label."""
     space = checks.namespace(one.name)
-    for part in one.directives("check", "said"):
+    for part in one.directives("equation", "said"):
         texts = checks.printed(one, part)
         for name, tex in texts.items():
-            label = name if part.name == "check" else f"{one.number}: {name}"
+            label = name if part.name == "equation" else f"{one.number}: {name}"
             for kind, what, made in changes(tex):
                 yield label, kind, what, noticed(one, part, texts | {name: made}, space)
         checks.check(one, part, texts, space)
