@@ -48,7 +48,7 @@ def strip(tokens, rows):
 
 def names_of_all():
     """Return the names of all pictures."""
-    return [*(path.stem for path in DRAWINGS.iterdir()), *OWN, *trained.MODELS]
+    return sorted({*(path.stem for path in DRAWINGS.iterdir()), *OWN, *trained.MODELS})
 
 
 def drawn(name, caption):
@@ -288,20 +288,6 @@ def gpt(kept):
         draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
         draw.text(14, 36 + 40 * n, f"“{words}”", "small start")
     return draw
-
-
-def valley(kept):
-    made, axis = figure(250)
-    x, y = np.meshgrid(np.linspace(-2.3, 2.3, 61), np.linspace(-0.9, 0.9, 61))
-    axis.contour(x, y, (x**2 + kept["curvature"][1] * y**2) / 2, (0.15, 0.5, 1, 2, 4, 9),
-                 colors=INK, linewidths=0.6, linestyles=":")
-    for name, form in (("SGD", "--"), ("AdamW", "-")):
-        path = np.array(kept[name])
-        axis.plot(*path.T, form, color=BLUE if name == "SGD" else INK, label=name)
-        axis.plot(*path[-1], "s", color=BLUE)
-    made.legend(*axis.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    axis.set_axis_off()
-    return made
 
 
 def sentences(kept):

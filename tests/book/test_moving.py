@@ -42,7 +42,7 @@ def valley(known, sgd, adamw):
     return paths | {f"{name}_end": float(np.hypot(*path[-1])) for name, path in paths.items()}
 
 
-MOVED = {"gate": gate, "shares": shares, "descent": valley}
+MOVED = {"gate": gate, "shares": shares, "valley": valley}
 
 
 def read(name):
