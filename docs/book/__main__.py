@@ -68,7 +68,7 @@ def build(options):
     with tempfile.TemporaryDirectory() as temporary:
         folder, extra, made = (Path(temporary, name) for name in ("pages", "extra", "site"))
         folder.mkdir(), extra.mkdir()
-        Site(folder, extra, options.only).write(lambda what: print(what, flush=True))
+        Site(folder, extra, options.only).write()
         app = Sphinx(folder, BOOK, made, Path(temporary, "trees"), "html", warningiserror=True,
                      status=None, confoverrides={"html_extra_path": [str(extra)]})
         app.build()

@@ -6,7 +6,8 @@ from npdl.backend import stream
 from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import every_sample, layer_classes
 
-HEAD = ["| layer | gradient checks | largest relative error | gradient |", "|---|--:|--:|---|"]
+HEAD = """| layer | gradient checks | largest relative error | gradient |
+|---|--:|--:|---|"""
 LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.py`: all options, "
           "random parameters and inputs, [finite differences](../../study-tools.md) in "
           "float64. A relative error of at most 1e-7 is accepted. Layers that PyTorch has are also "
@@ -28,7 +29,8 @@ def proof(name):
     return len(examples), worst.error, worst.name
 
 
-def proof_table(names):
-    """Return the lines of a Markdown table with a row for each layer."""
-    return HEAD + [f"| {name} | {count} | {error:.1e} | {gradient} |"
-                   for name in names for count, error, gradient in [proof(name)]]
+def proofs(names):
+    """Return a table with a row for each layer, in Markdown."""
+    rows = [f"| {name} | {count} | {error:.1e} | {gradient} |"
+            for name in names for count, error, gradient in [proof(name)]]
+    return "\n".join(["", HEAD, *rows, "", LEGEND, ""])

@@ -10,7 +10,7 @@ from docs.book.chapter import CITED, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
-from docs.book.proofs import LEGEND, proof_table
+from docs.book.proofs import proofs
 from docs.book.solved import asked, papers
 from npdl.errors import InputError
 from npdl.study.step import maths
@@ -128,7 +128,7 @@ class Page:
 
     def proof(self, part):
         try:
-            return "\n".join(["", *proof_table(part.given.split()), "", LEGEND, ""])
+            return proofs(part.given.split())
         except LookupError as error:
             self.chapter.fail(part.line, f"npdl has no layer {error}")
 

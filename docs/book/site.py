@@ -70,12 +70,12 @@ class Site:
         self.sources = {} if only else {
             _module(file): file for file in (ROOT / "npdl").rglob("*.py")}
 
-    def write(self, log=print):
+    def write(self):
         """Make every page."""
         write_font(self.extra / "_static" / "math.woff")
         steps = {}
         for chapter in self.chosen:
-            log(chapter.name)
+            print(chapter.name, flush=True)
             if not self.only:
                 complete(chapter)
             page = Page(chapter, self.known)
@@ -83,10 +83,10 @@ class Site:
                       f"docs/book/chapters/{chapter.path.name}")
             steps |= dict.fromkeys(page.steps)
         for name in steps:
-            log(f"step {name}")
-            self._keep(f"steps/{name}.html", step_page(name))
+            print(f"step {name}", flush=True)
+            _write(self.extra / "steps" / f"{name}.html", step_page(name))
         for name, made in notebooks(self.chosen, self.known).items():
-            self._keep(f"notebooks/{name}.ipynb", nbformat.writes(made))
+            _write(self.extra / "notebooks" / f"{name}.ipynb", nbformat.writes(made))
         write_wheel(self.extra / "notebooks")
         if self.only:
             self._put("index.md", DRAFT)
@@ -101,16 +101,9 @@ class Site:
 
     def _put(self, place, text, origin=None):
         """Write one page, its links turned to the site's if it has an origin in the repository."""
-        path = self.folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
         if origin:
             text = self._relinked(text, origin, place)
-        path.write_text(text.replace(WHEEL_IN_TEXT, WHEEL), encoding="utf-8")
-
-    def _keep(self, place, text):
-        path = self.extra / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        _write(self.folder / place, text.replace(WHEEL_IN_TEXT, WHEEL))
 
     def _relinked(self, text, origin, place):
         """Replace every link of a text, except for those in code."""
@@ -144,6 +137,11 @@ class Site:
         if file.is_file():
             self.sources[_module(file)] = file
         return f'<a href="{posixpath.relpath(listed, here)}{anchor}">{shown}</a>'
+
+
+def _write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def reference():
