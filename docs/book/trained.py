@@ -367,41 +367,35 @@ def one_vector():
     return found
 
 
+class SelfAttention(MultiHeadAttention):
+    """Attention of each position to itself and to earlier ones."""
+
+    def forward(self, x):
+        return super().forward(x, x, x, causal_mask(x.shape[1]))
+
+    def backward(self, dy, cache):
+        return sum(super().backward(dy, cache))         # x is used three times
+
+
 def heads():
     """Train one head and two heads to name the previous letter and the first one of its line."""
     rng, V, S = np.random.default_rng(0), 8, 8
+
+    def batch(step):
+        ids = rng.integers(0, V, (32, S))
+        targets = np.full((32, S), IGNORED)
+        targets[:, 1:] = ids[:, :-1] + V * ids[:, :1]
+        return ids, targets
+
     found = {}
     for H in (1, 2):
-        layer = MultiHeadAttention(32, H, rng=3, dtype="float64")
-
-        class Look(Sequential):
-            def forward(self, ids):
-                x, c_in = self.layers[0].forward(ids)
-                y, c_attend = self.attention.forward(x, x, x, causal_mask(ids.shape[1]))
-                logits, c_out = self.layers[1].forward(y)
-                return logits, (c_in, c_attend, c_out)
-
-            def backward(self, dlogits, cache):
-                c_in, c_attend, c_out = cache
-                dy = self.layers[1].backward(dlogits, c_out)
-                dq, dk, dv = self.attention.backward(dy, c_attend)
-                return self.layers[0].backward(dq + dk + dv, c_in)
-
-        enter = Sequential(Embedding(V, 32, rng=1, dtype="float64"),
-                           LearnedPositions(S, 32, rng=2, dtype="float64"))
-        model = Look(enter, Linear(32, V * V, rng=4, dtype="float64"))
-        model.attention = layer
-
-        def batch(step):
-            ids = rng.integers(0, V, (32, S))
-            targets = np.full((32, S), IGNORED)
-            targets[:, 1:] = ids[:, :-1] + V * ids[:, :1]
-            return ids, targets
-
+        model = Sequential(Embedding(V, 32, rng=1, dtype="float64"),
+                           LearnedPositions(S, 32, rng=2, dtype="float64"),
+                           SelfAttention(32, H, rng=3, dtype="float64"),
+                           Linear(32, V * V, rng=4, dtype="float64"))
         fit(model, batch, 600, 1e-2)
-        ids = batch(0)[0][:1]
-        _, (_, c_attend, _) = model.forward(ids)
-        found[f"A{H}"] = kept(c_attend.attend.A[0], 2)
+        _, cache = model.forward(batch(0)[0][:1])
+        found[f"A{H}"] = kept(cache.layers[2].attend.A[0], 2)
         found[f"right{H}"] = kept(right(model, *batch(0)))
     return found
 
@@ -425,7 +419,7 @@ def counting(model, steps, each=None, S=24, B=16):
 
 
 def blocks():
-    """Train a GPT of six blocks, and return its prediction after each block."""
+    """Train a GPT of four blocks, and return its prediction after each block."""
     model = GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                 dtype="float64")
     counting(model, 500)
