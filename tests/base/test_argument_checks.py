@@ -20,8 +20,8 @@ from npdl.core import Layer, Param
 from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
 from npdl.study.trees import leaves
+from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
-from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import build, case_rng, covers
 
 NOTHING = "None"                        # stands for None, which stands for no change

@@ -23,8 +23,8 @@ from npdl.layers.recurrent import RNN
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.schedule import SCHEDULES, schedule
+from tests.layers.cases import is_composed
 from tests.tools import commands, slow
-from tests.tools.cases import is_composed
 from tests.tools.running import npdl_layers
 
 VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 6, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0, 1.5,

@@ -25,8 +25,8 @@ from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
 from npdl.train.loop import Trainer, l2_norm
 from npdl.train.run import load_run, train
+from tests.layers.cases import all_cases
 from tests.tools import cupy_on_cpu
-from tests.tools.cases import all_cases
 from tests.tools.device import REASON, needs_cupy, unwaited
 from tests.tools.device_helpers import SETTINGS, small_config
 from tests.tools.trained import state_of, trained

@@ -6,8 +6,6 @@ import pytest
 from npdl.layers.attention import AdditiveAttention, DotAttention, ScaledDotAttention
 from npdl.models.seq2seq import Seq2Seq, attentions
 
-PADDED = np.array([[True, True, True], [True, False, True], [False, False, False]])
-
 
 def rng_of(seed):
     return np.random.default_rng(seed)
@@ -77,18 +75,6 @@ def test_padding_changes_nothing_that_is_read(norm):
     assert encoder.shape == (2, 2, 2, 5, 5) and decoder.shape == (2, 2, 2, 4, 4)
     np.testing.assert_allclose(cross[..., :3], attentions(c_plain)[2], atol=1e-12)
     assert not cross[..., 3:].any() and not encoder[..., 3:].any()
-
-
-def test_a_source_of_padding_only_is_finite():
-    rng = rng_of(2)
-    model = Seq2Seq(7, 6, 8, 2, 2, 2, max_len=8)
-    source, target = rng.integers(0, 7, (3, 3)), rng.integers(0, 6, (3, 4))
-    logits, cache = model.forward(source, target, PADDED)
-    encoder, _, cross = attentions(cache)
-    assert not cross[2].any() and not encoder[2].any()
-    model.backward(np.ones_like(logits), cache)
-    assert all(np.isfinite(param.grad).all() for _, param in model.params())
-    assert np.isfinite(logits).all()
 
 
 def test_the_target_is_causal_and_the_source_is_not():

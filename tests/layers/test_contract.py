@@ -9,8 +9,8 @@ from npdl.safetensors import write
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
 from npdl.study.trees import leaves
+from tests.layers.cases import all_cases, strided
 from tests.tools import slow
-from tests.tools.cases import all_cases, strided
 from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
 
 CASES = all_cases()

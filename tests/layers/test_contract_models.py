@@ -11,7 +11,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
 from npdl.schedule import schedule
 from npdl.study.trees import leaves
-from tests.tools.composites import WithLoss
+from tests.layers.composites import WithLoss
 from tests.tools.running import arrays_in
 
 V, B, S = 7, 6, 5

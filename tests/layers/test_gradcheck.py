@@ -1,4 +1,4 @@
-"""Every layer's gradients agree with finite differences, in every case of tests/tools/cases.py."""
+"""Every layer's gradients agree with finite differences, in every case of tests/layers/cases.py."""
 
 import dataclasses
 
@@ -7,8 +7,8 @@ import pytest
 from npdl.core import walk
 from npdl.study.check import verdicts
 from npdl.study.check.samples import ROW, every_sample
+from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
-from tests.tools.cases import all_cases, is_composed
 from tests.tools.running import CASE_LIMIT, build, check, npdl_layers
 
 CASES = all_cases()

@@ -12,8 +12,6 @@ from npdl.losses import (
     CrossEntropy,
     KLDivergence,
     SequenceLoss,
-    SquaredError,
-    answer_mask,
     exact_match,
     kl_divergence,
     loss_and_accuracy,
@@ -52,7 +50,7 @@ def random_batch(seed, B, S, V, dtype="float64"):
     return logits.astype(dtype), targets, eq_positions, mask
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("B", "S", "V"), [(1, 2, 2), (5, 7, 4), (8, 6, 20)])
 def test_against_plain_python(seed, B, S, V):
     batch = random_batch(seed, B, S, V)
@@ -82,14 +80,6 @@ def test_average_over_tokens_is_another_number():
     assert abs(by_token - by_sample) > 0.1
     each, _ = SequenceLoss("none", "token").forward(*two_samples())
     assert each.shape == (2,) and each.mean() == pytest.approx(tokens, rel=1e-14)
-
-
-def test_the_answer_is_what_follows_the_equals_sign_without_padding():
-    targets = np.zeros((3, 5), int)
-    mask = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], bool)
-    counted = answer_mask(targets, np.array([2, 0, 3]), mask)
-    np.testing.assert_array_equal(
-        counted, np.array([[0, 0, 0, 1, 1], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0]], bool))
 
 
 @pytest.mark.parametrize("average", ["sample", "token"])
@@ -149,43 +139,12 @@ def test_exact_match_needs_every_counted_token():
     assert exact_match(logits, targets, counted, "sum") == 1
 
 
-def by_hand(logits, targets, ignored, smoothing):
-    """One number for each target, in plain Python."""
-    losses = []
-    for row, target in zip(logits.tolist(), targets.tolist(), strict=True):
-        total = math.log(sum(math.exp(v) for v in row))
-        q = [smoothing / len(row) + (1 - smoothing) * (v == target) for v in range(len(row))]
-        nll = -sum(w * (v - total) for w, v in zip(q, row, strict=True))
-        losses.append(0.0 if target == ignored else nll)
-    return losses
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-def test_cross_entropy_by_hand(smoothing):
-    rng = np.random.default_rng(0)
-    logits, targets = rng.standard_normal((6, 4)), np.array([0, 3, -1, 2, -1, 1])
-    wanted = by_hand(logits, targets, -1, smoothing)
-    for reduction, value in (("none", wanted), ("sum", sum(wanted)), ("mean", sum(wanted) / 4)):
-        loss, _ = CrossEntropy(-1, smoothing, reduction).forward(logits, targets)
-        np.testing.assert_allclose(loss, value, rtol=1e-12)
-
-
 def test_when_everything_is_ignored():
     for reduction in REDUCTIONS:
         loss = CrossEntropy(2, reduction=reduction)
         value, cache = loss.forward(np.ones((3, 4)), np.full(3, 2))
         assert not np.any(value)
         assert not loss.backward(np.ones_like(value), cache).any()
-
-
-def test_squared_error_of_the_two_documents():
-    y, z = np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[0.0, 2.0], [3.0, -1.0]])
-    assert SquaredError(reduction="sum").forward(y, z)[0] == 14             # document 000
-    np.testing.assert_array_equal(SquaredError(0.5, "none").forward(y, z)[0], [0.5, 6.5])
-    loss = SquaredError(reduction="sum")
-    dy, dz = loss.backward(1.0, loss.forward(y, z)[1])
-    np.testing.assert_array_equal(dy, 2 * (y - z))                          # its answer (a)
-    np.testing.assert_array_equal(dz, 2 * (z - y))
 
 
 def test_kl_divergence_from_logits_and_from_probabilities():

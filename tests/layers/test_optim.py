@@ -106,24 +106,6 @@ def steps_of(make, start, gradients):
     return values
 
 
-def test_sgd_by_hand():
-    assert steps_of(lambda m: SGD(m, 0.1), 1.0, [2, -1]) == pytest.approx([0.8, 0.9])
-    # v = 2; v = 0.5 * 2 - 1 = 0; v = 0.5 * 0 + 4 = 4
-    found = steps_of(lambda m: SGD(m, 0.1, momentum=0.5), 1.0, [2, -1, 4])
-    assert found == pytest.approx([0.8, 0.8, 0.4])
-    found = steps_of(lambda m: SGD(m, 0.1, weight_decay=0.5), 1.0, [2])     # 1 - 0.1 (2 + 0.5)
-    assert found == pytest.approx([0.75])
-
-
-def test_nesterov_and_rmsprop_by_hand():
-    # v = 2, step 2 + 0.5 * 2 = 3; v = 0.5 * 2 - 1 = 0, step -1
-    found = steps_of(lambda m: NesterovSGD(m, 0.1, momentum=0.5), 1.0, [2, -1])
-    assert found == pytest.approx([0.7, 0.8])
-    # v = 0.25 * 4 = 1, step 2; v = 0.75 + 0.25 * 9 = 3, step 3 / sqrt(3)
-    found = steps_of(lambda m: RMSprop(m, 0.1, keep=0.75, eps=0.0), 1.0, [2, 3])
-    assert found == pytest.approx([0.8, 0.8 - 0.1 * 3**0.5])
-
-
 def test_adam_by_hand():
     # The first step is lr g / (|g| + eps), whatever the size of g.
     assert steps_of(lambda m: Adam(m, 0.1), 1.0, [5.0]) == pytest.approx([0.9])

@@ -1,4 +1,4 @@
-"""The shape comments in npdl's source are true whenever a gradient-check case runs them.
+"""The shape comments in npdl's source are true whenever a case of the layers runs them.
 
 A shape comment stands at the end of a line that assigns a name: the name, then its shape.
 
@@ -15,215 +15,151 @@ import math
 import re
 import sys
 import tokenize
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import npdl
-from tests.tools.cases import all_cases
+from tests.layers.cases import all_cases
 from tests.tools.running import build
 
-ROOT = Path(npdl.__file__).parents[1]
+ROOT = Path(npdl.__file__).parent
 COMMENT = re.compile(r"#\s*([A-Za-z_]\w*)\s+(\([^()]*\)(?: or \([^()]*\))*)")
-DIMENSION = re.compile(r"(\d+|\d*[A-Za-z])(\*\d*[A-Za-z])*")
+DIMENSION = re.compile(r"\.\.\.|(\d+|\d*[A-Za-z])(\*\d*[A-Za-z])*")
 
 
-@dataclass(frozen=True)
-class ShapeComment:
+class ShapeComment(NamedTuple):
     """`name` has one of the `shapes` once the statement on the lines first..last has run."""
 
     file: str
     line: int
     first: int
     last: int
+    function: str
     name: str
     shapes: tuple
-    assigned: tuple
-    function: str
-
-    def __str__(self):
-        shapes = " or ".join(f"({', '.join(dims)})" for dims in self.shapes)
-        return f"{self.file}:{self.line} {self.name} {shapes}"
 
 
-def parse(text):
-    """(name, shapes) of a comment that is a shape comment, or None."""
-    match = COMMENT.match(text)
-    if match is None:
-        return None
-    shapes = tuple(tuple(dim.strip() for dim in shape.split(",") if dim.strip())
-                   for shape in re.findall(r"\(([^()]*)\)", match[2]))
-    is_shape = all(dim == "..." or DIMENSION.fullmatch(dim) for dims in shapes for dim in dims)
-    return (match[1], shapes) if all(shapes) and is_shape else None
-
-
-def read(path, root=None):
-    """The shape comments of one source file."""
-    source = Path(path).read_text()
-    file = str(Path(path).relative_to(root) if root else path)
-    found = []
-    tree = ast.parse(source)
+def read(path):
+    """Return the shape comments of a source file; each names what its statement assigns."""
+    found, source = [], path.read_text(encoding="utf-8")
+    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.stmt)]
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        shape = parse(token.string) if token.type == tokenize.COMMENT else None
-        if shape is None or not token.line[: token.start[1]].strip():
+        match = COMMENT.match(token.string) if token.type == tokenize.COMMENT else None
+        line, column = token.start
+        if match is None or not token.line[:column].strip():
             continue                                    # a line of its own explains, no more
-        line = token.start[0]
-        covering = [node for node in ast.walk(tree)
-                    if isinstance(node, ast.stmt) and node.lineno <= line <= node.end_lineno]
-        function = [node.name for node in covering if isinstance(node, ast.FunctionDef)]
-        statement = max(covering, key=lambda node: node.lineno)
-        names = tuple(node.id for node in ast.walk(statement)
-                      if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-        found.append(ShapeComment(file, line, statement.lineno, statement.end_lineno, *shape,
-                                  names, function[-1] if function else ""))
+        shapes = [[dim.strip() for dim in shape.removesuffix(",").split(",")]
+                  for shape in re.findall(r"\(([^()]*)\)", match[2])]
+        if not all(DIMENSION.fullmatch(dim) for shape in shapes for dim in shape):
+            continue
+        around = [node for node in statements if node.lineno <= line <= node.end_lineno]
+        function = [node.name for node in around if isinstance(node, ast.FunctionDef)][-1]
+        own = max(around, key=lambda node: node.lineno)
+        assigned = [node.id for node in ast.walk(own) if isinstance(node, ast.Name)
+                    and isinstance(node.ctx, ast.Store)]
+        assert match[1] in assigned, f"{path}:{line}: the line assigns {assigned}"
+        found.append(ShapeComment(str(path), line, own.lineno, own.end_lineno, function, match[1],
+                                  tuple(map(tuple, shapes))))
     return found
 
 
 class Watcher:
     """While it is entered, collects what is wrong with the comments of the lines that run."""
 
-    def __init__(self, comments_by_file):
-        self.comments = comments_by_file                # {absolute file name: [ShapeComment]}
-        self.of_code = {}
-        self.reached = set()
-        self.entered = set()                            # functions that hold comments
-        self.problems = {}                              # {ShapeComment: message}
+    def __init__(self, comments):
+        self.comments = comments
+        self.of_code, self.reached, self.wrong = {}, set(), {}
 
     def __enter__(self):
         self.before = sys.gettrace()
-        sys.settrace(self._on_call)
+        sys.settrace(self.call)
         return self
 
     def __exit__(self, *error):
         sys.settrace(self.before)
 
-    def _comments_of(self, code):
+    def call(self, frame, event, argument):
+        code = frame.f_code
         if code not in self.of_code:
-            lines = {line for _, _, line in code.co_lines() if line}
-            self.of_code[code] = [c for c in self.comments.get(code.co_filename, ())
-                                  if c.first in lines]
-        return self.of_code[code]
-
-    def _on_call(self, frame, event, arg):
-        comments = self._comments_of(frame.f_code)
-        if not comments:
+            lines = {line for _, _, line in code.co_lines()}
+            self.of_code[code] = [c for c in self.comments
+                                  if c.file == code.co_filename and c.first in lines]
+        if not self.of_code[code]:
             return None
-        self.entered.update((comment.file, comment.function) for comment in comments)
-        seen, pending = [], []
+        seen, pending = [], []                          # [(comment, shape)], [comment]
 
-        def flush():
-            for comment in pending:
-                seen.append((comment, getattr(frame.f_locals.get(comment.name), "shape", None)))
-            pending.clear()
+        def step(frame, event, argument):
+            inside = any(c.first <= frame.f_lineno <= c.last for c in pending)
+            if event in ("line", "return") and not (event == "line" and inside):
+                seen.extend((c, getattr(frame.f_locals.get(c.name), "shape", None))
+                            for c in pending)
+                pending[:] = [c for c in self.of_code[code] if event == "line"
+                              and c.first <= frame.f_lineno <= c.last]
+            elif event == "exception":                  # the statement did not finish
+                pending.clear()
+            if event == "return":
+                self.verify(seen, {name: value for name, value in frame.f_locals.items()
+                                   if len(name) == 1 and name.isupper() and type(value) is int})
+            return step
 
-        def on_line(frame, event, arg):
-            if event == "exception":
-                pending.clear()                         # the statement did not finish
-            elif event == "return":
-                flush()
-                self._verify(seen, frame.f_locals)
-            elif not any(c.first <= frame.f_lineno <= c.last for c in pending):
-                flush()
-                pending.extend(c for c in comments if c.first <= frame.f_lineno <= c.last)
-            return on_line
+        return step
 
-        return on_line
-
-    def _verify(self, seen, local):
-        self.reached.update(comment for comment, _ in seen)
-        meaning = {name: (value, f"the local {name} = {value}") for name, value in local.items()
-                   if len(name) == 1 and name.isupper() and type(value) is int}
-        for comment, message in disagreements(seen, meaning):
-            self.problems.setdefault(comment, message)
-
-
-def disagreements(seen, meaning):
-    """Yield (comment, message) for what contradicts `meaning` or what came before it.
-
-    `meaning` maps letters to (size, where it was learnt), and is added to.
-    """
-    products = []
-    for comment, shape in seen:
-        fitting = [pairs for dims in comment.shapes if (pairs := matched(dims, shape)) is not None]
-        pairs = next(iter(fitting), None)
-        if pairs is None:
-            yield comment, f"the shape is {shape}"
-            continue
-        for dim, size in pairs:
-            if len(dim) > 1 and dim != "..." and not dim.isdigit():
-                products.append((comment, shape, dim, size))
-                continue
-            known, where = (int(dim), "as written") if dim.isdigit() else meaning.setdefault(
-                dim, (size, str(comment)))
-            if known != size:
-                yield comment, f"the shape is {shape}; {dim} is {known} ({where})"
-    for comment, shape, dim, size in products:
-        factors = re.findall(r"\d+|[A-Za-z]", dim)
-        known = [int(f) if f.isdigit() else meaning[f][0] for f in factors
-                 if f.isdigit() or f in meaning]
-        right = math.prod(known) == size if len(known) == len(factors) else (
-            math.prod(known) == 0 or size % math.prod(known) == 0)
-        if not right:
-            yield comment, f"the shape is {shape}; {dim} is {math.prod(known)} at {known}"
+    def verify(self, seen, sizes):
+        """Note what contradicts `sizes`, {letter: size}, or what came before it."""
+        products = []
+        for comment, shape in seen:
+            self.reached.add(comment)
+            pairs = next(filter(None, (fit(dims, shape) for dims in comment.shapes)), None)
+            if pairs is None:
+                self.wrong[comment] = shape
+            for dim, size in pairs or ():
+                factors = [dim] if dim == "..." else re.findall(r"\d+|[A-Za-z]", dim)
+                if len(factors) > 1:
+                    products.append((comment, shape, factors, size))
+                elif size != (int(dim) if dim.isdigit() else sizes.setdefault(dim, size)):
+                    self.wrong[comment] = shape, dim, sizes
+        for comment, shape, factors, size in products:
+            known = [int(f) if f.isdigit() else sizes[f] for f in factors
+                     if f.isdigit() or f in sizes]
+            rest = size % math.prod(known) if math.prod(known) else 0
+            if rest or len(known) == len(factors) and math.prod(known) != size:
+                self.wrong[comment] = shape, factors, sizes
 
 
-def matched(dims, shape):
-    """Pairs (dim, size), `...` with the tuple of the axes that it stands for; None if no fit."""
+def fit(dims, shape):
+    """Return pairs (dim, size), `...` with the tuple of the axes that it stands for, or None."""
     if shape is None:
         return None
     if "..." not in dims:
         return list(zip(dims, shape, strict=True)) if len(dims) == len(shape) else None
     before, after = dims.index("..."), len(dims) - dims.index("...") - 1
-    if len(shape) < before + after:
-        return None
     end = len(shape) - after
-    return [*zip(dims[:before], shape[:before], strict=True), ("...", tuple(shape[before:end])),
+    if end < before:
+        return None
+    return [*zip(dims[:before], shape, strict=False), ("...", tuple(shape[before:end])),
             *zip(dims[before + 1 :], shape[end:], strict=True)]
 
 
-@pytest.fixture(scope="module")
-def comments():
-    """{path: comments}. The rows of npdl/engine stand for nodes of a tree: tests of equality check
-    their arrays."""
-    return {str(path): read(path, ROOT) for path in sorted((ROOT / "npdl").rglob("*.py"))
-            if path.parent.name != "engine"}
-
-
-def every(comments):
-    return [comment for own in comments.values() for comment in own]
-
-
-@pytest.fixture(scope="module")
-def watched(comments):
-    """What a watcher saw while every case was built and run, forward and backward."""
+@pytest.mark.slow
+def test_every_shape_comment_is_run_and_true():
+    """Functions beside the layers may be called by no case. (The rows of npdl/engine stand for
+    nodes of a tree: tests of equality check their arrays.)"""
+    comments = [comment for path in sorted(ROOT.rglob("*.py")) if path.parent.name != "engine"
+                for comment in read(path)]
     with Watcher(comments) as watcher:
         for case in all_cases():
             built = build(case)
             outputs, cache = built.forward()
             built.gradients(built.upstream(outputs), cache)
-    return watcher
-
-
-@pytest.mark.slow
-def test_every_shape_comment_is_run_and_true(comments, watched):
-    """It names what its line assigns. Functions beside the layers may be called by no case."""
-    assert not watched.problems
-    for comment in every(comments):
-        assert comment.name in comment.assigned, f"{comment}: the line assigns {comment.assigned}"
-        if (comment.file, comment.function) in watched.entered or comment.function in (
-                "forward", "backward"):
-            assert comment in watched.reached, comment
-
-
-def test_the_central_layers_have_shape_comments(comments):
-    commented = {(comment.file, comment.function) for comment in every(comments)}
-    central = {"layer_norm": ["forward"], "attention": ["attend", "forward", "backward"],
-               "recurrent": ["forward", "backward"], "transformer": ["forward"],
-               "linear": ["forward", "backward"], "embedding": ["backward"]}
-    for file, functions in central.items():
-        assert {(f"npdl/layers/{file}.py", function) for function in functions} <= commented
+    assert not watcher.wrong
+    entered = {(c.file, c.function) for c in watcher.reached}
+    for comment in comments:
+        if comment.function in ("forward", "backward") or (comment.file,
+                                                            comment.function) in entered:
+            assert comment in watcher.reached, comment
 
 
 LIES = """
@@ -238,12 +174,10 @@ def forward(x):
 
 
 def test_a_lie_is_found_and_the_truth_is_not(tmp_path):
-    path = tmp_path / "sample.py"
+    path, space = tmp_path / "sample.py", {}
     path.write_text(LIES)
-    space = {}
     exec(compile(LIES, str(path), "exec"), space)
-    with Watcher({str(path): read(path)}) as watcher:
+    with Watcher(read(path)) as watcher:
         space["forward"](np.ones((3, 4)))
-    problems = {comment.name: message for comment, message in watcher.problems.items()}
-    assert problems.keys() == {"y", "lead"} and "the shape is (4, 3)" in problems["y"]
+    assert [comment.name for comment in watcher.wrong] == ["y", "lead"]
     assert {comment.name for comment in watcher.reached} == {"y", "z", "either", "lead"}

@@ -8,26 +8,6 @@ import pytest
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
 from npdl.layers.linear import Linear
-from npdl.models.autoencoder import Autoencoder, AutoencoderLoss
-from npdl.optim import AdamW
-
-
-def test_the_autoencoder_learns_both_losses():
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, 3, 60)
-    codes = rng.standard_normal((3, 8))[labels]
-    x1, x2 = (codes[:, half] + 0.1 * rng.standard_normal((60, 4))
-              for half in (slice(4), slice(4, 8)))
-    x1, x2 = x1.astype("float32"), x2.astype("float32")
-    loss = AutoencoderLoss(Autoencoder(4, 6, 3, rng=2))
-    optimizer = AdamW(loss, lr=0.03, weight_decay=0)
-    first, _ = loss.forward(x1, x2, labels)
-    for _ in range(120):
-        optimizer.zero_grad()
-        last, cache = loss.forward(x1, x2, labels)
-        loss.backward((1.0, 1.0), cache)
-        optimizer.step()
-    assert last[0] < first[0] / 5 and last[1] < 0.05
 
 
 def test_nodes_are_updated_from_one_snapshot_whatever_their_order():

@@ -17,13 +17,12 @@ from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
 from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.llama import LlamaBlock, SwiGLU
+from npdl.layers.llama import SwiGLU
 from npdl.layers.rotary import Llama3Scaling, Rotary
 from npdl.layers.transformer import Block, Decoder, Encoder, FeedForward, PreNormBlock
 from npdl.layers.weighted_losses import SoftCrossEntropy, WeightedCrossEntropy
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
 from npdl.models.gpt import GPT, GPT2
-from npdl.models.llama import Llama
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
 
@@ -243,7 +242,7 @@ def seq2seq(layer, P, source, target, source_mask=None, target_mask=None):
     return linear(P, y, "classifier.")
 
 
-# Rotary positions, with complex numbers whose two parts are a pair; grouped queries; Llama
+# Rotary positions, with complex numbers whose two parts are a pair; grouped queries
 
 def scaled(scaling, f):
     """The frequencies of Llama 3.1, by wavelengths; or of a linear scaling."""
@@ -267,44 +266,21 @@ def turned(rotary, P, x, positions=None):
     return torch.cat([y.real, y.imag], -1)
 
 
-def grouped_attention(layer, P, x, mask=None, name=""):
+def grouped_attention(layer, P, x, mask=None):
     def heads(which):
-        y = linear(P, x, f"{name}{which}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
-        gain = f"{name}norm_{which[-1].lower()}.gain"
+        y = linear(P, x, f"{which}.").unflatten(-1, (-1, layer.rotary.d)).transpose(1, 2)
+        gain = f"norm_{which[-1].lower()}.gain"
         y = F.rms_norm(y, y.shape[-1:], P[gain], layer.norm_q.eps) if gain in P else y
         return y if which == "W_V" else turned(layer.rotary, P, y)
 
     y = F.scaled_dot_product_attention(*map(heads, ("W_Q", "W_K", "W_V")), visible(mask),
                                        enable_gqa=True)
-    return linear(P, y.transpose(1, 2).flatten(2), f"{name}W_O.")
+    return linear(P, y.transpose(1, 2).flatten(2), "W_O.")
 
 
-def swiglu(layer, P, x, name=""):
-    gate, up, down = (P[f"{name}{part}.W"] for part in ("gate", "up", "down"))
+def swiglu(layer, P, x):
+    gate, up, down = (P[f"{part}.W"] for part in ("gate", "up", "down"))
     return (F.silu(x @ gate) * (x @ up)) @ down
-
-
-def root_mean_square(layer, P, x, name):
-    return F.rms_norm(x, x.shape[-1:], P[f"{name}.gain"], layer.eps)
-
-
-def llama_block(layer, P, x, mask=None, name=""):
-    n = root_mean_square(layer.norm1, P, x, f"{name}norm1")
-    x = x + grouped_attention(layer.attention, P, n, mask, f"{name}attention.")
-    n = root_mean_square(layer.norm2, P, x, f"{name}norm2")
-    return x + swiglu(layer.ffn, P, n, f"{name}ffn.")
-
-
-def llama(layer, P, ids, key_mask=None):
-    x, mask = F.embedding(ids, P["embedding.W"]), causal_mask(ids.shape[1])
-    if key_mask is not None:
-        mask = mask & key_mask[:, None, None]                   # (B, 1, S, S)
-    for i, own in enumerate(layer.blocks):
-        x = llama_block(own, P, x, mask, f"blocks.{i}.")
-    x = root_mean_square(layer.norm, P, x, "norm")
-    if isinstance(layer.classifier, Unembedding):
-        return F.linear(x, P["embedding.W"])
-    return linear(P, x, "classifier.")
 
 
 THEIRS = {
@@ -323,5 +299,4 @@ THEIRS = {
     **dict.fromkeys((Decoder, Encoder, CrossDecoder), reading(stack)),
     GPT: gpt, GPT2: gpt, Seq2Seq: seq2seq,
     Rotary: turned, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
-    LlamaBlock: llama_block, Llama: llama,
 }

@@ -40,7 +40,7 @@ from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
 from npdl.study.check.examples import drawn, ids, off_zero, part, parts
 from npdl.study.check.samples import ROW, every_sample
-from tests.tools.composites import TiedPair, WithLoss
+from tests.layers.composites import TiedPair, WithLoss
 from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
