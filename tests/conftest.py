@@ -12,7 +12,6 @@ for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 # processes that tests start would compile npdl again.
 keeps_none, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
-import hypothesis
 import numpy as np  # after the thread counts, which count when NumPy is first imported
 import pytest
 from xdist.scheduler import WorkStealingScheduling
@@ -21,11 +20,6 @@ from npdl import backend
 from npdl.engine import target
 from npdl.engine.numpy_target import NumPyTarget
 from npdl.train import folder
-
-# How long an example takes is no mistake: of the first it reads the sources for constants.
-hypothesis.settings.register_profile(
-    "npdl", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("npdl")
 
 
 def pytest_addoption(parser):

@@ -4,8 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from npdl.adapt import report
 from npdl.adapt.linears import QuantLinear
@@ -34,13 +32,12 @@ def test_the_documents_formula_by_hand():
     np.testing.assert_array_equal(quantize(W, 4, "nearest")[0], [[7, -7, 2], [-2, 0, 1]])
 
 
-@pytest.mark.slow
-@settings(max_examples=50)
-@given(st.integers(0, 10**6), st.integers(2, 16), st.sampled_from(ROUNDINGS),
-       st.sampled_from([None, 1, 3, 8, 100]), st.sampled_from(["float16", "float32", "float64"]))
-def test_error_bounds_and_packing(seed, bits, rounding, block, dtype):
-    rng = np.random.default_rng(seed)
-    shape = tuple(rng.integers(1, 8, 2))
+@pytest.mark.parametrize("bits", range(2, 17))
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_error_bounds_and_packing(bits, rounding, dtype):
+    rng = np.random.default_rng(bits)
+    shape, block = tuple(rng.integers(1, 8, 2)), (None, 1, 3, 8, 100)[bits % 5]
     power = rng.integers(1, 4) if dtype == "float16" else rng.integers(-6, 6)
     W = (rng.standard_normal(shape) * 10.0**power).astype(dtype)
     codes, step = quantize(W, bits, rounding, block)
@@ -77,8 +74,8 @@ def test_what_is_on_the_grid_comes_back():
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_what_was_quantized_is_not_moved_again(rounding, dtype):
-    for seed, bits, block in itertools.product(range(12), (2, 4, 8, 12), (None, 100)):
-        W = np.random.default_rng(seed).standard_normal((40, 40)).astype(dtype)
+    for bits, block in itertools.product((2, 4, 8, 12), (None, 100)):
+        W = np.random.default_rng(bits).standard_normal((40, 40)).astype(dtype)
         once = dequantize(*quantize(W, bits, rounding, block), block)
         again = quantize(once, bits, rounding, block)
         np.testing.assert_array_equal(again[0], quantize(W, bits, rounding, block)[0])

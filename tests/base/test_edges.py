@@ -17,7 +17,6 @@ from npdl.decoding.encoder_decoders import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
-from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
@@ -80,12 +79,12 @@ def embedding_gradient(layer):
     return layer.W.grad.ravel()
 
 
-def bias_gradient(layer, name):
+def bias_gradient():
     """A million rows of 0.1, in float32."""
-    x = np.ones((10**6, 2), "float32")
+    layer, x = Linear(2, 2), np.ones((10**6, 2), "float32")
     _, cache = layer.forward(x)
     layer.backward(np.full_like(x, 0.1), cache)
-    return getattr(layer, name).grad
+    return layer.b.grad
 
 
 def table_gradient(layer):
@@ -120,9 +119,8 @@ SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
 IGNORED = BAD_ROW, np.array([0, -1])
 LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
-    **{f"{kind} lengths": (lambda kind=kind: lstm_outputs(np.array([1, 6], kind)),
-                           lambda: lstm_outputs([1, 6]), 1e-14)
-       for kind in ("uint8", "uint64", "int8")},
+    "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
+                      lambda: lstm_outputs([1, 6]), 1e-14),
     "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
     "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
     "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
@@ -149,10 +147,9 @@ VALUES = {                                      # name: (found, wanted, relative
                                                np.ones((1, 1), bool)), 0, 0),
     "exact_match": (lambda: exact_match(np.zeros((1, 2, 3)), np.array([[0, 1]]),
                                         np.array([[True, False]])), 1, 0),
-    **{f"LayerNorm of a constant {value}, {D} wide, {rows} rows": (
-        lambda rows=rows, D=D, value=value: y_of(LayerNorm(D), np.full((rows, D), value, "f")),
-        np.zeros((rows, D)), 0)
-       for value in (1000.1, 123456.7) for D in (128, 4096) for rows in (1, 4)},
+    **{f"LayerNorm of a constant {value}, {D} wide": (
+        lambda D=D, value=value: y_of(LayerNorm(D), np.full((4, D), value, "f")),
+        np.zeros((4, D)), 0) for value in (1000.1, 123456.7) for D in (128, 4096)},
     "CrossEntropy, NaN where it is ignored": (
         lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
     "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),
@@ -173,9 +170,7 @@ VALUES = {                                      # name: (found, wanted, relative
         lambda: y_of(CrossEntropy(), np.array([[0, -INF]]), np.array([1])), INF, 0),
     "an impossible token that is not the target": (
         lambda: y_of(CrossEntropy(), np.array([[0, -INF]]), np.array([0])), 0, 0),
-    **{f"the gradient of {type(layer).__name__}'s bias over a million rows": (
-        lambda layer=layer, name=name: bias_gradient(layer, name), [1e5, 1e5], 1e-6)
-       for layer, name in ((Linear(2, 2), "b"), (LayerNorm(2), "bias"), (BatchNorm(2), "bias"))},
+    "the gradient of a bias over a million rows": (bias_gradient, [1e5, 1e5], 1e-6),
     "the gradient of a table over a million rows": (
         lambda: table_gradient(Embedding(4, 1)), [[5e4], [1e5]], 1e-6),
     "the gradient of positions over a million rows": (
@@ -227,13 +222,8 @@ REFUSED = {                                     # name: (call, what the message 
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(
         Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "too large for this model's float32"),
-    **{f"a {cls.__name__} in float16": (lambda cls=cls, sizes=sizes: cls(*sizes, dtype="float16"),
-                                        "dtype = 'float16'")
-       for cls, *sizes in ((Linear, 2, 2), (LayerNorm, 2), (BatchNorm, 2), (Embedding, 2, 2),
-                           (LSTM, 2, 2), (GPT, 5, 4))},
     "matrices_only of parameters": (
         lambda: matrices_only(Linear(2, 2).params()), "give a Layer"),
-    "three heads of four": (lambda: MultiHeadAttention(4, 3), "does not divide d_model = 4"),
 }
 
 

@@ -1,12 +1,8 @@
 """Which package may import which, and what the library does with NumPy alone."""
 
 import ast
-import importlib.util
-import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 import npdl
 
@@ -67,26 +63,3 @@ def test_npdl_imports_only_numpy_and_the_standard_library():
             others = imported(ROOT / file) - {*PACKAGES, "numpy"} - sys.stdlib_module_names
             wrong |= {(file, name) for name in others if file not in OPTIONAL.get(name, ())}
     assert wrong == set()
-
-
-EACH_FIRST = """
-import importlib, sys
-before = set(sys.modules)
-for name in sys.argv[1:]:
-    for other in set(sys.modules) - before:
-        if other.split(".")[0] == "npdl":
-            del sys.modules[other]
-    importlib.import_module(name)
-"""
-
-
-@pytest.mark.slow
-def test_each_module_can_be_imported_first():
-    files = [path.relative_to(ROOT).with_suffix("").parts
-             for path in (ROOT / "npdl").rglob("*.py")
-             if path.name != "__main__.py" and "templates" not in path.parts
-             and (path.name != "cuda_target.py" or importlib.util.find_spec("cupy"))]
-    names = sorted(".".join(parts).removesuffix(".__init__") for parts in files)
-    done = subprocess.run([sys.executable, "-c", EACH_FIRST, *names], cwd=ROOT,
-                          capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -1,12 +1,10 @@
 """`from npdl import LSTM, GPT, AdamW, gradcheck, step, blame`: there, free of charge, anywhere."""
 
 import ast
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import npdl
@@ -48,36 +46,3 @@ assert "npdl.layers.recurrent" in sys.modules
 print(sorted(m for m in sys.modules if m.startswith(("npdl.study", "npdl.models", "npdl.optim"))))
 """
     assert run(code) == "[]\n"
-
-
-NOTEBOOK = '''
-import numpy as np
-from npdl import Cache, Layer
-class Cell(Layer):
-    def forward(self, x):
-        y = np.tanh(x)
-        return y, Cache(y=y)
-    def backward(self, dy, cache):
-        dx = dy * (1 - cache.y)
-        return dx
-'''
-
-
-def test_results_show_themselves_in_a_notebook():
-    """The class stands in a cell: no file, but lines that linecache knows."""
-    import linecache
-
-    linecache.cache["<cell 7>"] = len(NOTEBOOK), None, NOTEBOOK.splitlines(True), "<cell 7>"
-    names = {"__name__": "__main__"}
-    exec(compile(NOTEBOOK, "<cell 7>", "exec"), names)
-    x = np.random.default_rng(0).standard_normal((2, 3))
-    walk = npdl.step(names["Cell"](), x)
-    assert [s.line.source for s in walk.steps()][:2] == ["y = np.tanh(x)",
-                                                         "dx = dy * (1 - cache.y)"]
-    assert repr(walk).startswith("Cell: 3 statements, wrong: the gradients of input x;")
-    assert walk._repr_html_().startswith("<iframe")
-    assert repr(npdl.gradcheck(names["Cell"](), x)).startswith("gradient ")
-    report = npdl.blame(names["Cell"](), x)
-    assert "dx = dy * (1 - cache.y)" in repr(report)
-    shown = report._repr_html_()
-    assert "diagnosis" in shown and not re.search(r"<script|<style| id=", shown)

@@ -1,15 +1,10 @@
-"""What is given away: one version everywhere, a page that stands alone, what the archive has."""
+"""What is given away: one version everywhere and a page that stands alone."""
 
 import contextlib
 import io
 import re
-import subprocess
-import sys
-import tarfile
 import tomllib
 from pathlib import Path
-
-import pytest
 
 import npdl
 
@@ -32,13 +27,3 @@ def test_the_page_of_the_package():
     with contextlib.redirect_stdout(said):
         exec(re.search(r"```python\n(.*?)```", PAGE, re.S)[1], {})
     assert "W_x" in said.getvalue()
-
-
-def test_the_archive_of_the_source(tmp_path):
-    pytest.importorskip("hatchling")
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path],
-                   cwd=ROOT, check=True, capture_output=True)
-    with tarfile.open(next(tmp_path.iterdir())) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"npdl/core.py", "pyproject.toml", "requirements.txt", "LICENSE", "README.md",
-            "tests/conftest.py", "docs/trust.md", "experiments/REPORT.md"} <= names

@@ -23,12 +23,6 @@ def test_a_day_is_written_as_by_hand():
     assert [written(DAY, form) for form in FORMS] == BY_HAND.replace("\n", "|").split("|")
 
 
-@pytest.mark.parametrize("day, ordinal", [(1, "1st"), (2, "2nd"), (11, "11th"), (12, "12th"),
-                                          (13, "13th"), (21, "21st"), (22, "22nd"), (31, "31st")])
-def test_ordinals(day, ordinal):
-    assert written(datetime.date(2000, 1, day), "{o}") == ordinal
-
-
 def test_no_text_is_two_days():
     """Years, months and days that can stand for each other."""
     years = (1950, 1999, *range(2000, 2013), 2031, 2049)

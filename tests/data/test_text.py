@@ -8,7 +8,6 @@ from npdl import backend
 from npdl.data.text import Characters, split_text, windows
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
-from npdl.train.config import Config
 from npdl.train.metrics import read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
@@ -132,12 +131,6 @@ def test_the_device_path_gives_the_same_run(tmp_path, text, model):
     one, other = (read_records(tmp_path / name / "metrics.jsonl")
                   for name in ("numpy", "device"))
     assert_same_records(other, one)
-
-
-def test_settings_of_arithmetic_do_not_mention_text():
-    saved = Config().to_json()
-    new = {"text", "sha256", "characters", "block", "eval_batches"}
-    assert not new & saved.keys() and Config.from_json(saved) == Config()
 
 
 BAD = [

@@ -104,7 +104,7 @@ def test_normalised_scores_of_live_hypotheses_are_no_bound():
 @pytest.mark.parametrize("ties", [False, True])
 def test_the_stopping_rule_never_changes_the_result(power, ties):
     rng, stopped = np.random.default_rng(1), 0
-    for _ in range(150):
+    for _ in range(60):
         tree, width = random_tree(rng, ties=ties), int(rng.integers(1, 6))
         n_best = int(rng.integers(1, 3))
         early = beam_search(tree, width, 4, END, power, n_best)
@@ -113,23 +113,25 @@ def test_the_stopping_rule_never_changes_the_result(power, ties):
         for first, second in zip(early.steps, late.steps, strict=False):
             assert first.kept == second.kept
         stopped += len(early.steps) < len(late.steps)
-    assert stopped > 5                                      # or the rule was not put to the test
+    assert stopped > 2                                      # or the rule was not put to the test
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("power", [0.0, 0.7, 2.0, -1.0])
+@pytest.mark.parametrize("power", [0.0, 0.7, -1.0])
 @pytest.mark.parametrize("eos", [END, None])
 @pytest.mark.parametrize("ties", [False, True])
 def test_a_beam_that_keeps_everything_is_exhaustive(power, eos, ties):
     rng = np.random.default_rng(2)
-    for _ in range(60):
+    for _ in range(8):
         tree = random_tree(rng, ties=ties)
         whole = exhaustive_search(tree, 4, eos, power, n_best=1000)
         beam = beam_search(tree, 3**4, 4, eos, power, stop=False)
         assert beam.finished == whole.finished and whole.count == len(whole.finished)
-        early = beam_search(tree, 3**4, 4, eos, power)
-        assert early.finished[:1] == whole.finished[:1]
+        bare = beam_search(tree, 3**4, 4, eos, power, keep_steps=False)
+        assert bare.finished[:1] == whole.finished[:1] and not bare.steps
         assert exhaustive_search(tree, 4, eos, power, n_best=2).finished == whole.finished[:2]
+        if eos is not None:
+            full = full_beam_search(tree, 200, 4, eos, power)
+            assert [h for h in full.finished if h.complete][:1] == whole.finished[:1]
 
 
 def test_a_beam_of_one_is_greedy():
@@ -154,26 +156,7 @@ def test_every_expansion_is_kept_finished_or_pruned():
             assert all(len(h.tokens) == step.length for h in step.kept)
 
 
-def test_without_its_steps_a_search_finds_the_same():
-    for eos in (END, None):
-        tree = random_tree(np.random.default_rng(5), depth=5)
-        kept, bare = (beam_search(tree, 3, 5, eos, keep_steps=keep) for keep in (True, False))
-        assert kept.steps and not bare.steps
-        assert (kept.finished, kept.unfinished, kept.reason) == (
-            bare.finished, bare.unfinished, bare.reason)
-
-
 # Ties
-
-def test_ties_go_to_the_lower_token_and_the_alphabetical_first():
-    even = {word: 0.25 for word in "abcd"}
-    tree = Tree({word: (0.25, even) for word in "abcd"}, probabilities=True)
-    result = beam_search(tree, 3, 2)
-    assert [h.tokens for h in result.steps[0].kept] == [(0,), (1,), (2,)]
-    assert [h.tokens for h in result.finished] == [(0, 0), (0, 1), (0, 2)]
-    assert greedy(tree, 2)[0].tokens == (0, 0)
-    assert exhaustive_search(tree, 2).best.tokens == (0, 0)
-
 
 def test_ties_across_parents_follow_the_whole_sequence():
     """Parent b is more probable than a, yet (a, y) comes before (b, x) of the same probability."""
@@ -198,20 +181,10 @@ def test_of_equal_scores_the_shorter_comes_first():
         assert result.best.tokens == (2, 0)
 
 
+def test_a_full_beam_fills_the_places_of_the_finished():
     """At width 2, "0" finishes and leaves both places to "1 .." and "2 ..", the better one last."""
     tree = Tree({0: 0.4, 1: (0.35, {0: 0.5, 1: 0.5}), 2: (0.25, {0: 1.0})}, vocab=range(3),
                 probabilities=True)
     found = full_beam_search(tree, 2, 2, END)
     assert [h.tokens for h in found.finished] == [(0,), (2, 0)]
     assert [h.tokens for h in beam_search(tree, 2, 2, END, n_best=2).finished] == [(0,), (1, 0)]
-
-
-@pytest.mark.parametrize("power", [0.0, 0.7])
-def test_a_full_beam_that_keeps_everything_is_exhaustive(power):
-    rng = np.random.default_rng(21)
-    for _ in range(30):
-        tree = random_tree(rng)
-        found = full_beam_search(tree, 200, 4, END, power)
-        whole = exhaustive_search(tree, 4, END, power, n_best=200)
-        complete = [h.tokens for h in found.finished if h.complete]
-        assert complete[:1] == [h.tokens for h in whole.finished[:1]]

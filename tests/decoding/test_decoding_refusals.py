@@ -17,8 +17,6 @@ from npdl.decoding import (
 )
 from npdl.errors import InputError
 
-TREE = Tree({"a": (0.5, {"a": 0.5, "b": 0.25}), "b": 0.5}, probabilities=True)
-
 
 class Wrong(Scorer):
     """Gives the same rows always."""
@@ -63,13 +61,6 @@ def test_a_tree_is_its_data():
     assert tree.is_leaf(state, [0, 0], [0, 1]).tolist() == [True, False]
     rows, _ = tree.advance(state, [0], [1])
     np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
-
-
-def test_a_state_can_be_gone_back_to():
-    rows, state = TREE.start()
-    first, _ = TREE.advance(state, [0], [0])
-    TREE.advance(state, [0, 0], [1, 0])
-    np.testing.assert_array_equal(TREE.advance(state, [0], [0])[0], first)
 
 
 def test_branches_of_probability_0_are_never_taken():

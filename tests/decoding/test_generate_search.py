@@ -5,25 +5,8 @@ import numpy as np
 from npdl import backend
 from npdl.decoding import beam_search, exhaustive_search, greedy, sample
 from npdl.decoding.continuation import continuation
-from npdl.decoding.language_models import Recomputed
 from tests.decoding.test_generate import END, V, every_model
 from tests.tools import device
-
-
-@every_model
-def test_searches_do_not_depend_on_the_cache(model):
-    prompt = [1, 2, 3]
-    pair = continuation(model, prompt), Recomputed(model, prompt)
-    for search in (
-        lambda s: beam_search(s, 4, 8, END, 0.5).finished,
-        lambda s: exhaustive_search(s, 3, END, n_best=5).finished,
-        lambda s: greedy(s, 8, END),
-        lambda s: sample(s, 8, 3, END, count=6, temperature=1.3, top_k=5, top_p=0.9),
-    ):
-        cached, plain = (search(scorer) for scorer in pair)
-        assert [h.tokens for h in cached] == [h.tokens for h in plain]
-        np.testing.assert_allclose([h.log_prob for h in cached], [h.log_prob for h in plain],
-                                   atol=1e-5)
 
 
 @every_model

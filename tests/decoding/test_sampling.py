@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import Tree, filtered, greedy, sample
+from npdl.decoding import Tree, filtered, sample
 from npdl.decoding.sampling import best_first
-from tests.decoding.test_decoding import END, random_tree
+from tests.decoding.test_decoding import END
 
 
 def test_filters_by_hand():
@@ -55,11 +55,6 @@ def test_each_sequence_takes_one_number_at_each_step():
             rows, state = tree.advance(state, [0], [token])
     assert {len(h.tokens) for h in found} == {1, 2, 3}
     assert found == sample(tree, 3, np.random.default_rng(3), END, count=40)
-
-
-def test_the_most_probable_one_of_one_is_greedy():
-    tree = random_tree(np.random.default_rng(6), V=4, depth=6)
-    assert sample(tree, 6, 1, END, count=8, top_k=1) == 8 * greedy(tree, 6, END)
 
 
 @pytest.mark.parametrize("options", [{"top_k": 7}, {"top_k": 300, "top_p": 0.6}, {"top_p": 0.3},
