@@ -6,15 +6,8 @@ import pytest
 
 from experiments import bench
 from experiments.bench import Variant
-from experiments.benchmark.cases import CASES, QUICK, make_batch
+from experiments.benchmark.cases import QUICK
 from experiments.benchmark.npdl_side import ENGINES, npdl_step
-
-
-def test_the_document_s_batch():
-    inputs, targets, counted = make_batch(CASES["gpt"])
-    assert inputs.shape == targets.shape == counted.shape == (480, 6)
-    a, b, answer = inputs[:, 1], inputs[:, 3], targets[:, 4]
-    assert ((a + b) % 31 == answer).all() and (counted.sum(1) == 2).all()
 
 
 @pytest.fixture
@@ -51,12 +44,11 @@ def test_pytorchs_step_learns(model):
 
 def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     path = tmp_path / "found.json"
-    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "recorded", "--threads",
-                       "1", "--json", str(path)]) == 0
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1", "--json",
+                       str(path)]) == 0
     about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
     assert "Python" in about and heading.startswith("| case")
-    assert [row.split(" | ")[1] for row in rows] == [
-        "npdl, plain", "npdl, recorded", "npdl, recorded, as in the scripts"]
+    assert [row.split(" | ")[1] for row in rows] == ["npdl, plain"]
     assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
                for v in json.loads(path.read_text())["variants"])
 
@@ -70,14 +62,6 @@ def test_ratios_are_medians_over_paired_rounds():
                                  variant("torch", "less", [0.1] * 3, "less")]
     ratios = [line.split(" | ")[6] for line in bench.table(table)]
     assert ratios == ["2.00", "1.00", "0.05"]       # 2/1, 8/2, 3/3; and 0.1, 0.05, 0.033
-
-
-def test_a_failing_variant_is_one_line(capsys):
-    options = bench.parse(["--quick", "--engines", "recorded"])
-    bad = Variant("a case", "bad", "npdl", {"nonsense": 1})
-    with pytest.raises(bench.InputError, match="no variant of a case could be measured"):
-        bench.measure([bad], QUICK["gpt"], options)
-    assert "left out: bad: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments, words", [

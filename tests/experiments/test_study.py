@@ -7,7 +7,7 @@ import pytest
 
 from experiments.study import __main__ as command
 from experiments.study import report, runs, verdict
-from experiments.study.runs import A_VAL, L_VAL, LABELS, METRICS, Curves, Study
+from experiments.study.runs import L_VAL, LABELS, METRICS, Curves, Study
 from experiments.study.verdict import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, judge
 from npdl.errors import InputError
 
@@ -35,30 +35,11 @@ def test_no_run_that_the_report_reads_is_missing(study):
     assert len(command.missing_runs(study, ["data"], seeds=[9])) == 2 * 8
 
 
-def test_missing_runs_are_one_line(study):
-    with pytest.raises(InputError, match="python -m experiments.study"):
-        study.runs("gpt", width=96)
-
-
 def test_a_damaged_table_is_refused(tmp_path):
     np.savez(tmp_path / "data.npz", step=np.arange(3), train_loss=np.zeros((2, 3), "float32"))
     (tmp_path / "data.csv").write_text("model,recipe,seed\ngpt,default,0\n")
     with pytest.raises(InputError, match=r"data.csv: 1 runs, but train_loss has the shape"):
         Study(tmp_path)
-
-
-def curves_of(**values):
-    return Curves(np.array([100, 200, 300, 400]), [0],
-                  {name: np.array([row], "float32") for name, row in values.items()})
-
-
-def test_measures_of_a_curve():
-    run = curves_of(validation_accuracy=[0.5, 0.9, 0.7, 0.9], validation_loss=[3, 1, 10, 1])
-    assert run.best(A_VAL) == np.float32(0.9) and run.first(A_VAL) == 200
-    assert run.best(L_VAL, until=100) == 3 and run.first(L_VAL) == 200
-    assert run.general() == 200 and run.reach(A_VAL, 0.95) == np.inf
-    assert run.shortfall() == pytest.approx(0.2 / 4, rel=1e-6)
-    assert run.roughness(L_VAL) == pytest.approx(1 / 4)
 
 
 # --- the rule -------------------------------------------------------------------------------------
@@ -99,14 +80,6 @@ def test_a_failed_part_needs_more_evidence_among_many():
     edge = np.array([-1.0, -0.2, -0.6, 0.0, -0.9])
     assert judge([edge]).word == NOT_REPRODUCED
     assert judge([CLEAR] * 20 + [edge]).word == INCONCLUSIVE
-
-
-def test_effects():
-    assert verdict.lower(1.0, 10.0) == 1
-    assert np.allclose(verdict.rank_correlation([1, 2, 3], np.array([[1, 3], [5, 2], [9, 1]])),
-                       [1, -1])
-    assert verdict.rank_correlation([1, 2], np.array([[4], [4]])) == 0
-    assert verdict.slope([0, 1, 2], np.array([1.0, 3.0, 5.0])) == pytest.approx(2)
 
 
 # --- the report -----------------------------------------------------------------------------------

@@ -18,13 +18,6 @@ def _text(tmp_path):
     return str(path)
 
 
-def test_windows_at_every_half_block():
-    inputs, targets = text_losses.whole_windows(np.arange(20), 8)
-    assert inputs[:, 0].tolist() == [0, 4, 8] and inputs.shape == (3, 8)
-    np.testing.assert_array_equal(targets, inputs + 1)
-    assert text_losses.whole_windows(np.arange(3), 1)[0].ravel().tolist() == [0, 1]
-
-
 def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     out = str(tmp_path / "run")
     options = ["--text", text, "--block", "8", "--width", "8", "--heads", "2", "--steps", "3",
@@ -49,9 +42,10 @@ def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
 
 
 def test_other_runs_are_refused_in_one_line(tmp_path, text, capsys):
-    train(Config(p=5, width=8, heads=2, steps=1, eval_first=0), tmp_path / "sums", quiet=True)
-    bare = Config(text=text, block=8, width=8, heads=2, steps=1, r_train=1.0,
-                  eval_first=0)
+    sums = Config(p=5, width=8, heads=2, steps=1, eval_first=0, engine="plain")
+    train(sums, tmp_path / "sums", quiet=True)
+    bare = Config(text=text, block=8, width=8, heads=2, steps=1, r_train=1.0, eval_first=0,
+                  engine="plain")
     train(bare, tmp_path / "bare", quiet=True)
     for name, mentioned in (("sums", "not trained on a text"), ("bare", "no validation part"),
                             ("nowhere", "holds no run")):
