@@ -44,8 +44,8 @@ def test_pytorchs_step_learns(model):
 
 def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     path = tmp_path / "found.json"
-    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1", "--json",
-                       str(path)]) == 0
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1",
+                       "--json", str(path)]) == 0
     about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
     assert "Python" in about and heading.startswith("| case")
     assert [row.split(" | ")[1] for row in rows] == ["npdl, plain"]
