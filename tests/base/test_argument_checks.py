@@ -6,6 +6,7 @@ are those of the same numbers in the usual dtype, and backward gives gradients o
 A class of npdl.__all__ that is in no table fails the test, so that none can be forgotten.
 """
 
+import functools
 import math
 import re
 import warnings
@@ -100,23 +101,23 @@ def given_to(built):
     return {**dict(enumerate(built.inputs)), **built.options}
 
 
-def chosen_cases():
-    """Of each layer as many cases as have another number or kind of inputs. (An option that a
-    constructor is given, "name value", brings none, and takes long to build.)"""
+CASES = {}                              # {name of a layer: its cases that forward runs as they are}
+for each in all_cases():
+    # An option that a constructor is given, "name value", brings no inputs.
+    if each.forward is None and not (each.of_option and " " in each.what):
+        CASES.setdefault(each.layer_class.__name__, []).append(each)
+ELEMENTARY = [name for name, cases in CASES.items() if not is_composed(cases[0].layer_class)]
+
+
+@functools.cache
+def chosen_cases(name):
+    """Return as many cases of a layer as have another number or kind of inputs."""
     found = {}
-    for case in all_cases():
-        if case.forward is None and not (case.of_option and " " in case.what):
-            _, inputs, options = case.build(case_rng(case))
-            kinds = tuple((path, a.dtype.kind, a.ndim) for path, a in
-                          arrays_of({**dict(enumerate(inputs)), **options}))
-            found.setdefault((case.layer_class, kinds), case)
+    for case in CASES[name]:
+        _, inputs, options = case.build(case_rng(case))
+        arrays = arrays_of({**dict(enumerate(inputs)), **options})
+        found.setdefault(tuple((path, a.dtype.kind, a.ndim) for path, a in arrays), case)
     return list(found.values())
-
-
-CASES = chosen_cases()
-FIRST = {case.layer_class: str(case) for case in reversed(CASES)    # one of each elementary layer
-         if not is_composed(case.layer_class)}.values()
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 def refused(call):
@@ -133,17 +134,19 @@ def said_badly(message):
     return "\n" in message or not re.search(r"\d|\(\)|NoneType|list|str|dtype|different", message)
 
 
-@pytest.mark.parametrize("case", slow.but(FIRST, CASES), ids=str)
-def test_spoilt_inputs(case):
+@pytest.mark.parametrize("name", slow.but(ELEMENTARY, CASES))
+def test_spoilt_inputs(name, request):
     """Each array alone, and all floats at once: products of bytes are bytes. (Those of large
     float16 overflow, as they do anywhere.)"""
-    arrays = dict(arrays_of(given_to(build(case))))
-    floats = [place for place, array in arrays.items() if array.dtype.kind == "f"]
-    chosen = [([place], what) for place in arrays for what in SPOILT
-              if what not in FLOATS_ALONE or place in floats]
-    chosen += [(floats, what) for what in FLOATS_ALONE if len(floats) > 1 and what != "float16"]
-    bad = [f"{what} for {places}: {problem}" for places, what in chosen
-           if (problem := tried(case, places, what)) is not None]
+    bad, cases = [], chosen_cases(name)
+    for case in cases if request.config.getoption("--slow") else cases[:1]:
+        arrays = dict(arrays_of(given_to(build(case))))
+        floats = [place for place, array in arrays.items() if array.dtype.kind == "f"]
+        chosen = [([place], what) for place in arrays for what in SPOILT
+                  if what not in FLOATS_ALONE or place in floats]
+        chosen += [(floats, what) for what in FLOATS_ALONE if len(floats) > 1 and what != "float16"]
+        bad += [f"{case}, {what} for {places}: {problem}" for places, what in chosen
+                if (problem := tried(case, places, what)) is not None]
     assert not bad, "\n" + "\n".join(bad)
 
 
@@ -198,9 +201,14 @@ def wrongly_taken(case, built, values, what, done):
     return None
 
 
-@every_case
-def test_spoilt_gradients(case):
+@pytest.mark.parametrize("name", CASES)
+def test_spoilt_gradients(name):
     """One of another shape would be broadcast, and summed into the wrong parameter."""
+    for case in chosen_cases(name):
+        check_spoilt_gradients(case)
+
+
+def check_spoilt_gradients(case):
     built = build(case)
     outputs, cache = built.forward()
     dout = built.upstream(outputs)
@@ -233,7 +241,7 @@ def test_every_public_class_is_in_a_table():
     classes = {name: value for name, value in public.items() if isinstance(value, type)
                and not issubclass(value, NpdlError)}
     left = {name for name, cls in classes.items() if name not in OPTIMIZERS
-            and not any(covers(case.layer_class, cls) for case in CASES)}
+            and not any(covers(cases[0].layer_class, cls) for cases in CASES.values())}
     assert left == NEITHER
     kinds = [value for value in vars(optim).values() if isinstance(value, type)
              and issubclass(value, optim.Optimizer) and value is not optim.Optimizer]

@@ -29,8 +29,9 @@ def test_an_example_learns(name, capsys):
 def test_pandas_reads_what_a_run_recorded(tmp_path):
     """As docs/own.md says it."""
     pandas = pytest.importorskip("pandas")
-    train(Config(p=7, layers=1, width=16, steps=20, eval_first=0, eval_every=5), tmp_path / "run",
-          quiet=True, metrics={"twice": lambda trainer: 2 * trainer.step})
+    config = Config(p=7, layers=1, width=16, steps=20, eval_first=0, eval_every=5, engine="plain")
+    train(config, tmp_path / "run", quiet=True,
+          metrics={"twice": lambda trainer: 2 * trainer.step})
     table = pandas.read_json(tmp_path / "run" / "metrics.jsonl", lines=True,
                              precise_float=True)
     records = read_records(tmp_path / "run" / "metrics.jsonl")

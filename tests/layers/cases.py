@@ -7,6 +7,7 @@ layers.
 Views that are not contiguous need no cases: tests/layers/test_contract.py runs every case on them.
 """
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ def is_composed(cls):
     return name.startswith(COMPOSED) or name in STACKS
 
 
+@functools.cache
 def all_cases():
     """The examples of every layer, and the EDGES. (tests/layers/test_gradcheck.py says of which
     layer there are none.)"""
