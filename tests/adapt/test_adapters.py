@@ -18,7 +18,6 @@ from npdl.losses import CrossEntropy
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
-from npdl.train.checkpoint import load, save
 
 IDS = np.array([[0, 1, 2, 3], [3, 2, 1, 0], [4, 4, 0, 1]])
 
@@ -128,22 +127,6 @@ def test_merge_computes_the_same(bits):
     model.set_trainable(True)
     steps(model, 2)                                     # nothing is shared with the adapters
     assert all(np.array_equal(adapters[name].A.data, A) for name, A in before.items())
-
-
-def test_a_checkpoint_holds_base_and_adapters(tmp_path):
-    def build():
-        model = small_gpt()
-        quantize_linears(model, 4, where=("up", "down"))
-        add_lora(model, rank=2, rng=5)
-        return model
-
-    model, other = build(), build()
-    perturb(model)
-    save(tmp_path / "adapted.npz", model.state_dict(), {})
-    arrays, _ = load(tmp_path / "adapted.npz")
-    assert arrays["decoder.blocks.0.ffn.up.base.packed"].dtype == np.uint8
-    other.load_state_dict(arrays)
-    np.testing.assert_array_equal(model.forward(IDS)[0], other.forward(IDS)[0])
 
 
 def test_the_report_of_a_model():

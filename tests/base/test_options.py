@@ -3,7 +3,6 @@
 import inspect
 import itertools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
 from npdl.schedule import SCHEDULES, schedule
 from tests.layers.cases import is_composed
-from tests.tools import commands, slow
+from tests.tools import slow
 from tests.tools.running import npdl_layers
 
 VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 6, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0, 1.5,
@@ -214,23 +213,3 @@ def test_values_of_other_calls(name):
     call, right = CALLS[name]
     for value in VALUES:
         check(call, value, right(value))
-
-
-@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0)])
-def test_right_betas(betas):
-    optimizer = optim.AdamW(Linear(2, 2), betas=betas)
-    optimizer.step()
-    assert all(np.isfinite(p.data).all() for p in optimizer.params.values())
-
-
-@pytest.mark.parametrize("command", ["train_gpt", "train_lstm", "train_seq2seq", "finetune"])
-def test_the_help_leaves_out_what_is_rare_and_help_all_nothing(command, capsys):
-    said = []
-    for option in ("--help", "--help-all"):
-        with pytest.raises(SystemExit) as ended:
-            getattr(commands, command)([option])
-        said.append(set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)))
-        assert ended.value.code == 0
-    short, whole = said
-    assert {"--steps", "--lr", "--batch"} <= short < whole
-    assert {"--betas", "--eps", "--target"} <= whole - short

@@ -107,16 +107,6 @@ def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, argument
     assert sorted(os.listdir(tmp_path)) == ["place", "run"]
 
 
-def test_a_link_leads_to_what_is_written(tmp_path):
-    (tmp_path / "there").mkdir()
-    (tmp_path / "link.html").symlink_to(tmp_path / "there" / "page.html")
-    for _ in range(2):
-        assert npdl_command(["step", "Linear", "--no-check", "--html",
-                             str(tmp_path / "link.html")]) == 0
-        assert (tmp_path / "link.html").is_symlink()
-        assert (tmp_path / "there" / "page.html").read_text().rstrip().endswith("</html>")
-
-
 def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monkeypatch, capsys,
                                                                   curves):
     def fail(*arguments):

@@ -40,18 +40,6 @@ def enumerate_plainly(p, q, operator, orders, symmetric=False):
     return lines
 
 
-def test_sizes_of_the_two_reference_settings():
-    binary = ModularArithmetic()
-    assert (len(binary.equations), len(binary.train), len(binary.validation)) == (961, 480, 481)
-    assert binary.vocabulary.size == 36
-    assert binary.sequence_length == 6 == binary.equations.inputs.shape[1]
-    both = ModularArithmetic(11, "+", orders=(2, 3))
-    assert len(both.equations) == 1452 and both.sequence_length == 8
-    places = set(zip(both.equations.orders, both.equations.eq_positions, strict=True))
-    assert places == {(2, 3), (3, 5)}
-    assert (both.equations.orders == 2).sum() == 121
-
-
 @pytest.mark.parametrize("p, q, operator, orders, r_train, seed, symmetric", [
     (5, 3, "-", (2, 3), 0.3, 1, False), (4, 9, "*", (3,), 0.7, 2, False),
     (5, 5, "/", (2, 3), 0.5, 4, False), (4, 1, "+", (2, 3), 0.5, 7, False),
@@ -94,12 +82,6 @@ def test_tokens_padding_and_masks_by_hand():
     for name in ("inputs", "targets", "eq_positions", "orders"):
         assert getattr(pair, name).dtype == np.int64
     assert pair.mask.dtype == pair.answer_mask.dtype == bool
-
-
-def test_whole_set_for_training_leaves_validation_empty():
-    data = ModularArithmetic(5, r_train=1)
-    assert len(data.train) == 25 and len(data.validation) == 0
-    assert data.validation.inputs.shape == data.validation.answer_mask.shape == (0, 6)
 
 
 def test_vocabulary_ids_and_round_trip():

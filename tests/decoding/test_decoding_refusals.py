@@ -13,7 +13,6 @@ from npdl.decoding import (
     exhaustive_search,
     filtered,
     greedy,
-    sample,
 )
 from npdl.errors import InputError
 
@@ -63,13 +62,6 @@ def test_a_tree_is_its_data():
     np.testing.assert_array_equal(rows, [[math.log(0.5), -math.inf]])
 
 
-def test_branches_of_probability_0_are_never_taken():
-    tree = Tree({"a": 0.0, "b": (0.1, {"a": 0.0, "b": 1.0})}, probabilities=True)
-    assert beam_search(tree, 5, 2).finished == exhaustive_search(tree, 2, n_best=9).finished
-    assert exhaustive_search(tree, 2).count == 1
-    assert {h.tokens for h in sample(tree, 2, 0, count=200)} == {(1, 1)}
-
-
 def test_leaves_that_are_not_the_end_token_finish_nothing():
     tree = Tree({"a": (0.6, {"a": 0.5}), "b": (0.4, {"</s>": 0.5})},
                 vocab=["</s>", "a", "b"], probabilities=True)
@@ -88,13 +80,6 @@ def test_nothing_finishes():
     dead = beam_search(tree, 2, 9, eos=0)
     assert dead.best is None and dead.reason == "empty"
     assert exhaustive_search(tree, 9, eos=0).best is None
-
-
-def test_without_an_end_token_sequences_end_at_leaves_and_at_max_len():
-    tree = Tree({"a": (0.6, {"a": (0.5, {"a": 0.5})}), "b": 0.4}, probabilities=True)
-    found = beam_search(tree, 3, 2, stop=False).finished
-    assert [h.tokens for h in found] == [(1,), (0, 0)]
-    assert found == exhaustive_search(tree, 2, n_best=5).finished
 
 
 def test_bounds_are_reached_by_the_best_possible_end():

@@ -29,19 +29,6 @@ def test_engines_begin_with_the_same_loss_and_learn(model):
         assert float(last) < first
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("model", QUICK)
-def test_pytorchs_step_learns(model):
-    pytest.importorskip("torch")
-    from experiments.benchmark.torch_side import torch_step
-
-    step, _ = torch_step(QUICK[model], bench.FORMS[model][0])
-    first = float(step())
-    for _ in range(5):
-        last = step()
-    assert float(last) < first
-
-
 def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     path = tmp_path / "found.json"
     assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1",

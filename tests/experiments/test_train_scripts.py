@@ -11,7 +11,6 @@ from experiments import train_gpt
 from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.metrics import read_records
-from npdl.train.recipes import new_config
 from npdl.train.run import load_run, train
 from tests.tools import commands, slow
 from tests.tools.processes import ROOT, start, wait_for_checkpoint
@@ -118,26 +117,6 @@ def test_a_text_ends_with_loss_perplexity_a_sample_and_the_command_for_more(
     sample = shown.partition("A sample:\n\n")[2].partition("\n\n")[0].splitlines()
     assert 1 <= len(sample) <= 5 and all(set(line) <= set("to be rnhaisqu") for line in sample)
     assert f'python -m npdl generate {run} "A prompt" --method sample' in shown
-
-
-@pytest.mark.parametrize("model, given, clip, init", [
-    ("gpt", {}, 1.0, "torch"), ("lstm", {"recipe": "release"}, 1.0, "xavier"),
-    ("lstm", {"recipe": "stated"}, None, "torch"), ("gpt", {"recipe": "stated"}, None, "torch"),
-    ("lstm", {"recipe": "release", "clip": 0.5}, 0.5, "xavier")])
-def test_a_recipe_is_a_name_for_settings(model, given, clip, init):
-    config = new_config(model, given)
-    assert (config.clip, config.init) == (clip, init)
-
-
-def test_a_run_is_resumed_with_its_recipe_only(tmp_path, capsys):
-    out = str(tmp_path / "run")
-    assert commands.train_lstm([*OPTIONS, "--quiet", "--steps", "2", "--recipe", "release",
-                                "--out", out]) == 0
-    again = ["--resume", "--quiet", "--out", out]
-    assert commands.train_lstm([*again, "--recipe", "release", "--steps", "3"]) == 0
-    assert commands.train_lstm([*again, "--recipe", "stated", "--steps", "4"]) == 2
-    errors = capsys.readouterr().err
-    assert "--init torch: the run in" in errors and "has xavier" in errors
 
 
 def test_a_run_of_another_script_is_refused_with_the_right_command(run_folder, capsys):

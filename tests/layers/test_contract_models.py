@@ -11,7 +11,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import SGD, Adam, AdamW, clip_by_global_norm
 from npdl.schedule import schedule
 from npdl.study.trees import leaves
-from tests.layers.composites import WithLoss
+from tests.layers.cases import WithLoss
 from tests.tools.running import arrays_in
 
 V, B, S = 7, 6, 5
@@ -97,13 +97,6 @@ def test_a_tied_parameter_is_one_in_the_shadow_and_in_copies(name):
         if "tied" in name:
             assert twin.classifier.W is twin.embedding.W
             assert "classifier.W" not in names
-
-
-@every_model
-def test_float32_and_float64_start_from_the_same_numbers(name):
-    small, large = MODELS[name](rng=1), MODELS[name](rng=1, dtype="float64")
-    for (what, a), (_, b) in zip(small.params(), large.params(), strict=True):
-        np.testing.assert_array_equal(a.data, b.data.astype("float32"), err_msg=what)
 
 
 @every_model

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
-from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing, Replace
+from npdl.layers.attention import MultiHeadAttention, causal_mask
+from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
 from npdl.layers.linear import Linear
 
 
@@ -39,13 +39,3 @@ def test_attention_is_message_passing_on_the_complete_graph(causal):
     y, _ = graph.forward(h, mask)
     wanted, _ = attention.forward(h, h, h, mask)
     np.testing.assert_allclose(y, wanted, atol=1e-14)
-
-
-def test_attention_weights_as_edges_give_attention():
-    rng = np.random.default_rng(5)
-    q, k, v = rng.standard_normal((3, 1, 1, 6, 3))
-    wanted, cache = attend(q, k, v)
-    f = Linear(3, 3, bias=False, dtype="float64")
-    f.W.data[...] = np.eye(3)
-    y, _ = MessagePassing(f, Replace()).forward(v[0, 0], cache.A[0, 0])
-    np.testing.assert_allclose(y, wanted[0, 0], atol=1e-15)

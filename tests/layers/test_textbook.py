@@ -48,14 +48,6 @@ def test_a_page_imports_what_is_below_it_and_other_pages(path):
     assert set(imports(path)) <= BELOW | pages | ALSO.get(path.name, set())
 
 
-def test_what_is_below_does_not_look_up():
-    for name in ("core", "backend", "cublas", "functions", "init", "errors", "training_errors"):
-        used = {module for module in imports(ROOT / f"{name}.py") if module.startswith("npdl")
-                and module != "npdl.safetensors"}           # a file's format, for save and load
-        below = BELOW | ({"npdl.cublas"} if name == "backend" else set())
-        assert used <= below, f"{name}.py imports {used - below}"
-
-
 def writes(node):
     """What a statement or call writes into, as source; None when it makes something new."""
     if isinstance(node, ast.Call):

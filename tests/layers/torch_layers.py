@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call
 
 from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
-from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention, causal_mask
+from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
 from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
@@ -22,9 +22,7 @@ from npdl.layers.rotary import Llama3Scaling, Rotary
 from npdl.layers.transformer import Block, Decoder, Encoder, FeedForward, PreNormBlock
 from npdl.layers.weighted_losses import SoftCrossEntropy, WeightedCrossEntropy
 from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, StableMaxLoss
-from npdl.models.gpt import GPT, GPT2
 from npdl.models.mlp import MLP
-from npdl.models.seq2seq import Seq2Seq
 
 ACTIVATIONS = {"GELU": F.gelu, "ReLU": F.relu,
                "TanhGELU": lambda u: F.gelu(u, approximate="tanh")}
@@ -215,33 +213,6 @@ def reading(run):
     return theirs
 
 
-def embedded(layer, P, ids, side=""):
-    """Embeddings and positions, fixed ones as npdl's float64 table has them."""
-    positions = getattr(layer, f"{side}positions")
-    table = P.get(f"{side}positions.W")
-    table = torch.tensor(positions.table) if table is None else table
-    padding = getattr(layer, f"{side}embedding").padding_id
-    return F.embedding(ids, P[f"{side}embedding.W"], padding) + table[: ids.shape[1]]
-
-
-def gpt(layer, P, ids, key_mask=None):
-    x = stack(layer.decoder, P, embedded(layer, P, ids), name="decoder.",
-              src_mask=hidden(causal_mask(ids.shape[1])), src_key_padding_mask=hidden(key_mask))
-    if isinstance(layer.classifier, Unembedding):
-        return F.linear(x, P["embedding.W"])
-    return linear(P, x, "classifier.")
-
-
-def seq2seq(layer, P, source, target, source_mask=None, target_mask=None):
-    memory = stack(layer.encoder, P, embedded(layer, P, source, "source_"), name="encoder.",
-                   src_key_padding_mask=hidden(source_mask))
-    y = stack(layer.decoder, P, embedded(layer, P, target, "target_"), memory, name="decoder.",
-              tgt_mask=hidden(causal_mask(target.shape[1])),
-              tgt_key_padding_mask=hidden(target_mask),
-              memory_key_padding_mask=hidden(source_mask))
-    return linear(P, y, "classifier.")
-
-
 # Rotary positions, with complex numbers whose two parts are a pair; grouped queries
 
 def scaled(scaling, f):
@@ -297,6 +268,5 @@ THEIRS = {
     DotAttention: dot(1.0), ScaledDotAttention: dot(None), MultiHeadAttention: multi_head,
     **dict.fromkeys((Block, PreNormBlock, DecoderBlock, PreNormDecoderBlock), reading(block)),
     **dict.fromkeys((Decoder, Encoder, CrossDecoder), reading(stack)),
-    GPT: gpt, GPT2: gpt, Seq2Seq: seq2seq,
     Rotary: turned, GroupedQueryAttention: grouped_attention, SwiGLU: swiglu,
 }
