@@ -144,6 +144,7 @@ def test_the_report_of_a_model():
     assert adapted.frozen == total
     assert adapted.trainable == model.count_params() == 2 * (2 * (8 + 8) + 2 * (8 + 32))
     quantized = 2 * 2 * 8 * 32
+    assert adapted.multiplies == plain.multiplies + rows * adapted.trainable + quantized
     assert adapted.stored_bytes == (4 * (total - quantized + adapted.trainable)
                                     + quantized // 2 + 4 * 4)
     kinds = {row.name.rsplit(".", 1)[-1]: row.kind for row in adapted.layers}
