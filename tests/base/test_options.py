@@ -26,9 +26,9 @@ from tests.layers.cases import is_composed
 from tests.tools import slow
 from tests.tools.running import npdl_layers
 
-VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 11, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0, 1.5,
-          2.0, 4.0, math.nan, math.inf, -math.inf, "", "x", "post", "mean", "+", "gelu", b"x", 1j,
-          (2,), [3], {}]
+VALUES = [None, True, False, -3, -1, 0, 1, 2, 3, 4, 5, 11, 17, -2.0, -0.5, -0.0, 1e-3, 0.5, 1.0,
+          1.5, 2.0, 4.0, math.nan, math.inf, -math.inf, "", "x", "post", "mean", "+", "gelu", b"x",
+          1j, (2,), [3], {}]
 
 
 def is_real(value):

@@ -123,19 +123,20 @@ def is_composed(cls):
     return name.startswith(COMPOSED) or name in STACKS
 
 
+def examples(cls):
+    """Return {name: build(rng)} of a layer; none if one is missing, as test_gradcheck.py says."""
+    try:
+        return every_sample(cls)
+    except InputError:
+        return {}
+
+
 @functools.cache
 def all_cases():
-    """The examples of every layer, and the EDGES. (tests/layers/test_gradcheck.py says of which
-    layer there are none.)"""
-    found = []
-    for cls in npdl_layers():
-        try:
-            examples = every_sample(cls)
-        except InputError:
-            continue
-        found += [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
-                       of_option=what not in ROW) for what, build in examples.items()]
-    return found + EDGES
+    """Return the examples of every layer, and the EDGES."""
+    return [Case(cls, what, build, entries=FEW if is_composed(cls) else None,
+                 of_option=what not in ROW)
+            for cls in npdl_layers() for what, build in examples(cls).items()] + EDGES
 
 
 # Tokens, and which of them may be seen
