@@ -10,14 +10,13 @@ import pytest
 
 from npdl.adapt import add_lora, merge_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.adapt.quantize import dequantize, pack, quantize, unpack
 from npdl.backend import stream
 from npdl.data.text import split_text, windows
 from npdl.decoding.encoder_decoders import CachedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
-from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm, statistics
+from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
 from npdl.layers.graph import MessagePassing, Replace
@@ -47,9 +46,6 @@ from npdl.train.pretrained.exchange import from_torch
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
 BYTES = np.array([[100, 120, 200, 250]], "uint8")
-HALF = (100 * stream(0).standard_normal((1, 512))).astype("float16")
-FLAT = np.full((7, 6, 11), 123456.7, "float32")
-NORMS = (BatchNorm(6), BatchNorm(6, affine=False), GroupNorm(6, 2), InstanceNorm(6))
 HUGE = (1e20 * stream(4).standard_normal((7, 6, 11))).astype("float32")
 STEPS = stream(1).standard_normal((2, 6, 3))
 
@@ -61,13 +57,6 @@ def y_of(layer, *inputs):
 def lstm_outputs(lengths):
     """An LSTM's outputs for sequences that end after so many steps."""
     return LSTM(3, 4, **D64).forward(STEPS, lengths=lengths)[0][0]
-
-
-def normalised(x, mean=True, eps=1e-5):
-    """LayerNorm's formula, or RMSNorm's, in float64."""
-    x = x.astype("float64")
-    x = x - x.mean(-1, keepdims=True) if mean else x
-    return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
 
 
 def embedding_gradient(layer):
@@ -108,12 +97,6 @@ def gradient(loss, *inputs):
     return loss.backward(1.0, cache)
 
 
-def packed(W, bits):
-    """W after quantization and the way through its packed bits."""
-    codes, step = quantize(W, bits)
-    return dequantize(unpack(pack(codes, bits), W.shape), step)
-
-
 BAD_ROW = np.array([[0.0, 0, 0], [NAN, -INF, 0]])
 SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
 IGNORED = BAD_ROW, np.array([0, -1])
@@ -121,15 +104,10 @@ LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
     "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
                       lambda: lstm_outputs([1, 6]), 1e-14),
-    "LayerNorm of float16": (lambda: y_of(LayerNorm(512), HALF), lambda: normalised(HALF), 1e-3),
-    "RMSNorm of float16": (lambda: y_of(RMSNorm(512), HALF), lambda: normalised(HALF, False), 1e-3),
-    "quantize float16, 13 bits": (lambda: packed(np.array([[3.9, -1.0]], "float16"), 13),
-                                  [[3.9, -1.0]], 2e-3),
-    **{f"{type(norm).__name__} of a constant in float32": (
-        lambda norm=norm: y_of(norm, FLAT), np.zeros((7, 6, 11)), 0) for norm in NORMS},
     **{f"{type(norm).__name__} of squares that overflow": (
         lambda norm=norm, x=x: y_of(norm, x), np.full(x.shape, NAN), 0)
-       for norm, x in ((LayerNorm(11), HUGE), (RMSNorm(11), HUGE), *((n, HUGE) for n in NORMS),
+       for norm, x in ((LayerNorm(11), HUGE), (RMSNorm(11), HUGE), *((n, HUGE) for n in (
+                           BatchNorm(6), GroupNorm(6, 2), InstanceNorm(6))),
                        (LayerNorm(11, **D64), 1e140 * HUGE.astype("d")))},
     "clipping by a norm that overflows": (
         lambda: changed(lambda params: clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
@@ -137,8 +115,6 @@ VALUES = {                                      # name: (found, wanted, relative
         lambda: changed(orthogonal_gradient, 1.0), NAN, 0),
     "orthogonalised, squares that overflow": (
         lambda: orthogonalised(np.full((2, 2), 1e20, "float32")), NAN, 0),
-    "the mean square of bytes": (
-        lambda: statistics(BYTES, "rms")[1], [[(BYTES.astype("d")**2).mean()]], 1e-6),
     **{f"the {how} of 100,000 losses in float16": (
         lambda how=how: y_of(CrossEntropy(reduction=how), np.zeros((100000, 2), "float16"),
                              np.zeros(100000, int)), wanted, 5e-3)      # 1e-5 is coarse in float16
@@ -147,9 +123,6 @@ VALUES = {                                      # name: (found, wanted, relative
                                                np.ones((1, 1), bool)), 0, 0),
     "exact_match": (lambda: exact_match(np.zeros((1, 2, 3)), np.array([[0, 1]]),
                                         np.array([[True, False]])), 1, 0),
-    **{f"LayerNorm of a constant {value}, {D} wide": (
-        lambda D=D, value=value: y_of(LayerNorm(D), np.full((4, D), value, "f")),
-        np.zeros((4, D)), 0) for value in (1000.1, 123456.7) for D in (128, 4096)},
     "CrossEntropy, NaN where it is ignored": (
         lambda: y_of(CrossEntropy(-1), *IGNORED), LOG3, 1e-14),
     "its gradient": (lambda: gradient(CrossEntropy(-1), *IGNORED),

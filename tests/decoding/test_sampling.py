@@ -7,7 +7,6 @@ import pytest
 
 from npdl.decoding import Tree, filtered, sample
 from npdl.decoding.sampling import best_first
-from tests.decoding.test_decoding import END
 
 
 def test_filters_by_hand():
@@ -40,21 +39,6 @@ def test_samples_have_the_models_frequencies():
         assert hypothesis.complete and math.isclose(hypothesis.log_prob, math.log(share[word]))
     for word, p in share.items():
         assert abs(counts[word] / 20000 - p) < 4 * math.sqrt(p * (1 - p) / 20000)
-
-
-def test_each_sequence_takes_one_number_at_each_step():
-    """Whether the others have ended or not: the draws, followed by hand."""
-    tree = Tree({0: 0.3, 1: (0.4, {0: 0.5, 2: (0.5, {0: 0.9, 1: 0.1})}), 2: (0.3, {0: 1.0})},
-                vocab=range(3), probabilities=True)
-    found = sample(tree, 3, np.random.default_rng(3), END, count=40)
-    draws = np.random.default_rng(3).random((3, 40))
-    for i, hypothesis in enumerate(found):
-        rows, state = tree.start()
-        for u, token in zip(draws[:, i], hypothesis.tokens, strict=False):
-            assert token == np.searchsorted(np.cumsum(np.exp(rows[0])), u, side="right")
-            rows, state = tree.advance(state, [0], [token])
-    assert {len(h.tokens) for h in found} == {1, 2, 3}
-    assert found == sample(tree, 3, np.random.default_rng(3), END, count=40)
 
 
 @pytest.mark.parametrize("options", [{"top_k": 7}, {"top_k": 300, "top_p": 0.6}, {"top_p": 0.3},

@@ -49,15 +49,6 @@ def test_student_t_quantiles(df, tail, point):
     assert verdict.student_t(df, tail) == pytest.approx(point, abs=1e-4)
 
 
-def test_interval_of_known_values():
-    mean, low, high = verdict.interval([1, 2, 3, 4, 5])
-    half = 2.1318 * np.sqrt(2.5) / np.sqrt(5)
-    assert (mean, low, high) == pytest.approx((3, 3 - half, 3 + half), abs=1e-4)
-    assert verdict.interval([1.0])[1:] == (-np.inf, np.inf)
-    assert verdict.interval([2, 2], unit_step=1)[1] == pytest.approx(
-        2 - 6.3138 / np.sqrt(12) / np.sqrt(2), abs=1e-4)
-
-
 CLEAR, UNSURE = np.array([1.0, 1.1, 0.9, 1.0, 1.2]), np.array([1.0, -1.1, 0.9, -1.0, 0.3])
 
 
