@@ -46,6 +46,7 @@ from npdl.train.pretrained.exchange import from_torch
 D64 = {"dtype": "float64"}
 NAN, INF = np.nan, np.inf
 BYTES = np.array([[100, 120, 200, 250]], "uint8")
+NORMS = BatchNorm(6), GroupNorm(6, 2), InstanceNorm(6)
 HUGE = (1e20 * stream(4).standard_normal((7, 6, 11))).astype("float32")
 STEPS = stream(1).standard_normal((2, 6, 3))
 
@@ -104,10 +105,12 @@ LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
     "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
                       lambda: lstm_outputs([1, 6]), 1e-14),
+    **{f"{type(norm).__name__} of a constant": (
+        lambda norm=norm, x=x: y_of(norm, np.full(x, 123456.7, "f")), np.zeros(x), 0)
+       for norm, x in ((LayerNorm(128), (4, 128)), *((n, (7, 6, 11)) for n in NORMS))},
     **{f"{type(norm).__name__} of squares that overflow": (
         lambda norm=norm, x=x: y_of(norm, x), np.full(x.shape, NAN), 0)
-       for norm, x in ((LayerNorm(11), HUGE), (RMSNorm(11), HUGE), *((n, HUGE) for n in (
-                           BatchNorm(6), GroupNorm(6, 2), InstanceNorm(6))),
+       for norm, x in ((LayerNorm(11), HUGE), (RMSNorm(11), HUGE), *((n, HUGE) for n in NORMS),
                        (LayerNorm(11, **D64), 1e140 * HUGE.astype("d")))},
     "clipping by a norm that overflows": (
         lambda: changed(lambda params: clip_by_global_norm(params, 1.0), 1e20), NAN, 0),
