@@ -49,15 +49,3 @@ def test_ratios_are_medians_over_paired_rounds():
                                  variant("torch", "less", [0.1] * 3, "less")]
     ratios = [line.split(" | ")[6] for line in bench.table(table)]
     assert ratios == ["2.00", "1.00", "0.05"]       # 2/1, 8/2, 3/3; and 0.1, 0.05, 0.033
-
-
-@pytest.mark.parametrize("arguments, words", [
-    (["--rounds", "0"], "--rounds"), (["--models", "rnn"], "rnn"),
-    (["--real", "/nowhere"], "has no config.json")])
-def test_bad_options_are_one_line(capsys, arguments, words):
-    try:
-        status = bench.main([*arguments, "--engines", "plain"])
-    except SystemExit as stop:
-        status = stop.code
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert status == 2 and words in line

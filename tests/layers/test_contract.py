@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npdl.core import Layer, Param, walk
+from npdl.core import Param, walk
 from npdl.errors import CheckpointError, InputError
 from npdl.safetensors import write
 from npdl.study.check.subjects import randomise
@@ -207,9 +207,3 @@ def test_load_state_dict_refuses_and_changes_nothing(tmp_path):
     with pytest.raises(CheckpointError, match="cannot be read as safetensors"):
         layer.load(tmp_path / "other")
     equal(layer.state_dict(), saved)
-
-
-def test_base_layer_is_abstract():
-    for method in (Layer().forward, Layer().backward):
-        with pytest.raises(NotImplementedError):
-            method()

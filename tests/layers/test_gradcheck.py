@@ -19,8 +19,9 @@ def is_large(case):
 
 
 def is_rare(case):
-    """Whether it is of an option of a composed layer, whose parts have theirs."""
-    return case.of_option and is_composed(case.layer_class)
+    """Whether it is of an option of a composed layer, whose parts have theirs, or its first
+    example: in the second every size is another."""
+    return is_composed(case.layer_class) and (case.of_option or case.what == ROW[0])
 
 
 @pytest.mark.parametrize("case", slow.but([str(case) for case in CASES if not is_rare(case)],
