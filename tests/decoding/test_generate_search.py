@@ -1,4 +1,4 @@
-"""Searches and samples over models: the same with a cache or without, and on the device."""
+"""Searches and samples over models: the same alone, in a batch and on the device."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The benchmark: one tiny round of each side, its table, and what it refuses."""
+"""The benchmark: a tiny round, its first losses, and its table."""
 
 import json
 

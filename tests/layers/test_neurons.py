@@ -1,4 +1,4 @@
-"""Threshold neurons compute AND and OR, and none of them computes XOR."""
+"""Threshold neurons compute AND and OR, and three of them XOR."""
 
 
 import numpy as np

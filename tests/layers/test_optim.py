@@ -1,4 +1,4 @@
-"""Optimizers by hand and against torch, decay and its groups, saved states, clipping, schedules."""
+"""Optimizers against PyTorch, decay and its groups, clipping, schedules."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The autoencoder of document 001, and the graph layer of document 003."""
+"""The graph layer of document 003."""
 
 import math
 
