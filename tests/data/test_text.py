@@ -1,6 +1,5 @@
 """Training on text: its characters, its windows, exact resume, the options."""
 
-
 import numpy as np
 import pytest
 

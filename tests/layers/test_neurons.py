@@ -1,6 +1,5 @@
 """Threshold neurons compute AND and OR, and three of them XOR."""
 
-
 import numpy as np
 
 from npdl.layers.neuron import XOR, ThresholdNeuron
