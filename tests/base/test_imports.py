@@ -1,6 +1,7 @@
 """Which package may import which, and what the library does with NumPy alone."""
 
 import ast
+import functools
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ OPTIONAL = {"cupy": CUPY, "cupyx": CUPY, "cupy_backends": ("npdl/cublas.py",),
             "threadpoolctl": ("npdl/threads.py",)}
 
 
+@functools.cache
 def imported(path):
     """Return the packages that a file imports: one of PACKAGES, or a module's first name."""
     found = set()
