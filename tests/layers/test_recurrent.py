@@ -39,6 +39,8 @@ def test_attentive_rnn_goes_on_where_it_stopped():
     model = AttentiveRNN(3, 4, dtype="float64")
     x = normal(2, 6, 3)
     (y, (h, past)), _ = model.forward(x)
+    (from_zero, _), _ = model.forward(x, (np.zeros((2, 4)), np.zeros((2, 0, 4))))
+    assert_close(from_zero, y)
     (y_cut, state), _ = model.forward(x[:, :4])
     (y_rest, (h_cut, past_cut)), _ = model.forward(x[:, 4:], state)
     for a, b in ((np.concatenate([y_cut, y_rest], 1), y), (h_cut, h), (past_cut, past)):
