@@ -117,14 +117,14 @@ class Drawing:
                         f'{"".join(self.parts)}</svg>', label)
 
     def add(self, tag, words="", **attributes):
-        """Add an element; `kind` is its class, and data_x its attribute data-x."""
-        given = " ".join(f'{"class" if name == "kind" else name.replace("_", "-")}="{value}"'
+        """Add an element; `kind` is its class."""
+        given = " ".join(f'{"class" if name == "kind" else name}="{value}"'
                          for name, value in attributes.items())
         self.parts.append(f"<{tag} {given}>{escape(words)}</{tag}>")
 
-    def text(self, x, y, words, kind="", **hook):
-        """Words around (x, y), or from there on ("start"), or until there ("end")."""
-        self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind, **hook)
+    def text(self, x, y, words, kind=""):
+        """Words around (x, y), or from there on ("start")."""
+        self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
 
     def box(self, x, y, words="", width=64, height=30, kind=""):
         """A box around its middle (x, y)."""
@@ -133,8 +133,8 @@ class Drawing:
         if words:
             self.text(x, y, words)
 
-    def line(self, points, kind="", **hook):
-        self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind, **hook)
+    def line(self, points, kind=""):
+        self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
 
     def arrow(self, *points, kind=""):
         """A line through points, with a head at the last."""
