@@ -47,7 +47,7 @@ class Part:
 
     @property
     def code_line(self):
-        """The line above the code in the chapter's file."""
+        """Return the number of the line above the code in the chapter's file."""
         return self.line + (self.body.count("\n") + 2 if self.body else 0)
 
 
