@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
 from npdl.study.check.samples import layer_classes, sample
+from npdl.study.step.fold import only_names
 from npdl.study.step.step import step
 
 HIGH, GAP, ACROSS = 54, 22, 4
@@ -61,7 +62,8 @@ def _nodes(steps, phase, returned=None):
     found, current = [], {}
     for one in steps:
         writes = [w for w in one.writes if w.is_one and w.shown[0][1].shape
-                  and (w.name != "return" or returned and not one.carried)]
+                  and (w.name != "return" or returned and one.is_new
+                       and not only_names(one.line.node))]
         if not writes or all(read.startswith("cache.") for read in one.reads):
             continue                                    # fields of the cache, handed on
         made_of, also = [], []

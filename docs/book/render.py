@@ -122,7 +122,7 @@ class Page:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
         if line.statement.is_simple and len(maths.text(node)) < WIDE:
-            formula = f'<span class="formula">{spaced(maths.mathml(node))}</span>'
+            formula = f'<span class="formula">{maths.markup(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
                 f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
 
@@ -174,8 +174,3 @@ def hanging(line):
     indent = len(line) - len(line.lstrip()) + 4
     return (f'<pre style="padding-left: {indent}ch; text-indent: -{indent}ch">'
             f'{coloured(re.sub(" {3,}#", "  #", line))}</pre>')
-
-
-def spaced(formula):
-    """Add a little space to products in MathML, because names here have more than one letter."""
-    return formula.replace("<mo>&#8290;</mo>", '<mo lspace=".12em" rspace=".12em">&#8290;</mo>')

@@ -5,6 +5,6 @@
     marks           which values are right: the true gradient that their name promises
     fold            which statements are mathematics, and shown
     pictures        an array as a few numbers and a small picture
-    maths, markup   a line of code as a formula, in Unicode and in MathML
+    maths           a line of code as a formula, in Unicode and in HTML
     show_terminal, show_html (with page/)   the Walk as text, and as an interactive page
 """

@@ -1,20 +1,14 @@
 """Decide which statements of a Recording are mathematics, and shown.
 
-Left out are checks of arguments, statements that only name existing values, arrays that are passed
-on unchanged, and short helper functions. Statements that are wrong, or that raised an exception,
-are always shown.
+Left out are checks of arguments, statements that only name or pass on existing values, and short
+helper functions. Statements that are wrong, or that raised an exception, are always shown.
 """
 
 import ast
 import functools
 
-import numpy as np
-
-from npdl.study.step.pictures import arrays_in
-
 CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
 NAMED = ("normal_cdf",)         # functions that a formula shows by their names
-PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Starred, ast.expr_context)
 
 
 def is_check(name):
@@ -38,25 +32,21 @@ def is_checking(node):
 @functools.lru_cache(maxsize=4096)
 def only_names(node):
     """Return True for a statement that only names values: `x = cache.x`, `return dx`."""
-    value = getattr(node, "value", None)
-    if not isinstance(node, (ast.Assign, ast.Return)) or value is None:
-        return isinstance(node, ast.For)
-    parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    parts = [p for p in parts if not (isinstance(p, ast.Call) and ast.unparse(p.func) == "Cache")]
-    return all(_is_plain(n) for part in parts for n in ast.walk(part))
+    return isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
 
 
 def _is_plain(node):
-    """Return True for a part of an expression such as cache.x, or shape[1]."""
+    """Return True for x, cache.x, shape[1], x.reshape(..), Cache(..), and tuples of these."""
+    if isinstance(node, ast.Tuple):
+        return all(map(_is_plain, node.elts))
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func)
+        return name == "Cache" or name.endswith(".reshape") and _is_plain(node.func.value)
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant)
-    return isinstance(node, PLAIN) and getattr(node, "attr", "") != "T"
-
-
-def is_copy(node):
-    """Return True for `dx = dy`, which is an equation though it computes nothing."""
-    return isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and all(
-        isinstance(target, ast.Name) and target.id[:1] == "d" for target in node.targets)
+        return isinstance(node.slice, ast.Constant) and _is_plain(node.value)
+    if isinstance(node, ast.Attribute):
+        return node.attr != "T" and _is_plain(node.value)
+    return isinstance(node, (ast.Name, ast.Constant))
 
 
 def is_shown(step):
@@ -67,9 +57,9 @@ def is_shown(step):
     node = step.line.node
     if not step.writes or is_checking(node) or _is_folded(step.call):
         return False
-    if step.carried == "view":
-        return bool(marks) or "reshape" not in step.line.source
-    return is_copy(node) or not only_names(node) and not step.carried
+    if step.is_new:
+        return bool(marks) or not only_names(node)
+    return bool(marks) and isinstance(node, ast.Assign) and only_names(node)    # dx = dy
 
 
 def _is_folded(call):
@@ -83,18 +73,3 @@ def _is_folded(call):
         call = call.parent
     return False
 
-
-def carried(values, before):
-    """Return "same" if all float arrays of `values` existed before, "view" if they are views."""
-    wanted, held = ([a for _, a in arrays_in(nest)] for nest in (values, before))
-    known = {id(a) for a in held}
-    if not wanted or all(id(a) in known for a in wanted):
-        return "same" if wanted else ""
-    bases = {id(_base(a)) for a in held}
-    return "view" if all(id(_base(a)) in bases for a in wanted) else ""
-
-
-def _base(array):
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

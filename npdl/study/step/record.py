@@ -1,8 +1,8 @@
 """Record one forward and one backward: what each statement read and wrote.
 
 A Recorder is a Watch (npdl.study.trace.watch) that is also notified of every statement. Each Step
-holds a summary of every array that its statement read and wrote, also in place or through a view of
-another array, and the keys of the values that it computed.
+holds a summary of every array that its statement read and wrote, and the keys of the values that it
+computed.
 """
 
 import contextlib
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.step.fold import carried
 from npdl.study.step.pictures import arrays_in, digest
 from npdl.study.trace.statements import Watched, read_by, written_by
 from npdl.study.trace.watch import Watch
@@ -58,7 +57,7 @@ class Write:
 
     name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
     arrays   copies of the arrays in it, unless they are large
-    how      "bound", "in place", or "through a view" of another array that the statement names
+    how      "bound" or "in place"
     shown    their summaries
     mark     whether it is right (npdl.study.step.marks), or None
     """
@@ -79,10 +78,10 @@ class Write:
 class Step:
     """One statement that ran, or raised an exception.
 
-    turns    the loop variables around it: ((name, value), ...) for each loop
-    reads    {source: summaries} of the arrays that it read
-    keys     the keys of the values that it computed
-    carried  "same" if it passed on existing arrays unchanged, "view" if it passed on views
+    turns  the loop variables around it: ((name, value), ...) for each loop
+    reads  {source: summaries} of the arrays that it read
+    keys   the keys of the values that it computed
+    is_new  False if all arrays that it wrote were already in variables around it
     """
 
     call: Call
@@ -91,7 +90,7 @@ class Step:
     writes: list = field(default_factory=list)
     reads: dict = field(default_factory=dict)
     keys: list = field(default_factory=list)
-    carried: str = ""
+    is_new: bool = True
     error: object = None
 
 
@@ -114,8 +113,7 @@ class _Frame:
     """The state of a call while it runs."""
 
     def __init__(self, call, frame):
-        self.call, self.frame = call, frame
-        self.names, self.prints = dict(frame.f_locals), {}
+        self.call, self.frame, self.names = call, frame, dict(frame.f_locals)
         self.reads, self.keys = {}, {}
 
 
@@ -202,7 +200,6 @@ class Recorder(Watch):
             call.pairs = pairs_of(call, self.recording.calls)
         self.recording.calls.append(call)
         self.stack.append(_Frame(call, frame))
-        self._changed(self.stack[-1], names, arguments)
 
     def _used(self, place, keys, value, found):
         if found is None:
@@ -228,17 +225,14 @@ class Recorder(Watch):
             self._write(step, "return", value)
         for name in binds:
             self._write(step, name, look_up(name, names))
-        changed = self._changed(found, names, binds)
-        if not changed:
-            made = [value] if line.is_return else [look_up(n, names) for n in binds]
-            old = [v for n, v in names.items() if n not in binds]
-            step.carried = carried(made, [*found.names.values(), *old])
-        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
-        for name in dict.fromkeys((*direct, *changed)):
-            if name not in binds:
-                how = "in place" if name in direct else "through a view"
-                self._write(step, name, look_up(name, names), how)
+        made = [value] if line.is_return else [look_up(name, names) for name in binds]
+        held = {id(array) for _, array in arrays_in([*found.names.values()])}
+        step.is_new = bool(changes) or any(id(array) not in held for _, array in arrays_in(made))
         found.names = names
+        direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
+        for name in dict.fromkeys(direct):
+            if name not in binds:
+                self._write(step, name, look_up(name, names), "in place")
         if line.is_return:
             self.stack.remove(found)
 
@@ -272,17 +266,6 @@ class Recorder(Watch):
             small = all(array.size <= COPIED for array in found)
             copies = [np.array(array) for array in found] if small else []
             step.writes.append(Write(name, copies, how, digest(value)))
-
-    def _changed(self, found, names, binds):
-        """Return the names of the arrays whose entries have changed."""
-        before, changed = found.prints, []
-        found.prints = {n: (v, hash(v.tobytes())) for n, v in names.items()
-                        if isinstance(v, np.ndarray) and v.dtype.kind == "f"}
-        for name, (value, now) in found.prints.items():
-            array, was = before.get(name, (None, None))
-            if array is value and was != now and name not in binds:
-                changed.append(name)
-        return changed
 
     def _raised(self, error):
         """Add a Step for each call that an exception passed through, the innermost first."""

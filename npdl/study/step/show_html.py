@@ -121,7 +121,7 @@ class _Data:
 
 
 def _lines(function):
-    """Yield [number, code, comment, formula in MathML, in Unicode] of the lines of a function."""
+    """Yield [number, code, comment, formula in HTML, in Unicode] of the lines of a function."""
     source, node = code_and_comments(function.code.co_filename), function.node
     skip = _skipped(function)
     simple = {line.first: line.node for line in function.lines if line.is_simple}
@@ -129,7 +129,7 @@ def _lines(function):
         if n not in skip:
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
-                maths.mathml, maths.text)]
+                maths.markup, maths.text)]
             yield [n, coloured(code[node.col_offset :]), comment, *formulas]
 
 

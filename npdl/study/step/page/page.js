@@ -59,9 +59,6 @@ function fillLane(phase, callIndex) {
     if (maths) {
       const formula = make("div", "maths");
       formula.innerHTML = maths;
-      if (document.body.classList.contains("flat") && !formula.querySelector("mfrac")) {
-        for (const sign of formula.querySelectorAll("mo")) sign.setAttribute("stretchy", "false");
-      }
       formula.title = said;
       row.append(formula);
     }
@@ -221,14 +218,6 @@ document.addEventListener("keydown", (e) => {
   keys[e.key]();
 });
 window.addEventListener("resize", () => { drawMap(); show(at); });
-// Without a font for mathematics a browser may leave an index on the line of its letter, and make
-// brackets too tall.
-const probe = make("div", "maths");
-probe.innerHTML = "<math><msub><mi>x</mi><mi>x</mi></msub></math>";
-document.body.append(probe);
-const [letter, index] = [...probe.querySelectorAll("mi")].map((mi) => mi.getBoundingClientRect().bottom);
-document.body.classList.toggle("flat", index <= letter + 1);
-probe.remove();
 const wanted = /step=(\d+)/.exec(location.hash);
 show(wanted ? Number(wanted[1]) - 1 : 0);
 drawMap();
