@@ -72,20 +72,17 @@ def add_step(parser):
     _add_target(parser)
     parser.add_argument("--html", metavar="FILE", type=file_or_folder,
                         help="write a page instead of printing")
-    side = parser.add_mutually_exclusive_group()
-    side.add_argument("--forward", action="store_true", help="show forward only")
-    side.add_argument("--backward", action="store_true", help="show backward only")
-    parser.add_argument("--no-check", action="store_true", help="compute no numerical gradients")
+    parser.add_argument("--backward", action="store_true", help="show backward only")
 
 
 def run_step(options):
     """Print or write the walk; set the exit status 1 unless all gradients are right."""
     walk = _run(options, lambda layer, inputs, keywords, seed: step(
-        layer, *inputs, seed=seed, check=not options.no_check, **keywords))
-    phases = ("forward",) if options.forward else ("backward",) if options.backward else (
-        "forward", "backward")
+        layer, *inputs, seed=seed, **keywords))
+    phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
-    options.status = int(error is not None or not all(row.right for row in walk.finals))
+    is_right = bool(walk.finals) and all(row.right for row in walk.finals)
+    options.status = int(error is not None or not is_right)
     if not options.html:
         walk.show(phases)
         return options.status

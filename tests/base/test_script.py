@@ -87,7 +87,7 @@ def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
 
 @pytest.mark.parametrize(("odd", "arguments"), [
     ("pipe", ["plot", "curves", "{run}", "--out"]),
-    *((odd, ["step", "Linear", "--no-check", "--html"]) for odd in ("pipe", "folder", "socket"))])
+    *((odd, ["step", "Linear", "--html"]) for odd in ("pipe", "folder", "socket"))])
 def test_what_is_no_file_is_not_replaced(tmp_path, monkeypatch, capsys, arguments, odd):
     """A socket stands for a device, which takes more rights to make, and to lose."""
     train(SMALL, tmp_path / "run", quiet=True)

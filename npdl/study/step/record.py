@@ -285,26 +285,20 @@ def look_up(source, names):
 
 def stem(name):
     """Return a function's name without its direction: attend_backward -> "attend"."""
-    parts = [p for p in name.split("_") if p not in ("", "forward", "backward", "back", "grad")]
+    parts = [p for p in name.split("_") if p not in ("", "call", "forward", "backward", "grad")]
     return "_".join(parts)
 
 
 def pairs_of(call, calls):
-    """Return the forward calls that belong to a backward call, the best match first.
+    """Return the forward calls that belong to a backward call, the last one first.
 
     They returned an argument of this call, such as a cache. If there are none, they are calls of a
     method of the same object, which keeps its cache in self.
     """
-    plain = (bool, int, float, str, type(None))
-    handed = {id(v): v for v in call.arguments.values()
-              if not (isinstance(v, plain) or v is call.owner or isinstance(v, tuple) and not v)}
-    own, found, same_owner = stem(call.code.co_name), [], []
-    for number, other in enumerate(calls):
-        if other.phase == "forward" and other.returned is not None:
-            same = stem(other.code.co_name) == own
-            given = [handed[id(part)] for part in tupled(other.returned) if id(part) in handed]
-            if same and given or not all(isinstance(v, np.ndarray) for v in given):
-                found.append((same, number))            # an array alone proves little
-            elif same and call.owner is not None and other.owner is call.owner:
-                same_owner.append((same, number))
-    return [calls[number] for _, number in sorted(found or same_owner, reverse=True)]
+    own = [other for other in reversed(calls) if other.phase == "forward"
+           and stem(other.code.co_name) == stem(call.code.co_name)]
+    plain = (bool, int, float, str, type(None))         # equal ones may be one object
+    handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)
+              and not (isinstance(value, tuple) and not value)}
+    return [other for other in own if handed & {*map(id, tupled(other.returned))}] or [
+        other for other in own if call.owner is not None and other.owner is call.owner]

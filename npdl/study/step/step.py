@@ -76,12 +76,12 @@ class Walk:
         return found
 
 
-def step(layer, *inputs, seed=0, check=True, **options):
+def step(layer, *inputs, seed=0, **options):
     """Run a layer's forward and backward and return the Walk through them.
 
-    The layer is copied to float64 and its parameters made random, as gradcheck does. With `check`
-    False no numerical gradients are computed. An exception of the layer ends the Walk and is kept
-    in it. Raises InputError for a layer that contains itself.
+    The layer is copied to float64 and its parameters made random, as gradcheck does. An exception
+    of the layer ends the Walk and is kept in it. Raises InputError for a layer that contains
+    itself.
     """
     layer = as_layer(layer)
     title = type(layer).__name__
@@ -90,20 +90,20 @@ def step(layer, *inputs, seed=0, check=True, **options):
     except Exception as error:                          # show how far forward came
         return _unchecked(title, layer, inputs, options, error)
     with quiet():
-        result = check_gradients(subject) if check else None
-    is_wrong = result is not None and result.dout is not None
+        result = check_gradients(subject)
+    is_wrong = result.dout is not None
     dout = result.dout if is_wrong else subject.dout
     recorder = Recorder(lambda: forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
     recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
-    walk = Walk(title, recording, notes=subject.notes() if result is None else list(result.notes))
+    walk = Walk(title, recording, notes=list(result.notes))
     walk.notes += [f"the first {len(recording.phase(phase))} statements of {phase} are shown; "
                    "the gradients are checked all the same" for phase in recording.cut]
     if recorder.unseen:
         walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}: what they "
                           "compute is not shown")
-    if result is not None and result.rows and recording.error is None:
+    if result.rows and recording.error is None:
         walk.finals = result.rows
         _mark(walk, subject, recorder, dout, is_wrong)
     return walk
