@@ -26,7 +26,10 @@ def runs(tmp_path_factory):
 
 
 def command(*words):
-    return main(["plot", *(str(word) for word in words)])
+    try:
+        return main(["plot", *(str(word) for word in words)])
+    except SystemExit as error:
+        return error.code
 
 
 @pytest.mark.slow

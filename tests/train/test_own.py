@@ -10,7 +10,6 @@ import pytest
 
 import npdl
 from npdl.errors import InputError
-from npdl.study.plots.plotting import plot
 from npdl.train.config import Config, Own
 from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
@@ -125,7 +124,8 @@ def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, cap
     assert heads[1].endswith("optimizer FallingDecay(end=0.1) (seeds 0, 1)")
     assert heads[2].startswith("GPT, + mod 5, r_train=0.8, optimizer FallingDecay(end=1.0)")
     assert plotted.split()[:5] == ["python", "-m", "npdl", "plot", "curves"]
-    assert plot("curves", *runs, out=tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert commands.main(["plot", "curves", *map(str, runs), "--out", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys):

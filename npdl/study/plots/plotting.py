@@ -10,11 +10,10 @@ RUN is the folder of a training run. `curves` of several runs shows other settin
 the mean and the range of runs that differ in their seed only. The file is WHAT.png, or --out FILE.
 """
 
-import dataclasses
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import Range, add_settings, check, option_of, setting
 from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
@@ -30,68 +29,51 @@ from npdl.train.run import load_run
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The options of the plots; the group of a setting is the plot that it belongs to."""
-
-    steps: int = setting("gradients", 100, "number of steps back", "N",
-                         Range(lambda n: 2 <= n <= 1000, "2 to 1000"))
-    text: str = setting("attention", "", 'the text to attend to, for example "5 + 7 ="')
-    log_steps: bool = setting("curves", False, "logarithmic steps")
-
-
-def plot(what, *runs, out=None, **how):
-    """Draw a plot, one of KINDS, into a PNG file (WHAT.png if `out` is None); return its path.
-
-    `runs` are run folders: none for "gradients", any number for "curves", one for the others. `how`
-    are Settings that belong to `what`. Raises InputError for options that do not go together and
-    for a folder without a run.
-    """
-    run = runs[0] if runs else None
-    if what not in KINDS:
-        raise InputError(f"plot {what!r} is unknown; choose one of: {', '.join(KINDS)}")
-    if run is None and what != "gradients":
-        raise InputError(f"plot {what} needs a run; give its folder: plot {what} runs/NAME")
-    if run is not None and what == "gradients":
-        raise InputError("plot gradients is about new layers; leave the run out")
-    if len(runs) > 1 and what != "curves":
-        raise InputError(f"plot {what} shows one run; leave out {runs[1]}")
-    settings = Settings(**how)
-    check(settings)
-    for field in dataclasses.fields(settings):
-        if field.name in how and field.metadata["group"] != what:
-            raise InputError(f"{option_of(field.name)} goes with {field.metadata['group']}, not "
-                             f"with {what}; leave it out")
-    path = Path(out or f"{what}.png")
-    if what == "gradients":
-        return save(plot_gradients(settings.steps), path)
-    if what == "curves":
-        titles = grouped(runs) if len(runs) > 1 else {describe(read_config(run)): [run]}
-        plot_groups({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
-                     for title, found in titles.items()}, path, settings.log_steps)
-        return path
-    loaded = load_run(run)
-    title = f"{what.capitalize()}: {describe(loaded.config)}, step {loaded.step}"
-    if what == "attention":
-        return save(plot_attention(loaded, title, settings.text or None), path)
-    if loaded.config.translates:
-        raise InputError(f"{run}: holds a model that translates; plot its attention or curves")
-    return save((plot_flow if what == "flow" else plot_embeddings)(loaded, title), path)
-
-
 def add_arguments(parser):
     """Add the options of `python -m npdl plot` to an argparse parser."""
     set_description(parser, __doc__)
-    parser.add_argument("what", choices=KINDS, metavar="WHAT", help=", ".join(KINDS))
-    parser.add_argument("runs", nargs="*", metavar="RUN", type=file_or_folder, help="a run folder; "
-                        "of curves, several")
-    parser.add_argument("--out", metavar="FILE", type=file_or_folder,
-                        help="the PNG to write (default: WHAT.png)")
-    add_settings(parser, "plot", ("gradients", "attention", "curves"),
-                 Settings(text="a sample of the run"))
+    kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    made = {what: kinds.add_parser(what) for what in KINDS}
+    for what, one in made.items():
+        one.add_argument("--out", metavar="FILE", type=file_or_folder, default=f"{what}.png",
+                         help="the PNG to write (default: %(default)s)")
+        if what != "gradients":
+            one.add_argument("runs", nargs="+" if what == "curves" else 1, metavar="RUN",
+                             type=file_or_folder, help="a run folder")
+    made["gradients"].add_argument("--steps", type=_steps, default=100, metavar="N",
+                                   help="number of steps back (default: %(default)s)")
+    made["attention"].add_argument("--text", help='the text to attend to, for example "5 + 7 =" '
+                                   "(default: a sample of the run)")
+    made["curves"].add_argument("--log-steps", action="store_true", help="logarithmic steps")
+
+
+def _steps(text):
+    if not (text.isdecimal() and 2 <= int(text) <= 1000):
+        raise ArgumentTypeError(f"{text!r} is not an integer from 2 to 1000")
+    return int(text)
 
 
 def run(options):
     """Draw the plot that the options ask for, and print its path."""
-    how = vars(options)
-    print(plot(how.pop("what"), *how.pop("runs"), **how))
+    if options.what == "gradients":
+        save(plot_gradients(options.steps), options.out)
+    elif options.what == "curves":
+        titles = grouped(options.runs) if len(options.runs) > 1 else {
+            describe(read_config(options.runs[0])): options.runs}
+        plot_groups({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
+                     for title, found in titles.items()}, options.out, options.log_steps)
+    else:
+        save(_plot_model(options), options.out)
+    print(options.out)
+
+
+def _plot_model(options):
+    """Return a Figure of the model of a run."""
+    loaded = load_run(options.runs[0])
+    title = f"{options.what.capitalize()}: {describe(loaded.config)}, step {loaded.step}"
+    if options.what == "attention":
+        return plot_attention(loaded, title, options.text)
+    if loaded.config.translates:
+        raise InputError(f"{options.runs[0]}: holds a model that translates; plot its attention or "
+                         "curves")
+    return (plot_flow if options.what == "flow" else plot_embeddings)(loaded, title)
