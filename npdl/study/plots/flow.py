@@ -1,7 +1,5 @@
 """Plot the activations and the gradients of each layer of a model."""
 
-import contextlib
-
 import numpy as np
 
 from npdl.core import Layer, named_layers
@@ -16,32 +14,19 @@ from npdl.train.task import make_model
 SAMPLES = 256
 
 
-@contextlib.contextmanager
-def recorded(layers, seen):
-    """Record outputs and upstream gradients of layers: seen[layer] = [outputs, gradients].
+def _record(layer, name, found, value_of):
+    """Let a method also append the magnitudes of value_of(arguments, result) to found[layer]."""
+    method = getattr(layer, name)
 
-    Only these instances are changed, and only within the block.
-    """
-    def record(layer, name, which, value_of):
-        method = getattr(layer, name)
+    def recording(*given, **options):
+        returned = method(*given, **options)
+        value = value_of(given, returned)
+        first = value[0] if isinstance(value, tuple) else value
+        if first is not None and np.asarray(first).dtype.kind == "f":
+            found.setdefault(layer, []).append(np.abs(np.array(first)).ravel())
+        return returned
 
-        def recording(*given, **options):
-            returned = method(*given, **options)
-            value = value_of(given, returned)
-            first = value[0] if isinstance(value, tuple) else value
-            if first is not None and np.asarray(first).dtype.kind == "f":
-                seen.setdefault(layer, [[], []])[which].append(np.abs(np.array(first)).ravel())
-            return returned
-        setattr(layer, name, recording)
-
-    for layer in layers:
-        record(layer, "forward", 0, lambda given, returned: returned[0])
-        record(layer, "backward", 1, lambda given, returned: given[0])
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward, layer.backward
+    setattr(layer, name, recording)
 
 
 def flow(model, ids, targets, counted):
@@ -50,21 +35,27 @@ def flow(model, ids, targets, counted):
     The gradients are those of the summed loss with respect to the outputs of a layer. Layers made
     of others are left out, except for recurrent layers; so are Dropout and Same.
     """
-    names, seen = {}, {}
+    names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):
         if layer is not model and not isinstance(layer, (Dropout, Same)) and (
                 isinstance(layer, RecurrentLayer) or not list(layer.children())) and \
                 type(layer).forward is not Layer.forward:
             names.setdefault(layer, name)
     loss = SequenceLoss("sum")
-    with recorded(names, seen):
+    try:
+        for layer in names:                             # only these instances, and only here
+            _record(layer, "forward", activations, lambda given, returned: returned[0])
+            _record(layer, "backward", gradients, lambda given, returned: given[0])
         outputs, cache = model.forward(ids)
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
         _, c_loss = loss.forward(logits, targets, counted)
         model.backward(loss.backward(1.0, c_loss), cache)
+    finally:
+        for layer in names:
+            del layer.forward, layer.backward
     model.zero_grad()
-    return [(names[key], np.concatenate(outputs), np.concatenate(gradients))
-            for key, (outputs, gradients) in seen.items() if outputs and gradients]
+    return [(names[layer], np.concatenate(outputs), np.concatenate(gradients[layer]))
+            for layer, outputs in activations.items() if layer in gradients]
 
 
 def some_samples(task, config):
