@@ -50,19 +50,10 @@ def is_npdls(cls):
 
 @functools.lru_cache(maxsize=4096)
 def is_library(filename):
-    """Return True if a file belongs to Python, NumPy or an installed package, wherever they are.
-
-    A package is installed if it is in a folder called site-packages or dist-packages, or if the
-    metadata of its distribution is next to it (`pip install --target`).
-    """
+    """Return True if a file belongs to Python, to NumPy, or to a folder of installed packages."""
     path = Path(filename)
-    if filename.startswith("<frozen") or {"site-packages", "dist-packages"} & {*path.parts} or any(
-            folder in path.parents for folder in LIBRARIES):
-        return True
-    loaded = next((name for name, module in list(sys.modules.items())
-                   if getattr(module, "__file__", None) == filename), "")
-    root = path.parents[loaded.count(".") + (path.name == "__init__.py")]
-    return loaded != "" and any(root.glob(f"{loaded.partition('.')[0]}-*.dist-info"))
+    return (filename.startswith("<frozen") or any(folder in path.parents for folder in LIBRARIES)
+            or not {"site-packages", "dist-packages"}.isdisjoint(path.parts))
 
 
 @contextlib.contextmanager

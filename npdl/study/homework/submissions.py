@@ -1,9 +1,8 @@
 """Find a student's file in a folder or a zip, within limits.
 
-Nothing is unpacked and no link is followed. File names are limited as well as contents.
+Nothing is unpacked and no link is followed.
 """
 
-import io
 import itertools
 import re
 import zipfile
@@ -15,8 +14,8 @@ from npdl.study.homework.answers import Refused
 from npdl.study.homework.sandbox import NotGraded
 
 MOST_BYTES = 100_000                        # of a student's file
-MOST_FILES, MOST_NAME = 20_000, 300         # MOST_NAME: characters of a path in a zip
-MOST_LIST = 4 << 20                         # bytes of a zip's list of files
+MOST_ZIP = 20 << 20                         # of a zip: larger ones need more memory
+MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list of files
 TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
 # Canvas puts all files into one folder: doejane_LATE_12345_678901_linear-1.py
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
@@ -56,7 +55,8 @@ def read_file(places, wanted):
     if not found:
         if notebooks := [path for path in paths if path.endswith(".ipynb")]:
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
-        raise Refused(f"{wanted} is missing; there is {', '.join(paths[:6]) or 'no file'}")
+        shown = ", ".join(paths[:6])[:MOST_SHOWN]
+        raise Refused(f"{wanted} is missing; there is {shown or 'no file'}")
     texts = {path: _read(path, *files[path]) for path in found[:10]}
     if others := [path for path, text in texts.items() if text != texts[found[0]]]:
         raise NotGraded(f"{found[0]} and {others[0]} are different; remove one of them")
@@ -90,25 +90,18 @@ def _is_students(path):
     return all(part not in TOOLS and not part.startswith(".") for part in path.split("/"))
 
 
-class _LimitedFile(io.FileIO):
-    """A zip whose list of files can't be longer than MOST_LIST: it is read at once."""
-
-    def read(self, size=-1):
-        if size > MOST_LIST:
-            raise zipfile.BadZipFile("its list of files is too long")
-        return super().read(size)
-
-
 def _list_zip(prefix, file):
     """Yield (path, zip, entry) of the files in a zip. Raises Refused if it can't be read."""
+    if file.stat().st_size > MOST_ZIP:
+        raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes; remove its data")
     try:
-        with _LimitedFile(file) as raw:
-            entries = zipfile.ZipFile(raw).infolist()
+        with zipfile.ZipFile(file) as opened:
+            entries = opened.infolist()
     except Exception as error:              # zipfile raises many types at an invalid zip
         raise Refused(f"{printable(prefix)} can't be read as a zip ({error})") from error
     for entry in entries:
-        path = entry.filename[: MOST_NAME + 1].replace("\\", "/")
-        if len(path) <= MOST_NAME and not entry.is_dir() and _is_students(path):
+        path = entry.filename.replace("\\", "/")
+        if not entry.is_dir() and _is_students(path):
             yield printable(f"{prefix}/{path}"), file, entry
 
 
