@@ -45,8 +45,8 @@ def main(arguments=None):
     """Run one command and return its exit status (2 if the user's input is invalid)."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     chosen = given[0] if given else ""
-    prog = f"python -m npdl {chosen}" if chosen in COMMANDS else "python -m npdl"
-    return guarded(prog, lambda: _main(given, chosen))
+    typed = given[: 2 if given[:2] == ["homework", "grade"] else 1] if chosen in COMMANDS else []
+    return guarded(" ".join(["python -m npdl", *typed]), lambda: _main(given, chosen))
 
 
 def _main(given, chosen):
