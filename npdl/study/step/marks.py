@@ -101,9 +101,6 @@ class Marks:
 
         The name says which values are meant; (inf, None) if it says nothing.
         """
-        around, pairs = call, []
-        while around is not None:
-            pairs, around = [*pairs, *around.pairs], around.parent
         made = self.recording.call_of
         if name == "return":
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
@@ -115,7 +112,7 @@ class Marks:
             keys = [k for k in keys if (place := self.oracle.places[k[0]]).names
                     or isinstance(place.node, ast.Attribute)]
         best = np.inf, None
-        for key in sorted(keys, key=lambda k: made.get(k) not in pairs):
+        for key in sorted(keys, key=lambda k: made.get(k) not in call.pairs):
             if self.runs.budget.over:
                 break
             error = self.oracle.error(key, array)
