@@ -3,7 +3,7 @@
 import dataclasses
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import NATURAL, SECONDS, add_settings, setting, taken
+from npdl.cli.options import SECONDS, add_settings, setting, taken
 from npdl.errors import InputError
 from npdl.study.blame.blame import examine
 from npdl.study.check.target import build
@@ -19,7 +19,6 @@ LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or modu
 class Settings:
     """How a layer is run."""
 
-    seed: int = setting("", 0, "of the inputs and parameters", allowed=NATURAL)
     limit: float = setting("", 60.0, "stop after this much processor time", "SECONDS", SECONDS)
 
 
@@ -33,12 +32,11 @@ def _add_target(parser):
 
 
 def _run(options, work):
-    """Return what `work(layer, inputs, keywords, seed)` returns for the layer of a command line."""
+    """Return what `work(layer, inputs, keywords)` returns for the layer of a command line."""
     settings = taken(Settings, vars(options))
     with time_limit(settings.limit):
         try:
-            built = build(options.layer, options.input, options.set, settings.seed)
-            return work(*built, settings.seed)
+            return work(*build(options.layer, options.input, options.set))
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
                              ) from error
@@ -77,8 +75,7 @@ def add_step(parser):
 
 def run_step(options):
     """Print or write the walk; set the exit status 1 unless all gradients are right."""
-    walk = _run(options, lambda layer, inputs, keywords, seed: step(
-        layer, *inputs, seed=seed, **keywords))
+    walk = _run(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
@@ -101,8 +98,7 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print what `blame` finds; set the exit status 1 unless all gradients are correct."""
-    report = _run(options, lambda layer, inputs, keywords, seed: examine(
-        layer, inputs, keywords, seed=seed))
+    report = _run(options, examine)
     options.status = int(not report.right)
     print(report)
     return options.status

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from npdl.cli.console import set_description
 from npdl.errors import InputError
+from npdl.study.containment import written
 
 DESCRIPTION = """\
 Write mine.py: a layer with a forward, a backward and a sample input, as a template for your own.
@@ -26,15 +27,9 @@ def run(options):
     path = Path(options.out)
     if path.suffix != ".py":
         raise InputError(f"--out {path}: give the name of a Python file, for example mine.py")
-    text = SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path))
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"--out {path}: exists already; give another name") from None
-    except OSError as error:
-        raise InputError(f"--out {path}: can't be written ({error.strerror}); give a file in a "
-                         "folder that you may write to") from error
+    if os.path.lexists(path):
+        raise InputError(f"--out {path}: exists already; give another name")
+    written(path, SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path)))
     print(f"{path}: a layer with a sample input; try")
     for command in ("step", "blame"):
         print(f"  python -m npdl {command} {path}:MyLayer")

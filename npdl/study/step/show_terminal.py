@@ -7,9 +7,8 @@ from npdl.exceptions import printable
 from npdl.study.containment import message
 from npdl.study.step import maths
 
-RESET, BOLD, DIM, RED, GREEN, YELLOW, BLUE = (
-    "\033[0m", "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[33m", "\033[34m")
-COLOURS = {"right": (GREEN,), "kink": (YELLOW,), "upstream": (YELLOW,), "wrong": (RED, BOLD)}
+RESET, BOLD, DIM, RED, GREEN, YELLOW = (f"\033[{n}m" for n in (0, 1, 2, 31, 32, 33))
+COLOURS = {"right": GREEN, "kink": YELLOW, "upstream": YELLOW, "wrong": RED}
 
 
 class Paint:
@@ -19,9 +18,9 @@ class Paint:
         self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
                    and os.environ.get("TERM") != "dumb")
 
-    def __call__(self, text, *codes):
+    def __call__(self, text, code=""):
         text = printable(text, "\n")
-        return "".join(codes) + text + RESET if self.on and codes else text
+        return code + text + RESET if self.on and code else text
 
 
 def show(walk, phases=("forward", "backward"), file=None):
@@ -41,17 +40,17 @@ def _lines(walk, phases, paint):
         if step.call is not call:
             call = step.call
             by = f"  called by line {call.line.first} of {call.parent.name}" if call.line else ""
-            yield paint(f"\n{pad}{call.name}", BOLD, BLUE) + paint(by, DIM)
+            yield paint(f"\n{pad}{call.name}", BOLD) + paint(by, DIM)
         yield from (pad + line for line in _step(step, paint))
     if walk.recording.error is not None:
-        yield paint(f"\nended by {message(walk.recording.error)}", RED, BOLD)
+        yield paint(f"\nended by {message(walk.recording.error)}", RED)
     yield from (paint(f"note: {note}") for note in walk.notes)
     if walk.finals:
         yield paint("\n=== gradients against their numerical values ===", BOLD)
     width = max((len(row.name) for row in walk.finals), default=0)
     for row in walk.finals:
         word = paint(f"inconclusive here: {row.reason}", YELLOW) if row.right is None else \
-            paint("right", GREEN) if row.right else paint("WRONG", RED, BOLD)
+            paint("right", GREEN) if row.right else paint("WRONG", RED)
         error = "" if row.right is None else f" ({row.reason or f'relative error {row.error:.1e}'})"
         yield paint(f"  {row.name:<{width}}  ") + word + error
 
@@ -65,14 +64,14 @@ def _step(step, paint):
     line, pad = step.line, 7 * " "
     turns = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
     code = " ".join(code.strip() for code, _ in line.parts)
-    yield f"{line.first:>5}  {paint(code)}{paint(turns, YELLOW)}"
+    yield f"{line.first:>5}  {paint(code)}{paint(turns, DIM)}"
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
         formula = ""                                    # it only repeats the code
     if formula or line.comment:
         comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
-        yield pad + paint(formula, BLUE) + paint(comment, DIM)
+        yield pad + paint(formula) + paint(comment, DIM)
     read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads.items()
             for path, summary in shown]
     if read:
@@ -80,7 +79,7 @@ def _step(step, paint):
     for write in step.writes:
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
-            mark = write.mark and "  " + paint(write.mark.text, *COLOURS[write.mark.kind])
+            mark = write.mark and "  " + paint(write.mark.text, COLOURS[write.mark.kind])
             yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + (mark or "")
     if step.error is not None:
         yield pad + paint(f"raised {message(step.error)}", RED)

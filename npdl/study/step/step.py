@@ -15,7 +15,7 @@ from npdl.study.blame.blame import check as check_gradients
 from npdl.study.blame.blame import search
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
-from npdl.study.containment import message, written
+from npdl.study.containment import written
 from npdl.study.step.fold import is_shown
 from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
@@ -52,20 +52,10 @@ class Walk:
         return framed(self)
 
     def __repr__(self):
-        return (f"{self.title}: {len(self.steps())} statements, {self.outcome()}; .show() prints "
-                "them, .to_html(path) writes a page")
-
-    def outcome(self):
-        """Return how it ended, in a few words."""
-        if self.recording.error is not None:
-            return f"ended by {message(self.recording.error)}"
-        wrong = [row.name for row in self.finals if row.right is False]
-        if wrong:
-            return f"wrong: the gradients of {', '.join(wrong)}"
-        count = sum(bool(row.right) for row in self.finals)
-        if count < len(self.finals):
-            return f"{count} gradients are right, {len(self.finals) - count} inconclusive here"
-        return f"all {count} gradients are right" if count else "nothing checked"
+        names = ", ".join(row.name for row in self.finals if row.right is False)
+        wrong = f", wrong: the gradients of {names}" if names else ""
+        return (f"{self.title}: {len(self.steps())} statements{wrong}; .show() prints them, "
+                ".to_html(path) writes a page")
 
     def steps(self, phases=("forward", "backward")):
         """Return the steps to show (npdl.study.step.fold); at least those that wrote an array."""
