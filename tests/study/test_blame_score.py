@@ -17,7 +17,7 @@ from tests.tools.blame_files import (
 from tests.tools.blame_mutants import chosen, neutral_mutants, score
 from tests.tools.layer_styles import STYLES, layers, source
 
-QUICK = ("a_attention_scale", "a_lstm_cell_gate", "b_dropout_scale", "b_rnn_step_tanh")
+QUICK = ("a_attention_scale", "a_batchnorm_mean_term", "b_dropout_scale", "b_rnn_step_tanh")
 QUICK_LAYERS = [("LayerNorm", "functions"), ("GRUCell", "self"), ("Linear", "cache")]
 
 

@@ -85,6 +85,17 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework
     assert one.reasons() == [] and not target.exists()
 
 
+CENTRAL = instead(
+    "import numpy as np",
+    "x = cache.rows.reshape(cache.shape)",
+    "dx = np.zeros(x.shape)",
+    "for i in np.ndindex(x.shape):",
+    "    step = np.zeros(x.shape); step[i] = 1e-5",
+    "    up, down = self.forward(x + step)[0], self.forward(x - step)[0]",
+    "    dx[i] = ((up - down) * dy).sum() / 2e-5",
+    "return dx")
+
+
 @pytest.mark.slow
 def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_path, homework):
     grades = grade(
@@ -94,13 +105,13 @@ def test_endless_greedy_and_lying_submissions_cost_their_own_points_alone(tmp_pa
         prints=instead("import os", "os.write(1, b'linear: 5 of 5')", "raise SystemExit(0)"),
         forges=instead("import os", "os.write(1, b'PK')", "os.write(3, b'5 of 5')", "os._exit(0)"),
         nan=RIGHT.replace("sum_rows(dy_rows)", "sum_rows(dy_rows) * float('nan')"),
-        good=RIGHT)
-    assert str(grades.pop("good")) == FULL
-    assert str(grades["nan"]) == "2 of 5" and "NaN" in grades["nan"].points["gradient of b"]
-    assert {name: one.earned for name, one in grades.items() if name != "nan"} == dict.fromkeys(
-        ("endless", "memory", "prints", "forges"), 0)
-    assert grades["endless"].reasons() == ["the code did not finish within 8 seconds"]
-    assert "MemoryError" in grades["memory"].points["gradient of x"]
+        differences=CENTRAL, good=RIGHT)
+    reasons = {name: one.points["gradient of x"] for name, one in grades.items()}
+    assert {name: one.earned for name, one in grades.items()} == {
+        "differences": 0, "endless": 0, "forges": 0, "good": 5, "memory": 0, "nan": 2, "prints": 0}
+    assert "NaN" in grades["nan"].points["gradient of b"] and "MemoryError" in reasons["memory"]
+    assert reasons["endless"] == "the code did not finish within 8 seconds"
+    assert "relative error" in reasons["differences"]
 
 
 def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
@@ -115,20 +126,6 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
             error="(NotImplementedError, KeyError)"))
     assert str(grades["inherits"]) == "0 of 5" and grades["attempts"].reasons() == []
     assert "npdl's own answer is not available" in grades["inherits"].reasons()[0]
-
-
-@pytest.mark.slow
-def test_finite_differences_are_too_inaccurate(tmp_path, homework):
-    grades = grade(tmp_path, homework, central=instead(
-        "import numpy as np",
-        "x = cache.rows.reshape(cache.shape)",
-        "dx = np.zeros(x.shape)",
-        "for i in np.ndindex(x.shape):",
-        "    step = np.zeros(x.shape); step[i] = 1e-5",
-        "    up, down = self.forward(x + step)[0], self.forward(x - step)[0]",
-        "    dx[i] = ((up - down) * dy).sum() / 2e-5",
-        "return dx"))
-    assert "relative error" in grades["central"].points["gradient of x"]
 
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homework):

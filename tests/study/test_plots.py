@@ -120,12 +120,6 @@ def test_the_spectrum_and_the_circle_of_a_frequency(p, k):
         np.testing.assert_allclose(radius, 1.0)
 
 
-def test_the_spectrum_of_noise_is_uniform():
-    table = np.random.default_rng(0).standard_normal((12, 40_000))
-    shares = embedding_spectrum.spectrum(table)         # k = 6 has no partner p - k: half as much
-    np.testing.assert_allclose(shares, np.array([2, 2, 2, 2, 2, 1]) / 11, rtol=0.03)
-
-
 def test_principal_components_are_those_of_the_covariance():
     table = np.random.default_rng(0).standard_normal((20, 5)) * [5, 3, 1, 1, 1]
     scores, share = embedding_spectrum.principal(table)
