@@ -7,27 +7,29 @@ formula.
 
 import ast
 import builtins
+import copy
 import html
 import re
 
 GREEK = {"alpha": "α", "beta": "β", "gamma": "γ", "eps": "ε", "theta": "θ", "mu": "μ", "sigma": "σ"}
-INFIX = {"multiply": ast.Mult, "matmul": ast.MatMult, "dot": ast.MatMult}
+INFIX = {"multiply": ast.Mult(), "matmul": ast.MatMult(), "dot": ast.MatMult()}
 SILENT = {"reshape", "astype", "copy", "ravel"}
-PRECEDENCE = {ast.Add: 1, ast.Sub: 1, ast.Mult: 2, ast.Div: 2, ast.MatMult: 2, ast.Pow: 4}
-SIGNS = {ast.Add: " + ", ast.Sub: " − ", ast.Mult: " ⊙ ", ast.Div: " / ", ast.MatMult: " ",
-         ast.Lt: " < ", ast.Gt: " > ", ast.LtE: " ≤ ", ast.GtE: " ≥ ", ast.Eq: " = ",
-         ast.NotEq: " ≠ "}
-POWERS = {"2": "²", "3": "³"}
 CELL_STATES = ("c_prev", "c_new", "c_next", "c_0", "c_t")
 DROPPED = ("self", "cache", "cell", "layer")
 MODULES = ("xp", "np", "numpy", "math")
-FUNCTIONS = {"exp", "log", "tanh", "sigmoid", "softmax", "sin", "cos", "sign", "abs", "maximum",
-             "minimum", "log_softmax", "normal_cdf", "normal_density", "sum_rows", "outer", "erf",
-             "square", "trace"}
-SHOWN_AS = {"normal_cdf": "Φ", "normal_density": "φ", "sum_rows": "Σ", "maximum": "max",
-            "minimum": "min", "log_softmax": "log softmax"}
+FUNCTIONS = {"exp": "exp", "log": "log", "tanh": "tanh", "sigmoid": "sigmoid", "softmax": "softmax",
+             "sin": "sin", "cos": "cos", "sign": "sign", "abs": "abs", "outer": "outer",
+             "erf": "erf", "square": "square", "trace": "trace", "maximum": "max",
+             "minimum": "min", "log_softmax": "log softmax", "normal_cdf": "Φ",
+             "normal_density": "φ", "sum_rows": "Σ", "sqrt": "√"}
 SUMS = {"sum": "Σ", "mean": "mean", "max": "max", "min": "min"}
-SCRIPT = re.compile(r"([_^])([\w.]+|-\d|\([^()]*\))")
+KNOWN = (ast.Assign, ast.AugAssign, ast.Return, ast.Expr, ast.Name, ast.Constant, ast.Attribute,
+         ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Compare, ast.Subscript, ast.Call, ast.expr_context,
+         ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow, ast.USub, ast.cmpop)
+SIGNS = {" ** 2": "²", " ** 3": "³", " ** ": "^", ".T": "ᵀ", " * ": " ⊙ ", " *= ": " ⊙= ",
+         " // ": " · ", " @ ": " ", "-": "−", "<=": "≤", ">=": "≥", "==": "=", "!=": "≠"}
+SIGN = re.compile(r" \*\* [23](?![\w.])|" + "|".join(map(re.escape, [*SIGNS][2:])))
+SCRIPT = re.compile(r"([_^])([\w.]+|−\d|\([^()]*\))")
 
 
 class NoFormula(Exception):
@@ -37,7 +39,7 @@ class NoFormula(Exception):
 def text(node):
     """Return a statement as one line of Unicode; "" if it has no formula."""
     try:
-        return " ".join(_statement(node).split())
+        return _statement(_Mathematics().visit(copy.deepcopy(node)))
     except NoFormula:
         return ""
 
@@ -53,34 +55,128 @@ def markup(node):
 
 def _statement(node):
     if isinstance(node, ast.Assign):
-        target, value = node.targets[-1], node.value
-        if isinstance(target, ast.Tuple) and _is_split(value):
-            left, value = _listed(target.elts), value.args[0]
-        else:
-            left = " = ".join(map(_write, node.targets))
-        right = _write(value)
-        return f"{left} = {right}" if left != right else ""
-    if isinstance(node, ast.AugAssign) and isinstance(
-            node.op, (ast.Add, ast.Sub, ast.Mult, ast.Div)):
-        sign = SIGNS[type(node.op)].rstrip()
-        return f"{_write(node.target)}{sign}= {_write(node.value)}"
+        *left, right = map(_write, [*node.targets, node.value])
+        return " = ".join([*left, right]) if left != [right] else ""
+    if isinstance(node, ast.AugAssign) and not isinstance(node.op, (ast.MatMult, ast.Pow)):
+        return _write(node)
     if isinstance(node, ast.Return) and node.value is not None:
         return f"return {_write(node.value)}"
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return _write(node.value)
-    return ""
+    return _write(node.value) if isinstance(node, ast.Expr) else ""
 
 
-def _write(node, outer=0):
-    """Return an expression, in brackets if what is around it, of rank `outer`, needs them."""
-    write = WRITERS.get(type(node))
-    if write is None:
+def _write(node):
+    """Return an expression with mathematical signs: a, b for a tuple, (a = b) for a == b."""
+    if isinstance(node, ast.Tuple):
+        return ", ".join(map(_write, node.elts))
+    found = SIGN.sub(lambda sign: SIGNS[sign[0]], ast.unparse(node))
+    return f"({found})" if isinstance(node, ast.Compare) else found
+
+
+class _Mathematics(ast.NodeTransformer):
+    """Leaves of a statement what is mathematics. Raises NoFormula if something else remains."""
+
+    def visit(self, node):
+        if not isinstance(node, KNOWN):
+            raise NoFormula
+        return super().visit(node)
+
+    def visit_Assign(self, node):
+        value = node.value
+        if isinstance(value, ast.Call) and ast.unparse(value.func) in ("xp.split", "np.split"):
+            node.targets = [_listed(map(self.visit, node.targets[0].elts))]
+            node.value = self.visit(value.args[0])
+            return node
+        return self.generic_visit(node)
+
+    def visit_Name(self, node):
+        return ast.Name(_identifier(node.id))
+
+    def visit_Constant(self, node):
+        if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+            raise NoFormula
+        return node
+
+    def visit_Attribute(self, node):
+        owner = ast.unparse(node.value)
+        if node.attr == "T":
+            return ast.Attribute(self.visit(node.value), "T")
+        if node.attr == "data":
+            return self.visit(node.value)
+        if node.attr == "grad":
+            return ast.Name(f"d{_write(self.visit(node.value))}")
+        if owner.removeprefix("self.") in DROPPED:
+            return ast.Name(_identifier(node.attr))
+        if owner in MODULES and node.attr == "pi":
+            return ast.Name("π")
         raise NoFormula
-    return write(node, outer)
 
+    def visit_BinOp(self, node):
+        node = self.generic_visit(node)
+        if isinstance(node.op, ast.Mult) and (
+                isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)):
+            node.op = ast.FloorDiv()                    # binds as a product, and is written ·
+        return node
 
-def _name(node, outer):
-    return _identifier(node.id)
+    def visit_Tuple(self, node):
+        """Leave out caches and `_`."""
+        kept = [self.visit(item) for item in node.elts
+                if not _is_cache(item) and ast.unparse(item) != "_"]
+        if len(kept) == 1 < len(node.elts):
+            return kept[0]
+        if len(kept) < 2:
+            raise NoFormula
+        return ast.Tuple(kept)
+
+    def visit_Subscript(self, node):
+        """Leave x[:, t] as it is, and of x[..., None], which only adds an axis, x."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for inner in ast.walk(node.slice):
+            if isinstance(inner, (ast.Call, ast.Subscript)):
+                raise NoFormula
+            if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+                inner.op = ast.FloorDiv()               # a product of numbers
+        node.value = self.visit(node.value)
+        return node.value if {*map(ast.unparse, parts)} <= {":", "...", "None"} else node
+
+    def visit_Call(self, node):
+        """Leave f(x), Σ x of x.sum() and np.sum(x), xᵀ of x.swapaxes(..), x of x.reshape(..)."""
+        function, arguments = node.func, [a for a in node.args if not _is_cache(a)]
+        name = getattr(function, "attr", getattr(function, "id", ""))
+        owner = getattr(function, "value", None)
+        axes = [k.value for k in node.keywords if k.arg == "axis"]
+        is_numpys = isinstance(owner, ast.Name) and owner.id in MODULES
+        if owner is not None and not is_numpys:
+            if name in SILENT:
+                return self.visit(owner)
+            if name in ("swapaxes", "transpose"):
+                return ast.Attribute(self.visit(owner), "T")
+            if name == "forward" and isinstance(owner, ast.Attribute):
+                return self._applied(_identifier(owner.attr), arguments)
+            if name not in ("dot", *SUMS):
+                raise NoFormula
+            arguments.insert(0, owner)                  # x.sum(0) as np.sum(x, 0)
+        if not arguments:
+            raise NoFormula
+        if name == "sum_over" or owner is not None and name in SUMS:
+            return self._sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
+        if owner is not None and name in INFIX and len(arguments) == 2:
+            return self.visit(ast.BinOp(arguments[0], INFIX[name], arguments[1]))
+        if is_numpys and name == "concatenate" and hasattr(arguments[0], "elts"):
+            return _listed(map(self.visit, arguments[0].elts))
+        if name in FUNCTIONS or isinstance(function, ast.Name) and not (
+                "_" in name or hasattr(builtins, name)):
+            return self._applied(FUNCTIONS.get(name, name), arguments)
+        raise NoFormula
+
+    def _applied(self, name, arguments):
+        return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
+
+    def _sum(self, head, value, axis):
+        """Return a sum, mean or maximum, with its axis unless it is the last one."""
+        over = ast.unparse(axis[0]) if axis else "-1"
+        head, value = head if over == "-1" else f"{head}_{over}", self.visit(value)
+        is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)
+        return ast.Name(f"{head} ({_write(value)})" if is_wide else f"{head} {_write(value)}")
 
 
 def _identifier(name):
@@ -101,128 +197,9 @@ def _identifier(name):
     return f"{_identifier(base)}_{index}"
 
 
-def _constant(node, outer):
-    if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
-        raise NoFormula
-    return f"{node.value}"
-
-
-def _attribute(node, outer):
-    if node.attr == "T":
-        return f"{_write(node.value, 5)}ᵀ"
-    if node.attr == "data":
-        return _write(node.value, outer)
-    if node.attr == "grad":
-        return f"d{_write(node.value)}"
-    owner = ast.unparse(node.value)
-    if owner.removeprefix("self.") in DROPPED:
-        return _identifier(node.attr)
-    if owner in MODULES and node.attr == "pi":
-        return "π"
-    raise NoFormula
-
-
-def _binary(node, outer):
-    return _infix(type(node.op), node.left, node.right, outer)
-
-
-def _infix(kind, left, right, outer):
-    rank = PRECEDENCE.get(kind)
-    if rank is None or any(isinstance(side, (ast.Tuple, ast.List)) for side in (left, right)):
-        raise NoFormula                                 # a bit, a rest, a tuple repeated
-    if kind is ast.Pow:
-        power = ast.unparse(right)
-        return _write(left, 5) + POWERS.get(power, f"^{power}")
-    sign = SIGNS[kind]
-    if kind is ast.Mult and (isinstance(left, ast.Constant) or isinstance(right, ast.Constant)):
-        sign = " · "
-    found = _write(left, rank) + sign + _write(right, rank + (kind is not ast.Add))
-    return f"({found})" if rank < outer else found
-
-
-def _unary(node, outer):
-    if not isinstance(node.op, ast.USub):
-        raise NoFormula
-    found = f"−{_write(node.operand, 3)}"
-    return f"({found})" if outer > 1 else found
-
-
-def _tuple(node, outer):
-    kept = [item for item in node.elts if not _is_cache(item) and ast.unparse(item) != "_"]
-    if len(kept) == 1 and len(node.elts) > 1:
-        return _write(kept[0], outer)
-    if outer or len(kept) < 2:
-        raise NoFormula
-    return ", ".join(map(_write, kept))
-
-
 def _listed(items):
     """Return [a, b, c]: blocks side by side."""
-    return f"[{', '.join(map(_write, items))}]"
-
-
-def _compare(node, outer):
-    sign = SIGNS.get(type(node.ops[0]))
-    if sign is None or len(node.ops) > 1:
-        raise NoFormula
-    return f"({_write(node.left, 1)}{sign}{_write(node.comparators[0], 1)})"
-
-
-def _subscript(node, outer):
-    """Return x[:, t] as it is, and x[..., None], which only adds an axis, as x."""
-    nodes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    parts = [ast.unparse(part) for part in nodes]
-    if any("[" in part or "(" in part for part in parts):
-        raise NoFormula
-    base = _write(node.value, 5)
-    return base if {*parts} <= {":", "...", "None"} else f"{base}[{', '.join(parts)}]"
-
-
-def _call(node, outer):
-    """Return f(x), Σ x for x.sum() and np.sum(x), xᵀ for x.swapaxes(..), x for x.reshape(..)."""
-    function, arguments = node.func, [a for a in node.args if not _is_cache(a)]
-    name = getattr(function, "attr", getattr(function, "id", ""))
-    owner = getattr(function, "value", None)
-    axes = [k.value for k in node.keywords if k.arg == "axis"]
-    is_numpys = isinstance(owner, ast.Name) and owner.id in MODULES
-    if owner is not None and not is_numpys:
-        if name in SILENT:
-            return _write(owner, outer)
-        if name in ("swapaxes", "transpose"):
-            return f"{_write(owner, 5)}ᵀ"
-        if name == "forward" and isinstance(owner, ast.Attribute):
-            return _applied(_identifier(owner.attr), arguments)
-        if name not in ("dot", *SUMS):
-            raise NoFormula
-        arguments.insert(0, owner)                      # x.sum(0) as np.sum(x, 0)
-    if not arguments:
-        raise NoFormula
-    if name == "sum_over" or owner is not None and name in SUMS:
-        return _sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
-    if owner is not None and name in INFIX and len(arguments) == 2:
-        return _infix(INFIX[name], *arguments, outer)
-    if is_numpys and name == "sqrt":
-        return f"√({_write(arguments[0])})"
-    if is_numpys and name == "concatenate" and isinstance(arguments[0], (ast.List, ast.Tuple)):
-        return _listed(arguments[0].elts)
-    if name in FUNCTIONS or isinstance(function, ast.Name) and not (
-            "_" in name or hasattr(builtins, name)):
-        return _applied(SHOWN_AS.get(name, name), arguments)
-    raise NoFormula
-
-
-def _applied(head, arguments):
-    return f"{head}({', '.join(map(_write, arguments))})"
-
-
-def _sum(head, value, axis):
-    """Return a sum, mean or maximum, with its axis unless it is the last one."""
-    over = ast.unparse(axis[0]) if axis else "-1"
-    return f"{head}{'' if over == '-1' else f'_{over}'} {_write(value, 3)}"
-
-
-def _is_split(value):
-    return isinstance(value, ast.Call) and ast.unparse(value.func) in ("xp.split", "np.split")
+    return ast.Name(f"[{', '.join(map(_write, items))}]")
 
 
 def _is_cache(node):
@@ -231,8 +208,3 @@ def _is_cache(node):
         return ast.unparse(node.func) == "Cache"
     return isinstance(node, ast.Name) and (
         node.id == "cache" or (node.id.startswith("c_") and node.id not in CELL_STATES))
-
-
-WRITERS = {ast.Name: _name, ast.Constant: _constant, ast.Attribute: _attribute, ast.BinOp: _binary,
-           ast.UnaryOp: _unary, ast.Tuple: _tuple, ast.Compare: _compare,
-           ast.Subscript: _subscript, ast.Call: _call}
