@@ -61,7 +61,7 @@ def nodes_of(recording, phase):
 def _nodes(steps, phase, returned=None):
     found, current = [], {}
     for one in steps:
-        writes = [w for w in one.writes if w.is_one and w.shown[0][1].shape
+        writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
                   and (w.name != "return" or returned and one.is_new
                        and not only_names(one.line.node))]
         if not writes or all(read.startswith("cache.") for read in one.reads):

@@ -1,9 +1,9 @@
 """The commands `python -m npdl step` and `python -m npdl blame`."""
 
-import dataclasses
+from argparse import ArgumentTypeError
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import SECONDS, add_settings, setting, taken
+from npdl.cli.options import SECONDS
 from npdl.errors import InputError
 from npdl.study.blame.blame import examine
 from npdl.study.check.target import build
@@ -15,26 +15,26 @@ LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or modu
          "classmethod sample() that returns (layer, inputs), or --input")
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How a layer is run."""
-
-    limit: float = setting("", 60.0, "stop after this much processor time", "SECONDS", SECONDS)
-
-
 def _add_target(parser):
     parser.add_argument("layer", metavar="LAYER", help=LAYER)
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
                         help="an input of forward and its shape; once for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
                         help="an argument of the constructor; W=4,5 is a random array (4, 5)")
-    add_settings(parser, parser.prog, ("",), Settings())
+    parser.add_argument("--limit", type=seconds, default=60.0, metavar="SECONDS",
+                        help="stop after this much processor time (default: %(default)g)")
+
+
+def seconds(text):
+    """Return a time limit; raise ArgumentTypeError for what is none."""
+    if not SECONDS.holds(float(text)):
+        raise ArgumentTypeError(f"{text}: must be {SECONDS.words}")
+    return float(text)
 
 
 def _run(options, work):
     """Return what `work(layer, inputs, keywords)` returns for the layer of a command line."""
-    settings = taken(Settings, vars(options))
-    with time_limit(settings.limit):
+    with time_limit(options.limit):
         try:
             return work(*build(options.layer, options.input, options.set))
         except SystemExit as error:

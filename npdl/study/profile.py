@@ -15,7 +15,6 @@ from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.containment import written
-from npdl.study.step.show_html import coloured
 from npdl.study.trace.source import definitions
 from npdl.study.trace.statements import code_and_comments
 from npdl.study.trees import cast, upstream
@@ -35,8 +34,6 @@ def add_arguments(parser):
                               ("width", 128, "d_model, d_in and d_hidden")):
         parser.add_argument(f"--{name}", type=int, default=value,
                             help=f"{what} (default {value})")
-    parser.add_argument("--rounds", type=int, default=10,
-                        help="the smallest of this many times counts (default 10)")
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="C, NumPy, or C where a compiler is found (default auto)")
     parser.add_argument("--html", metavar="FILE", type=file_or_folder,
@@ -44,12 +41,11 @@ def add_arguments(parser):
 
 
 def run(options):
-    require_positive(batch=options.batch, length=options.length, width=options.width,
-                     rounds=options.rounds)
+    require_positive(batch=options.batch, length=options.length, width=options.width)
     recorded = recorded_step(options)
     if recorded.why_not is not None:
         raise InputError(f"profile {options.name}: {recorded.why_not}")
-    lines = profile.profile(recorded, options.rounds)
+    lines = profile.profile(recorded)
     print(written(options.html, page(lines, options.name)) if options.html else
           profile.report(lines))
 
@@ -73,7 +69,7 @@ def page(lines, title):
 
 
 def _row(number, code, line, total):
-    end = f"<td>{number}<td>{coloured(code)}</tr>"
+    end = f"<td>{number}<td>{html.escape(code)}</tr>"
     if line is None:
         return f"<tr>{4 * '<td>'}{end}"
     share = line.seconds / total

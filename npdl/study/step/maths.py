@@ -17,11 +17,10 @@ SILENT = {"reshape", "astype", "copy", "ravel"}
 CELL_STATES = ("c_prev", "c_new", "c_next", "c_0", "c_t")
 DROPPED = ("self", "cache", "cell", "layer")
 MODULES = ("xp", "np", "numpy", "math")
-FUNCTIONS = {"exp": "exp", "log": "log", "tanh": "tanh", "sigmoid": "sigmoid", "softmax": "softmax",
-             "sin": "sin", "cos": "cos", "sign": "sign", "abs": "abs", "outer": "outer",
-             "erf": "erf", "square": "square", "trace": "trace", "maximum": "max",
-             "minimum": "min", "log_softmax": "log softmax", "normal_cdf": "Φ",
-             "normal_density": "φ", "sum_rows": "Σ", "sqrt": "√"}
+FUNCTIONS = {name: name for name in (
+    "exp", "log", "tanh", "sigmoid", "softmax", "sin", "cos", "sign", "abs", "outer", "square")} | {
+    "maximum": "max", "minimum": "min", "log_softmax": "log softmax", "normal_cdf": "Φ",
+    "normal_density": "φ", "sum_rows": "Σ", "sqrt": "√"}
 SUMS = {"sum": "Σ", "mean": "mean", "max": "max", "min": "min"}
 KNOWN = (ast.Assign, ast.AugAssign, ast.Return, ast.Expr, ast.Name, ast.Constant, ast.Attribute,
          ast.BinOp, ast.UnaryOp, ast.Tuple, ast.Compare, ast.Subscript, ast.Call, ast.expr_context,

@@ -20,7 +20,6 @@ from npdl.study.trees import restored, tupled
 
 COPIED = 1 << 14            # larger arrays are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
-MOST_READ = 6               # arrays that are shown as read by one statement
 
 
 @dataclass(repr=False, eq=False)
@@ -67,11 +66,6 @@ class Write:
     how: str
     shown: list
     mark: object = None
-
-    @property
-    def is_one(self):
-        """Return True for a single array, False for a nested structure."""
-        return [path for path, _ in self.shown] == [""]
 
 
 @dataclass(repr=False)
@@ -123,7 +117,7 @@ class Recorder(Watch):
     def __init__(self, work):
         self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
         super().__init__(work, True)
-        self.read = [place.line and place.text in read_by(place.line.node)[:MOST_READ]
+        self.read = [place.line and place.text in read_by(place.line.node)
                      and place.text for place in self.places]
 
     def run(self, layer, inputs, forward, upstream):

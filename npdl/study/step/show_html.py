@@ -3,9 +3,7 @@
 import ast
 import html
 import json
-import keyword
 import math
-import re
 import string
 from pathlib import Path
 
@@ -14,9 +12,6 @@ from npdl.study.step import maths
 from npdl.study.step.fold import is_checking
 from npdl.study.trace.statements import code_and_comments
 
-COLOURED = re.compile(
-    r"""(?P<s>(?<!\w)[rbfu]*(?:'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"))"""
-    rf"|(?P<k>\b(?:{'|'.join(keyword.kwlist)})\b)|(?P<n>\b\d(?:[\w.]|(?<=e)[-+])*)")
 PARTS = Path(__file__).parent / "page"
 
 
@@ -130,7 +125,7 @@ def _lines(function):
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.markup, maths.text)]
-            yield [n, coloured(code[node.col_offset :]), comment, *formulas]
+            yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
 
 
 def _skipped(function):
@@ -146,12 +141,6 @@ def _place(filename):
     parts = filename.replace("\\", "/").split("/")
     at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
     return "/".join(parts[at:])
-
-
-def coloured(code):
-    """Return a line of code as HTML, with its strings, keywords and numbers marked."""
-    return COLOURED.sub(lambda found: f'<i class="{found.lastgroup}">{found[0]}</i>',
-                        html.escape(code, quote=False))
 
 
 def _number(value):
