@@ -13,16 +13,14 @@ import numpy as np
 
 from npdl.study.trace.oracle import CLOSE, Oracle, alike, plain, stems
 
-WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream",
-         "kink": "inconclusive: a kink"}
+WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream"}
 
 
 @dataclass
 class Mark:
     """The comparison of one value.
 
-    kind   a key of WORDS: "upstream" if the error may be in what the line reads, "kink" if the
-           derivatives of forward on the two sides differ
+    kind   a key of WORDS: "upstream" if the error may be in what the line reads
     error  the relative error of its inner product with a random direction
     of     the source of the variable of forward whose gradient it is or should be; `call` is its
            Call, `line` its line number
@@ -84,9 +82,7 @@ class Marks:
         for arrays in self._arrays(step, write):
             found = [self._nearest(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
-            if any(not error <= CLOSE and self.oracle.is_kink(key) for error, key in known):
-                write.mark = write.mark or Mark("kink")
-            elif known and (write.mark is None or write.mark.kind != "right"):
+            if known and (write.mark is None or write.mark.kind != "right"):
                 error, key = max(known)
                 is_right = len(known) == len(found) and error <= CLOSE
                 if is_right or is_wrong and np.isfinite(error):     # else it may be something else

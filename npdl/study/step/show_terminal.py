@@ -8,7 +8,7 @@ from npdl.study.containment import message
 from npdl.study.step import maths
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW = (f"\033[{n}m" for n in (0, 1, 2, 31, 32, 33))
-COLOURS = {"right": GREEN, "kink": YELLOW, "upstream": YELLOW, "wrong": RED}
+COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
 class Paint:

@@ -16,8 +16,6 @@ from npdl.backend import stream
 
 STEPS = (1e-3, 1e-5)            # of finite differences; the second if the first is not accurate
 CLOSE = 1e-7                    # relative error of a product; larger: wrong values pass as right
-KINK = 1e-2                     # relative difference of the derivatives on two sides; smaller: more
-                                # smooth values pass as kinks
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
@@ -73,12 +71,6 @@ class Oracle:
                 self.products[key] = slope(lambda h: self.runs.loss(
                     only={key[0]}, add={key: h * u}))
         return self.products[key]
-
-    def is_kink(self, key):
-        """Return True if the one-sided derivatives along a value's direction differ."""
-        u, h = direction(self.values[key].shape), STEPS[-1]
-        low, here, high = (self.runs.loss(only={key[0]}, add={key: by * u}) for by in (-h, 0, h))
-        return not abs(low + high - 2 * here) <= KINK * h * (1 + abs(high - low) / h)
 
     def is_forwards(self, value):
         """Return True if forward computed this same value."""

@@ -47,7 +47,7 @@ function fillLane(phase, callIndex) {
     const mark = marks.get(key);
     if (mark) {
       const sign = make("span", "marks " + mark, mark === "right" ? "✓" : mark === "wrong" ? "✗" : "~");
-      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "kink" ? "inconclusive: a kink" : mark === "upstream" ? "wrong, here or upstream" : "wrong";
+      sign.title = mark === "right" ? "agrees with the numerical gradient" : mark === "upstream" ? "wrong, here or upstream" : "wrong";
       row.append(sign);
     }
     const pre = make("pre");
