@@ -87,8 +87,7 @@ def recorded_step(options):
     taken = inspect.signature(cls).parameters
     shape = options.batch, options.length
     if list(taken)[:1] == ["vocab_size"]:
-        sizes = {"d_model": options.width} | (
-            {"max_len": options.length} if "max_len" in taken else {})
+        sizes = {"d_model": options.width, "max_len": options.length}
         model = cls(VOCABULARY, **{name: n for name, n in sizes.items() if name in taken})
         ids, targets = rng.integers(0, VOCABULARY, (2, *shape))
         step = compile_step(model, SequenceLoss(), AdamW(model), target=options.target)

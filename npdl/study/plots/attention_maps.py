@@ -22,12 +22,11 @@ def tokens_of(run, text=None):
             text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
         return np.asarray(vocabulary.encode(text)), [SHOWN.get(c, c) for c in text]
     if text is None:
-        data = run.task.data
-        ids = (data.validation if len(data.validation) else data.train).inputs[0]
-        ids = ids[: int(np.flatnonzero(ids == vocabulary.eq)[0]) + 1]
+        ids = (run.task.data.validation or run.task.data.train).inputs[0].tolist()
+        ids = ids[: ids.index(vocabulary.eq) + 1]
     else:
         ids = vocabulary.encode(f"BOS {text}")
-    return ids, [vocabulary.tokens[i] for i in ids]
+    return np.asarray(ids), [vocabulary.tokens[i] for i in ids]
 
 
 def plot_attention(run, title, text=None):
@@ -75,28 +74,23 @@ def _maps(A, rows, columns, title, note, inches=0.19):
     """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns."""
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)
+    size = 9 if S <= 10 or inches > 0.2 else 6.5
     made = style.figure(width * H + 1.7, height * L + 1.2, title, note)
     grid = made.subplots(L, H, squeeze=False, sharex=True, sharey=True)
-    for layer in range(L):
-        for head in range(H):
-            axes = grid[layer, head]
-            image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
-            _label(axes, rows, columns, 9 if S <= 10 or inches > 0.2 else 6.5)
-            if layer == 0 and H > 1:
-                axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
-            if head == 0 and L > 1:
-                axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
+    for (layer, head), axes in np.ndenumerate(grid):
+        image = axes.imshow(A[layer, head], vmin=0, vmax=1, cmap=style.SEQUENTIAL)
+        axes.set_facecolor("#e8e8e8")
+        axes.spines[:].set_visible(False)
+        for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
+            ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
+        if max(map(len, columns)) > 3:
+            axes.tick_params(axis="x", labelrotation=90)
+        axes.tick_params(length=0)
+        if layer == 0 and H > 1:
+            axes.set_title(f"head {head + 1}", color=style.INK, fontsize=11)
+        if head == 0 and L > 1:
+            axes.set_ylabel(f"layer {layer + 1}", color=style.INK, fontsize=11)
     bar = made.colorbar(image, ax=grid, shrink=0.8, pad=0.02)
     bar.set_label("attention weight", color=style.INK)
     bar.outline.set_visible(False)
     return made
-
-
-def _label(axes, rows, columns, size):
-    axes.set_facecolor("#e8e8e8")
-    axes.spines[:].set_visible(False)
-    for ticks, tokens in ((axes.set_xticks, columns), (axes.set_yticks, rows)):
-        ticks(range(len(tokens)), tokens, fontsize=size, color=style.INK, parse_math=False)
-    if max(map(len, columns)) > 3:
-        axes.tick_params(axis="x", labelrotation=90)
-    axes.tick_params(length=0)
