@@ -88,12 +88,9 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework
 CENTRAL = instead(
     "import numpy as np",
     "x = cache.rows.reshape(cache.shape)",
-    "dx = np.zeros(x.shape)",
-    "for i in np.ndindex(x.shape):",
-    "    step = np.zeros(x.shape); step[i] = 1e-5",
-    "    up, down = self.forward(x + step)[0], self.forward(x - step)[0]",
-    "    dx[i] = ((up - down) * dy).sum() / 2e-5",
-    "return dx")
+    "steps = 1e-5 * np.eye(x.size).reshape(-1, *x.shape)",
+    "changes = [self.forward(x + s)[0] - self.forward(x - s)[0] for s in steps]",
+    "return np.reshape([(change * dy).sum() / 2e-5 for change in changes], x.shape)")
 
 
 @pytest.mark.slow

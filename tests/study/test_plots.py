@@ -61,12 +61,11 @@ def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
-def test_attention_of_a_text(runs, tmp_path, capsys):
-    out = ["--out", tmp_path / "a.png"]
-    assert command("attention", runs["gpt"], "--text", "1 + 2 =", *out) == 0
-    for text, error in (("1 + 2 = 3 EOS 1 + 2", "give 1 to"), ("1 + 99 =", "unknown token")):
-        assert command("attention", runs["gpt"], "--text", text, *out) == 2
-        assert error in capsys.readouterr().err
+@pytest.mark.parametrize(("text", "error"), [
+    ("1 + 2 =", ""), ("1 + 2 = 3 EOS 1 + 2", "give 1 to"), ("1 + 99 =", "unknown token")])
+def test_attention_of_a_text(runs, tmp_path, capsys, text, error):
+    status = command("attention", runs["gpt"], "--text", text, "--out", tmp_path / "a.png")
+    assert status == (2 if error else 0) and error in capsys.readouterr().err
 
 
 def test_gradient_norms_agree_with_finite_differences(monkeypatch):

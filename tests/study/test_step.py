@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from npdl import LSTM, Cache, Layer, LayerNorm, Linear, ReLU, blame, gradcheck, step
+from npdl import LSTM, Cache, Layer, LayerNorm, Linear, ReLU, step
 from npdl.__main__ import main
 from npdl.errors import InputError
 from npdl.study.check.samples import layer_classes, sample
@@ -202,29 +202,6 @@ def test_a_gradient_that_is_replaced_is_wrong_though_its_value_is_right():
 def test_a_kink_is_inconclusive():
     text = shown(step(ReLU(), np.array([[0.0, 0.0]])))
     assert "inconclusive here: a kink" in text and "WRONG" not in text
-
-
-class Square(Layer):
-    """y = a u^2, with its gradient times an error."""
-
-    def __init__(self, a, error):
-        self.a, self.error = a, error
-
-    def forward(self, u):
-        return self.a * u**2, Cache(u=u)
-
-    def backward(self, dy, cache):
-        du = self.error * self.a * 2 * dy * cache.u
-        return du
-
-
-@pytest.mark.parametrize(("a", "error", "right"), [(1, 1, True), (1, 0.5, False), (0, 1, None)])
-def test_gradcheck_blame_and_step_agree(a, error, right):
-    layer = Square(a, error)
-    assert gradcheck(layer, X).right is right
-    report = blame(layer, X)
-    assert (None if report.kind == "unchecked" else report.right) is right
-    assert {row.right for row in step(layer, X).finals} == {right}
 
 
 def test_code_without_source_is_checked_and_named():

@@ -214,14 +214,13 @@ class Recorder(Watch):
         names = dict(found.frame.f_locals)
         step = self._step(found, line, names)
         binds, changes = written_by(line.node)
-        if line.is_return:
-            found.call.returned = value
-            self._write(step, "return", value)
-        for name in binds:
-            self._write(step, name, look_up(name, names))
-        made = [value] if line.is_return else [look_up(name, names) for name in binds]
+        found.call.returned = value                     # the last one is that of a return
+        written = {"return": value} if line.is_return else {n: look_up(n, names) for n in binds}
         held = {id(array) for _, array in arrays_in([*found.names.values()])}
-        step.is_new = bool(changes) or any(id(array) not in held for _, array in arrays_in(made))
+        step.is_new = bool(changes) or any(
+            id(array) not in held for _, array in arrays_in([*written.values()]))
+        for name, made in written.items():
+            self._write(step, name, made)
         found.names = names
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
         for name in dict.fromkeys(direct):
