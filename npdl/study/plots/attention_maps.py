@@ -10,7 +10,6 @@ from npdl.models.gpt import attentions
 from npdl.study.plots import style
 
 MOST_TOKENS = 32
-SHOWN = {"\n": "\\n", " ": "␣", "\t": "\\t"}
 
 
 def tokens_of(run, text=None):
@@ -20,7 +19,7 @@ def tokens_of(run, text=None):
         if text is None:
             run.task.prepare()
             text = vocabulary.decode(run.task.parts["validation"][: min(24, run.task.max_len)])
-        return np.asarray(vocabulary.encode(text)), [SHOWN.get(c, c) for c in text]
+        return np.asarray(vocabulary.encode(text)), list(map(style.escape, text))
     if text is None:
         ids = (run.task.data.validation or run.task.data.train).inputs[0].tolist()
         ids = ids[: ids.index(vocabulary.eq) + 1]
@@ -66,7 +65,7 @@ def plot_alignment(run, title, text=None):
     else:
         A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
     return _maps(A[:, None], [words.target[i] for i in found.tokens],
-                 [*(SHOWN.get(c, c) for c in text), "end"], title,
+                 [*map(style.escape, text), "end"], title,
                  "row: the output token; column: the source character it attends to", 0.26)
 
 

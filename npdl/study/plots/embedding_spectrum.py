@@ -81,8 +81,7 @@ def _points(axes, scores, labels):
     axes.scatter(*scores.T, c=colours, s=26, linewidths=0, zorder=3)
     for point, label in zip(scores, labels, strict=True):
         outward = 11 * point / max(np.linalg.norm(point), 1e-12)
-        shown = str(label) if str(label).isprintable() else repr(label)[1:-1]
-        axes.annotate("␣" if shown == " " else shown, point, outward, textcoords="offset points",
+        axes.annotate(style.escape(str(label)), point, outward, textcoords="offset points",
                       ha="center", va="center", fontsize=8, color=style.INK, parse_math=False)
     axes.margins(0.12)
 

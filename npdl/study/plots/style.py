@@ -43,6 +43,11 @@ def dress(axes, x, y, title="", grid="both"):
     axes.tick_params(which="both", color="#999999", labelcolor=INK, labelsize=9)
 
 
+def escape(token):
+    """Return a token as it is shown in a plot: a space as ␣, a newline as \\n."""
+    return "␣" if token == " " else token if token.isprintable() else repr(token)[1:-1]
+
+
 def save(made, path):
     """Write a Figure as a PNG file whose bytes depend on the figure alone; return its path."""
     path = Path(path)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from npdl.study.containment import message
 from npdl.study.step import maths
-from npdl.study.step.fold import is_checking
 from npdl.study.trace.statements import code_and_comments
 
 PARTS = Path(__file__).parent / "page"
@@ -118,22 +117,14 @@ class _Data:
 def _lines(function):
     """Yield [number, code, comment, formula in HTML, in Unicode] of the lines of a function."""
     source, node = code_and_comments(function.code.co_filename), function.node
-    skip = _skipped(function)
+    told = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
-        if n not in skip:
+        if not node.body[0].lineno <= n <= told:
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.markup, maths.text)]
             yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
-
-
-def _skipped(function):
-    """Return the lines of a function's docstring, and those that only check arguments."""
-    told = [n for n in function.node.body[:1] if isinstance(n, ast.Expr)
-            and isinstance(n.value, ast.Constant)]
-    told += [line.node for line in function.lines if is_checking(line.node)]
-    return {n for node in told for n in range(node.lineno, node.end_lineno + 1)}
 
 
 def _place(filename):
