@@ -52,12 +52,17 @@ def grade(tmp_path, homework, seconds=20.0, **files):
 
 def test_grades_csv_and_feedback(tmp_path, homework, capsys):
     wrong = RIGHT.replace("self.b.grad += ", "self.b.grad += 2 * ")
-    grade(tmp_path, homework, ben=wrong, blank=LINEAR.text(), **{"=SUM(1)": RIGHT})
+    renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
+        '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
+    grade(tmp_path, homework, ada=RIGHT, ben=wrong, blank=LINEAR.text(), **{"=SUM(1)": renamed})
     assert {"ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
     rows = {row["submission"]: row
             for row in csv.DictReader(content.decode("utf-8-sig").splitlines())}
+    assert rows["ada"]["same as"] == "'=SUM(1) (Linear); npdl (Linear)"
+    assert rows["'=SUM(1)"]["same as"] == "ada (Linear); npdl (Linear)"
+    assert not rows["ben"]["same as"]
     assert rows["'=SUM(1)"]["points"] == rows["'=SUM(1)"]["of"] == "5"
     assert rows["ben"]["points"] == "2" and "gradient of b: wrong" in rows["ben"]["reason"]
     feedback = (tmp_path / "grades" / "feedback" / "ben.txt").read_text()

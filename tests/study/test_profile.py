@@ -1,4 +1,4 @@
-"""`python -m npdl profile`: the lines of the layers that cost time, and the page beside the source."""
+"""`python -m npdl profile`: the most expensive lines, and the page beside the source."""
 
 import re
 from html import unescape

@@ -112,14 +112,15 @@ def _given_method(method):
     return inspect.getsource(method).replace("super()", f"super(npdl.{owner}, self)")
 
 
-def _parsed(function):
+def parse_function(function):
+    """Return the syntax tree of a function."""
     return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
 
 
 def _blank(function, exercise):
     """Return the source of a function with a body that says what to write."""
     source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
-    lines = [f"def {name}({ast.unparse(_parsed(function).args)}):"]
+    lines = [f"def {name}({ast.unparse(parse_function(function).args)}):"]
     if doc and "=" not in doc:                          # an equation may be the answer
         lines += textwrap.indent(f'"""{doc}"""', "    ").splitlines()
     if name == "backward":
@@ -148,7 +149,7 @@ def _imports(given, shown):
     """Return the import statements that methods and functions need; `shown` are in the file."""
     names = {}                                          # {module: what is used of it}
     for function in given + shown:
-        used = {n.id for n in ast.walk(_parsed(function)) if isinstance(n, ast.Name)}
+        used = {n.id for n in ast.walk(parse_function(function)) if isinstance(n, ast.Name)}
         names.setdefault(function.__module__, set()).update(
             used & function.__globals__.keys() - {one.__name__ for one in shown})
     lines = [f"from {module} import {', '.join(sorted(used))}"

@@ -16,8 +16,10 @@ from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import message, written
 from npdl.study.homework.answers import LIMIT, Refused, answer_right, award, list_reasons
+from npdl.study.homework.exercise import parse_function
 from npdl.study.homework.handout import new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
+from npdl.study.homework.similarity import find_copies, find_methods, normalised
 from npdl.study.homework.submissions import list_submissions, read_file
 from npdl.train.config import usable_cores
 
@@ -29,12 +31,13 @@ FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # spreadsheets calculat
 class Grade:
     """The grade of an exercise: {point: "" or why it is lost}, or why it is `not_graded`.
 
-    `line` is the most likely mistake.
+    `line` is the most likely mistake, `code` the normalised code that is compared with others'.
     """
 
     points: dict = dataclasses.field(default_factory=dict)
     not_graded: str = ""
     line: str = ""
+    code: str = ""
 
     @property
     def earned(self):
@@ -65,6 +68,7 @@ class Grader:
         try:
             task = task | {"submitted": read_file(places, exercise.file)}
             found = run_student(task, self.seconds, self.is_sealed)
+            grade.code = normalised(find_methods(task["submitted"], exercise))
             grade.points = award(found, wanted)
             if len(set(grade.points.values())) > 1:     # else an exception names its line
                 with contextlib.suppress(Refused, NotGraded):
@@ -104,9 +108,14 @@ def feedback(name, grades):
     return "\n".join(lines) + "\n"
 
 
-def table(graded):
-    """Return grades.csv: a row for each submission of {submission: {exercise: Grade}}."""
-    rows = [["submission", *next(iter(graded.values())), "points", "of", "reason"]]
+def table(graded, references):
+    """Return grades.csv: a row for each submission of {submission: {exercise: Grade}}.
+
+    `references` is npdl's own code, {exercise: normalised code}.
+    """
+    copies = find_copies({name: {one: grade.code for one, grade in grades.items()}
+                          for name, grades in graded.items()} | {"npdl": references})
+    rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
         points, _, of = summary(grades).partition(" of ")
         if points.startswith("not graded"):
@@ -114,7 +123,8 @@ def table(graded):
         reasons = [f"{exercise}: {grade.reasons()[0]}" for exercise, grade in grades.items()
                    if grade.reasons()]
         rows.append([name, *(grade.earned if not grade.not_graded else "not graded"
-                             for grade in grades.values()), points, of, "; ".join(reasons)])
+                             for grade in grades.values()), points, of, copies[name],
+                     "; ".join(reasons)])
     text = io.StringIO()
     csv.writer(text).writerows([f"'{cell}" if FORMULA.match(str(cell)) else cell for cell in row]
                                for row in rows)
@@ -128,13 +138,15 @@ def grade_class(folder, grader, out):
     InputError for a folder that can't be used.
     """
     submissions, out, graded = list_submissions(folder), new_folder(out), {}
+    references = {one.name: normalised(parse_function(getattr(one.cls, method))
+                                       for method in one.methods) for one, *_ in grader.exercises}
     with ThreadPool(usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades
             file = name.encode()[:200].decode(errors="ignore")      # no file may have a longer name
             written(out / "feedback" / f"{file}.txt", feedback(name, grades))
-            written(out / "grades.csv", "\ufeff" + table(graded))   # as Excel needs it
+            written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
             print(f"{name}: {summary(grades)}", flush=True)
     return graded
 
