@@ -101,10 +101,10 @@ def given_to(built):
     return {**dict(enumerate(built.inputs)), **built.options}
 
 
-CASES = {}                              # {name of a layer: its cases that forward runs as they are}
+CASES = {}                              # {name of a layer: its cases}
 for each in all_cases():
     # An option that a constructor is given, "name value", brings no inputs.
-    if each.forward is None and not (each.of_option and " " in each.what):
+    if not (each.of_option and " " in each.what):
         CASES.setdefault(each.layer_class.__name__, []).append(each)
 ELEMENTARY = [name for name, cases in CASES.items() if not is_composed(cases[0].layer_class)]
 

@@ -17,7 +17,7 @@ import numpy as np
 from npdl import losses
 from npdl.adapt import add_lora, quantize_linears
 from npdl.adapt.linears import LoRALinear, QuantLinear
-from npdl.backend import stream, to_device
+from npdl.backend import to_device
 from npdl.core import Cache, Layer
 from npdl.errors import InputError
 from npdl.layers import activation, attention, embedding, graph, recurrent, rotary, transformer
@@ -38,7 +38,7 @@ from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.seq2seq import Seq2Seq
-from npdl.study.check.examples import drawn, ids, off_zero, part, parts
+from npdl.study.check.examples import Repeated, drawn, ids, off_zero, part, parts
 from npdl.study.check.samples import ROW, every_sample
 from tests.tools.running import npdl_layers
 
@@ -52,15 +52,13 @@ FEW = 4                         # entries of each array of a composed layer
 class Case:
     """One gradient check: `build(rng)` returns (layer, inputs, options) for gradcheck.
 
-    `layer_class` is the class that the case stands for; `forward`, if given, replaces
-    layer.forward (see npdl.study.check.gradcheck). `entries` limits how many entries of each array
-    are checked; `of_option` is whether it is there for one option of the class.
+    `layer_class` is the class that the case stands for. `entries` limits how many entries of each
+    array are checked; `of_option` is whether it is there for one option of the class.
     """
 
     layer_class: type
     what: str
     build: Callable
-    forward: Callable | None = None
     entries: int | None = None
     of_option: bool = False
 
@@ -86,7 +84,7 @@ class WithLoss(Layer):
         return self.model.backward(dlogits, cache.model)
 
 
-def case(cls, what, args, *inputs, forward=None, **options):
+def case(cls, what, args, *inputs, **options):
     """A Case of cls(*args), the last of `args` as keywords if it is a dict; or of args(rng).
 
     inputs   shapes of normal arrays; lists of shapes, a state; arrays; functions of rng
@@ -104,12 +102,7 @@ def case(cls, what, args, *inputs, forward=None, **options):
                   for name, value in options.items()}
         return layer, tuple(drawn(rng, given) for given in inputs), chosen
 
-    return Case(cls, what, build, forward, FEW if is_composed(cls) else None)
-
-
-def same_mask(layer, *inputs, **options):
-    """forward with a dropout stream that starts again at every call."""
-    return layer.forward(*inputs, rng=stream(5, 1), **options)
+    return Case(cls, what, build, FEW if is_composed(cls) else None)
 
 
 def strided(array):
@@ -141,6 +134,7 @@ def all_cases():
 
 # Tokens, and which of them may be seen
 TOKENS = np.array([[0, 1, 2], [3, 1, 1]])
+MASK = Repeated(5)                                          # dropout's mask is the same every time
 CAUSAL = attention.causal_mask(3)
 SEEN = np.array([[True, True, True], [False, True, True]])          # a query sees nothing
 BLIND = np.array([[True, True, False], [False, False, False]])      # a sequence sees nothing
@@ -217,7 +211,7 @@ EDGES = [
       for cls in (activation.Sigmoid, activation.Tanh, activation.GELU, activation.TanhGELU)),
     case(activation.Softmax, "a row with nothing visible", (), (3, 4), visible=HIDDEN),
     case(activation.Softmax, "visible broadcast over rows", (), (2, 3, 4), visible=HIDDEN[2]),
-    case(Dropout, "rate 0", (0.0,), (2, 3), forward=same_mask),
+    case(Dropout, "rate 0", (0.0,), (2, 3), rng=MASK),
     case(Dropout, "no generator", (0.4,), (2, 3)),
     case(LayerNorm, "far from zero", (6,), lambda rng: 20 + rng.standard_normal((3, 6))),
     case(RMSNorm, "one row", (4,), (4,)),
@@ -230,7 +224,7 @@ EDGES = [
     case(losses.KLDivergence, "none, V = 1", ("none",), (2, 1), (2, 1)),
     case(Sequential, "maps and a nonlinearity, a chain in it", chain(
         part(Linear, 3, 4), lambda rng: Sequential(activation.Tanh(), Dropout(0.3)),
-        part(Linear, 4, 2)), (2, 5, 3), forward=same_mask),
+        part(Linear, 4, 2)), (2, 5, 3), rng=MASK),
     case(Autoencoder, "two leading axes", (3, 2, 2), (2, 2, 3), (2, 2, 3)),
     case(graph.MessagePassing, "one graph for a batch", passing(part(graph.AddReLU, 3, 2)),
          (2, 3, 4, 3), (4, 4)),
@@ -272,7 +266,7 @@ EDGES = [
     *(case(kind, "lengths, given state", (2, 3), padded(2), state(kind, 5, 3), lengths=RAGGED)
       for kind in (recurrent.RNNLayer, recurrent.GRULayer, recurrent.LSTMLayer)),
     *(case(kind, "two layers, lengths, dropout", (3, 2, 2, {"dropout": 0.4}), padded(3),
-           state(kind, 2, 5, 2), lengths=RAGGED, forward=same_mask)
+           state(kind, 2, 5, 2), lengths=RAGGED, rng=MASK)
       for kind in (recurrent.RNN, recurrent.GRU, recurrent.LSTM)),
     case(recurrent.LSTMLayer, "lengths all 0", (2, 2), padded(2, [0, 0]), [(2, 2)] * 2,
          lengths=np.array([0, 0])),

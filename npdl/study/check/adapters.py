@@ -2,7 +2,6 @@
 
     y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         a Layer, as it is
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
-    layer.forward(x)                      layer.backward(dy)     leave self.output and self.dx
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
 
 A class may have `__call__` in place of `forward`. A loss's backward may take no gradient. Functions
@@ -17,10 +16,14 @@ import numpy as np
 
 from npdl.core import Cache, Layer, Param, walk
 from npdl.errors import InputError
-from npdl.study.check.learned import after_first_forward, candidates, constants, gradient_key
+from npdl.study.check.learned import (
+    after_first_forward,
+    candidates,
+    constants,
+    named_gradient,
+    paths_in,
+)
 from npdl.study.trees import tupled
-
-CACHES = ("cache", "caches", "ctx", "memory")       # an argument that is a cache, if it is first
 
 
 class Unfit(InputError):
@@ -36,23 +39,23 @@ def as_layer(thing):
         how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")
+    cls = type(thing)
     if isinstance(thing, Layer):
         try:
             list(walk(thing))
         except RecursionError:
-            raise InputError(f"{type(thing).__name__} contains itself; a layer may hold its parts, "
+            raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, "
                              "but not the layer that it belongs to") from None
-    own = type(thing).backward
-    is_written = isinstance(thing, Adapter) or isinstance(thing, Layer) and (
-        own is Layer.backward or len(gradient_arguments(own)) != 2)
-    cls = type(thing)
-    return thing if is_written else named(InSelf, cls.__name__, cls, forward_of(thing))(thing)
+        if isinstance(thing, Adapter) or cls.backward is Layer.backward or len(
+                gradient_arguments(cls.backward)) != 2:
+            return thing
+    return _named(InSelf, cls.__name__, cls, forward_of(thing))(thing)
 
 
 def is_layer_class(cls):
     """Return True for a class with a forward, or a `__call__`, and a backward."""
-    return issubclass(cls, Layer) or inspect.isfunction(
-        getattr(cls, "backward", None)) and inspect.isfunction(forward_of(cls))
+    return inspect.isfunction(getattr(cls, "backward", None)) and inspect.isfunction(
+        forward_of(cls))
 
 
 def forward_of(thing):
@@ -65,13 +68,6 @@ def gradient_arguments(backward):
     return [p for p in inspect.signature(backward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
             and not isinstance(p.default, bool)]
-
-
-def takes_cache(backward):
-    """Return True if an argument of a bound backward is, by its name, a cache and no gradient."""
-    names = [p.name for p in gradient_arguments(backward)]
-    return len(names) > 1 and (names[0] in CACHES or not (
-        names[-1].startswith(("d", "g")) or names[-1].endswith("_grad")))
 
 
 def split(returned, name):
@@ -88,10 +84,13 @@ def by_names(returned, forward, inputs):
 
     The gradient of an argument that is a dict is a dict. What is left over is a dict at the end.
     """
-    rest = {key: value for key, value in returned.items() if value is not None}
+    rest = dict(returned)
 
     def taken(name):
-        return rest.pop(name if name in rest else gradient_key(name, rest), None)
+        found = rest.get(name, named_gradient(name, rest))
+        for key in [key for key, value in rest.items() if value is found]:
+            del rest[key]
+        return found
 
     names = list(inspect.signature(forward).parameters)[: len(inputs)]
     found = [{key: taken(key) for key in value} if isinstance(value, dict) else taken(name)
@@ -128,9 +127,7 @@ class Adapter(Layer):
                 raise Unfit(f"{backward.__qualname__} takes no upstream gradient, but "
                             "the output is more than one number: write backward(self, dout)")
             return backward(*given)
-        douts = dout if isinstance(dout, tuple) and wanted > 1 else (dout,)
-        first = gradient_arguments(backward)[0].name in CACHES
-        return backward(*given, *douts) if first else backward(*douts, *given)
+        return backward(*(dout if isinstance(dout, tuple) and wanted > 1 else (dout,)), *given)
 
 
 class Functions(Adapter):
@@ -160,14 +157,14 @@ class Functions(Adapter):
 
 def functions(name, forward, backward, sample=None):
     """Return a Layer class for two functions; `sample()` returns the arguments of forward."""
-    cls = named(Functions, name, forward, forward)
+    cls = _named(Functions, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
         cls.sample = classmethod(lambda cls: (cls(), tupled(sample()), {}))
     return cls
 
 
-def named(base, name, thing, forward):
+def _named(base, name, thing, forward):
     """Return an Adapter class with the docstring and the module of a thing.
 
     Its forward has the signature of another forward.
@@ -182,18 +179,11 @@ def named(base, name, thing, forward):
                                 "__module__": getattr(thing, "__module__", None) or "__main__"})
 
 
-class ObjectRun:
-    """One run of an object that keeps its cache in self: a copy of it, and the map to the copy."""
-
-    def __init__(self, made, twin_of):
-        self.made, self.twin_of, self.cache = made, twin_of, ()
-
-
 class InSelf(Adapter):
     """An object that keeps its cache in self, or its parameters in plain arrays, as a Layer.
 
-    Each forward runs on a copy of the object, which is the cache. So nothing that the object
-    remembers of other runs is in it.
+    Each forward runs on a copy of the object, so nothing that the object remembers of other runs
+    is in it. The cache is this copy, and a tuple of the cache that the object's forward returned.
     """
 
     def __init__(self, made):
@@ -218,61 +208,52 @@ class InSelf(Adapter):
     def original(self):
         return forward_of(self.made)
 
-    def bound(self, run):
-        return run.made.backward, run.cache
+    def bound(self, cache):
+        return cache[0].backward, cache[1]
 
     def params(self, frozen=False):
         return iter(self.parameters.items())
 
-    def _new_run(self):
-        """Return an ObjectRun of a copy that shares the parameters."""
+    def _twin(self):
+        """Return a copy of the object that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
                 for value in (param, param.data)} | self.constants
         with contextlib.suppress(Exception):            # it may hold what can't be copied
-            return ObjectRun(copy.deepcopy(self.made, memo), lambda one: memo.get(id(one), one))
-        return ObjectRun(self.made, lambda one: one)
+            return copy.deepcopy(self.made, memo)
+        return self.made
 
     def forward(self, *inputs, **options):
-        self.given, run = inputs, self._new_run()
-        name = type(self.made).__name__
-        returned = forward_of(run.made)(*inputs, **options)
+        twin, name = self._twin(), type(self.made).__name__
+        returned = forward_of(twin)(*inputs, **options)
         if returned is None:
-            returned = getattr(run.made, "output", None)
-        if returned is None:
-            raise Unfit(f"{name}.forward returned nothing; return the output, or set "
-                        "self.output")
-        if takes_cache(self.called):
+            raise Unfit(f"{name}.forward returned nothing; return the output")
+        last = gradient_arguments(self.called)[1:]
+        if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
             returned, cache = split(returned, f"{name}.forward")
-            run.cache = (cache,)
-        elif isinstance(returned, tuple) and isinstance(returned[-1], Cache):
+            return returned, (twin, (cache,))
+        if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
             raise Unfit(f"{name}.forward returns a Cache, and its backward takes "
                         "none: write backward(self, dy, cache)")
-        return returned, run
+        return returned, (twin, ())
 
-    def backward(self, dout, run):
+    def backward(self, dout, cache):
+        held = paths_in(cache[0])
         for one in self.candidates.values():
-            gradient = one.gradient(run.twin_of)
+            gradient = one.gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some backwards write into it, some add
-        returned = self.call_backward(dout, run)
+        returned, held = self.call_backward(dout, cache), paths_in(cache[0])
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # a Param: backward has added to it
                 continue
-            gradient = self.candidates[path].gradient(run.twin_of)
+            gradient = self.candidates[path].gradient(held)
             if gradient is None:
                 self.missing.add(path)
-                continue
-            gradient = np.asarray(gradient)
-            if gradient.shape == param.grad.shape and gradient.dtype.kind in "fiu":
+            elif np.shape(gradient) == param.shape and np.asarray(gradient).dtype.kind in "fiu":
                 param.grad += gradient
             else:
-                param.grad = gradient
-        if returned is None:                            # it may have left self.dx
-            names = list(inspect.signature(self.original).parameters)[: len(self.given)]
-            held = vars(run.made)
-            found = [held.get(gradient_key(name, held)) for name in names]
-            returned = tuple(found) if any(g is not None for g in found) else None
+                param.grad = np.asarray(gradient)
         return returned
 
     def prepare(self, inputs, options):
@@ -282,17 +263,19 @@ class InSelf(Adapter):
         self._find()
         super().prepare(inputs, options)
 
-    def learn(self, dout, run):
+    def learn(self, dout, cache):
         """Find which arrays get a gradient by a backward."""
         with contextlib.suppress(Exception):
-            self.backward(dout, run)
+            self.backward(dout, cache)
+        held = paths_in(cache[0])
         self._find([path for path, one in self.candidates.items()
-                    if one.gradient(run.twin_of) is not None])
+                    if one.gradient(held) is not None])
 
-    def unplaced(self, run):
-        """Return {path: Candidate} of the arrays without a gradient that forward does not set."""
-        return {path: one for path, one in self.candidates.items() if path not in self.parameters
-                and np.array_equal(one.at(run.twin_of), one.value)}
+    def unplaced(self, cache):
+        """Return {path: array} of what has no gradient and isn't set by forward."""
+        held = paths_in(cache[0])
+        return {path: one.value for path, one in self.candidates.items()
+                if path not in self.parameters and np.array_equal(held.get(path), one.value)}
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
         found = dict(self.constants)

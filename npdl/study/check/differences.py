@@ -76,8 +76,7 @@ class Line:
         `used` selects outputs. A derivative smaller than `floor` may have the uncertainty of one
         of that size.
         """
-        best = Derivative(np.nan, np.inf, 0.0)
-        known = {}
+        best, known = Derivative(np.nan, np.inf, 0.0), {}
         for level in LEVELS:
             known[level] = self.points(level)[:, used].sum(1)
             for coarse, fine in ((level, level + 1), (level - 1, level)):
@@ -96,19 +95,13 @@ class Line:
     def _reason(self, used, known, best):
         """Return the reason why no two steps agree."""
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
-        if not all(np.isfinite(a).all() for a in middle):
+        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(best.value):
             return "the outputs are not finite"
         fine = [known[level] for level in LEVELS if level >= 1]
-        if not np.isfinite(best.value):
-            return "the outputs are not finite next to it"
-        bends = [bend for _, scale, bend, noise in fine if bend > KINK * scale and bend > noise]
-        if len(bends) == len(fine):
-            return "a jump: the outputs are not continuous here" if bends[-1] > FINER * bends[0] \
-                else f"a kink: the derivatives of its two sides differ by {bends[-1]:.2g}"
-        if best.doubt > 100 * max(noise for *_, noise in known.values()):
-            return f"two steps differ by {best.doubt:.1g}: the derivative changes abruptly here"
-        return (f"rounding hides it: two steps differ by {best.doubt:.1g}; the values are too "
-                "large, too small or too uneven")
+        if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
+            return f"a kink: the derivatives of its two sides differ by {fine[-1][2]:.2g}"
+        return (f"two steps differ by {best.doubt:.1g}: the derivative changes abruptly here, or "
+                "rounding hides it")
 
 
 def limit_of(outputs):

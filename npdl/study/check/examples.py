@@ -19,7 +19,7 @@ from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
 from npdl.layers.graph import AddReLU
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.layers.recurrent import RNN, RNNCell, RNNLayer
+from npdl.layers.recurrent import RNN
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.layers.transformer import Block, PreNormBlock
 from npdl.models.autoencoder import Autoencoder
@@ -60,8 +60,12 @@ def drawn(rng, given):
 
 
 def ids(high, *shape):
-    """Specify integers below `high`."""
-    return lambda rng: rng.integers(0, high, shape)
+    """Specify integers below `high`; the first is 1 if it can be, the id that options ignore."""
+    def draw(rng):
+        found = rng.integers(0, high, shape)
+        found.flat[0] = min(1, high - 1)
+        return found
+    return draw
 
 
 def probabilities(*shape):
@@ -257,28 +261,29 @@ EXAMPLES = {
                    on((4, 3, 5))(part(Linear, 5, 2), lambda rng: Tanh(), part(Linear, 2, 3)),
                    on(ONE)(part(Linear, 1, 1))),
 }
-STAND_INS = {"Cell": RNNCell, "RecurrentLayer": RNNLayer, "Recurrent": RNN}     # of base classes
 
 
 def visible(layer, inputs, rng):
     """Draw a mask (queries, keys), True where a query may attend; each attends to some key."""
     keys = 1 if len(inputs) == 3 else 0
     seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
+    seen[-1, -1] = False
     seen[:, 0] = True
     return seen
 
 
-def real(which):
+def lengths(layer, inputs, rng, which=0):
+    """Draw the lengths (B,) of the sequences of an input, the first shorter than S."""
+    B, S = inputs[which].shape[:2]
+    found = rng.integers(1, S + 1, B)
+    found[0] = max(1, S - 1)
+    return found
+
+
+def valid(which):
     """Return a function that draws a mask (B, S), True for the valid tokens of an input."""
-    def mask(layer, inputs, rng):
-        B, S = inputs[which].shape[:2]
-        return np.arange(S) < rng.integers(1, S + 1, B)[:, None]
-    return mask
-
-
-def lengths(layer, inputs, rng):
-    B, S = inputs[0].shape[:2]
-    return rng.integers(1, S + 1, B)
+    return lambda layer, inputs, rng: np.arange(inputs[which].shape[1]) < lengths(
+        layer, inputs, rng, which)[:, None]
 
 
 def state(layer, inputs, rng):
@@ -288,8 +293,9 @@ def state(layer, inputs, rng):
 
 
 def edges(layer, inputs, rng):
+    """Draw the neighbours (N, N) of each node, itself among them."""
     N = inputs[0].shape[-2]
-    return (rng.random((N, N)) < 0.6) | np.eye(N, dtype=bool)
+    return (rng.random((N, N)) < 0.6) & ~np.eye(N, k=1, dtype=bool) | np.eye(N, dtype=bool)
 
 
 # {option of a constructor: values}. Some have an effect only with other options of the constructor
@@ -316,9 +322,9 @@ TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repe
             "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
             "scaling": ({"d_head": 4}, {})}
 # {option of forward: a function that draws a value, of (layer, inputs, rng)}
-DRAWN = {"key_mask": real(0), "lengths": lengths, "mask": visible,
-         "memory_mask": lambda *given: real(1)(*given)[:, None, None], "neighbours": edges,
+DRAWN = {"key_mask": valid(0), "lengths": lengths, "mask": visible,
+         "memory_mask": lambda *given: valid(1)(*given)[:, None, None], "neighbours": edges,
          "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
-         "source_mask": real(0), "state": state, "target_mask": real(1),
+         "source_mask": valid(0), "state": state, "target_mask": valid(1),
          "training": lambda *given: False,
          "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}

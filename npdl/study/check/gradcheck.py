@@ -10,7 +10,6 @@ float input and every initial state is compared, and each output is also used al
 from random values, so a backward that overwrites instead of adding is found.
 """
 
-import inspect
 import traceback
 
 from npdl.backend import is_host
@@ -21,36 +20,24 @@ from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import is_npdls, message, own_frame, place
 
-OWN = ("seed", "forward", "entries")
 
-
-def gradcheck(layer, *inputs, **how):
+def gradcheck(layer, *inputs, entries=None, seed=0, **options):
     """Compare every gradient of `layer` with finite differences; return a Verdict.
 
     layer    a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
     inputs   what forward takes: arrays, or tuples of arrays such as an LSTM's state; integer
              arrays and None get no gradient
-    forward  a function in place of layer.forward, called as forward(layer, *inputs, **options); it
-             must return (outputs, cache) as the layer does
     entries  compare at most this many entries of each array, chosen at random
     seed     the seed of the random numbers
-    Other keywords, and those of these that forward has itself, are forward's. The layer and the
-    inputs are copied to float64. Outputs that are not used get the upstream gradient None, or zero
-    if the backward does not take None. A backward that raises an exception is wrong.
+    Other keywords are forward's. The layer and the inputs are copied to float64. Outputs that are
+    not used get the upstream gradient 0, or None if the layer is npdl's. A backward that raises an
+    exception is wrong.
     Raises InputError if the layer can't be checked, and on the backend 'cupy'.
     """
     if not is_host():
         raise InputError("gradcheck works on NumPy only, and the backend is 'cupy'; check there, "
                          "and compare the device's gradients with NumPy's (docs/gpu.md)")
-    layer = as_layer(layer)
-    theirs = inspect.signature(layer.forward).parameters
-    own = {name: how.pop(name) for name in OWN if name in how and name not in theirs}
-    entries = own.pop("entries", None)
-    return report(Subject(layer, inputs, how, **own), entries)
-
-
-def report(subject, entries=None):
-    """Return the Verdict on a Subject, side effects too; compare at most `entries` of an array."""
+    subject = Subject(as_layer(layer), inputs, options, seed)
     found = Check(subject, entries).verdict()
     if found.error is not None:
         if isinstance(found.error, NpdlError) or is_npdls(type(subject.layer)):

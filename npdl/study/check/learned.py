@@ -4,7 +4,10 @@
     self.W                   self.grads["W"] or self.grads["dW"]
     self.params["W"]         self.grads["W"] or self.grads["dW"], or in self.gradients
     self.params[0]           self.grads[0]
-    self.W.data              self.W.grad, of an object with both
+    self.W.data              self.W.grad
+
+What an object and its parts hold has a dotted path: "W", "params.0", "layers.1.params.W". Upper and
+lower case are told apart only if both occur.
 """
 
 import copy
@@ -27,78 +30,47 @@ def gradient_names(name):
     return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
-def gradient_key(name, held):
-    """Return the key under which a dict holds the gradient of W, or None.
+def named_gradient(name, held):
+    """Return the gradient of W in {name or path: value}, or None."""
+    return _first(gradient_names(name), held)
 
-    Upper and lower case are told apart only if both occur.
-    """
-    names, lower = gradient_names(name), {str(key).lower(): key for key in held}
-    keys = [*names, *(lower.get(each.lower()) for each in names)]
-    return next((key for key in keys if isinstance(
-        held.get(key), (np.ndarray, np.number, float, list))), None)
+
+@functools.cache
+def gradient_paths(path):
+    """Return the paths at which the gradient of an array may be."""
+    *owner, name = path.split(".")
+    if name == "data":
+        return (".".join([*owner, "grad"]),)
+    at = next((i for i in reversed(range(len(owner))) if owner[i] in PARAMETERS), len(owner))
+    owner, inside = owner[:at], owner[at + 1:]
+    nests = [[*owner, nest, *inside] for nest in GRADIENTS]
+    return tuple(".".join([*way, one]) for way in ([*owner, *inside], *nests)
+                 for one in (*gradient_names(name), *[name] * (way in nests)))
+
+
+def _first(paths, held):
+    """Return the first number or array in {path: value} at one of some paths, or None."""
+    lower = {str(path).lower(): value for path, value in held.items()}
+    found = [*map(held.get, paths), *(lower.get(path.lower()) for path in paths)]
+    return next((v for v in found if isinstance(v, (np.ndarray, np.number, float))), None)
 
 
 @dataclass
 class Candidate:
     """An array, or a Param, that may be a parameter.
 
-    It is the attribute `name` of `owner`, or the item `key` of that attribute. `also` are other
-    Candidates of the same array.
+    paths     where the object holds it; the first is its name
+    is_known  True if its name alone says that it is a parameter
     """
 
     value: object
-    owner: object
-    name: str
-    key: str = ""
-    also: list = field(default_factory=list)
+    paths: list = field(default_factory=list)
+    is_known: bool = False
 
-    @property
-    def short(self):
-        """Return the name by which its gradient is called: W of self.W and of self.params["W"]."""
-        return self.key.rpartition(".")[2] or self.name
-
-    @property
-    def is_known(self):
-        """Return True if its name alone says that it is a parameter."""
-        if isinstance(self.value, Param) or self.name == "data" and hasattr(self.owner, "grad"):
-            return True
-        if self.key:
-            return self.name in PARAMETERS
-        functions = (f for cls in type(self.owner).__mro__ for f in vars(cls).values())
-        used = {name for f in functions if inspect.isfunction(f) for name in f.__code__.co_names}
-        return bool({*used, *vars(self.owner)} & {*gradient_names(self.name)})
-
-    def at(self, twin_of):
-        """Return the value in its place in a copy of the object."""
-        held = getattr(twin_of(self.owner), self.name, None)
-        return _item(held, self.key) if self.key else held
-
-    def gradient(self, twin_of):
-        """Return the gradient that a copy of the object holds for it, or None."""
-        found = (one._gradient(vars(twin_of(one.owner))) for one in (self, *self.also))
-        return next((gradient for gradient in found if gradient is not None), None)
-
-    def _gradient(self, held):
-        if self.name == "data" and "grad" in held:
-            return held["grad"]
-        nests = [held[name] for name in GRADIENTS if name in held]
-        if self.short.isdigit():
-            found = [_item(nest, self.key) for nest in nests]
-        else:
-            found = [held.get(gradient_key(self.short, held))]
-            for nest in (nest for nest in nests if isinstance(nest, dict)):
-                found += [nest.get(self.short), nest.get(gradient_key(self.short, nest))]
-        return next((gradient for gradient in found if gradient is not None), None)
-
-
-def _item(nest, key):
-    """Return the item of a nest of dicts and lists at "W" or "0.W", or None."""
-    try:
-        for part in key.split("."):
-            nest = nest[part] if isinstance(nest, dict) and part in nest else nest[int(part)]
-        return nest
-    except (KeyError, IndexError, TypeError, ValueError):
-        return None
+    def gradient(self, held):
+        """Return its gradient in {path: value} of what a copy of the object holds, or None."""
+        return next((found for path in self.paths
+                     if (found := _first(gradient_paths(path), held)) is not None), None)
 
 
 def candidates(made):
@@ -106,48 +78,45 @@ def candidates(made):
 
     Constants, gradients and frozen Params are left out.
     """
-    found, seen = {}, {}
-    for path, *fields in attributes(made):
-        one = Candidate(*fields)
-        if _may_be_parameter(one):
-            first = seen.setdefault(id(one.value), one)
-            if first is one:
-                found[path] = one
-            else:
-                first.also.append(one)
-    return found
+    held, found = list(held_by(made)), {}
+    paths = {path for path, _, _ in held}
+    gradients = {one.lower() for path in paths for one in gradient_paths(path)}
+    for path, value, owner in held:
+        is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f" \
+            and value.flags.writeable
+        parts = path.lower().split(".")
+        if isinstance(value, Param) and value.trainable or is_array and not (
+                path.lower() in gradients or {*parts} & {*GRADIENTS}):
+            one = found.setdefault(id(value), Candidate(value))
+            one.paths.append(path)
+            named = {*gradient_paths(path), *gradient_names(path.rpartition(".")[2])}
+            one.is_known |= not is_array or bool(
+                {*parts} & {*PARAMETERS} or named & (paths | mentioned(type(owner))))
+    return {one.paths[0]: one for one in found.values()}
 
 
-def _may_be_parameter(one):
-    if isinstance(one.value, Param):
-        return one.value.trainable
-    return (isinstance(one.value, np.ndarray) and one.value.dtype.kind == "f"
-            and not is_constant(one.value) and not _is_gradient(one))
+@functools.cache
+def mentioned(cls):
+    """Return the names that the methods of a class use."""
+    return {name for base in cls.__mro__ for f in vars(base).values() if inspect.isfunction(f)
+            for name in f.__code__.co_names}
 
 
-def is_constant(value):
-    """Return True for an array that is declared constant: W.setflags(write=False)."""
-    return isinstance(value, np.ndarray) and not value.flags.writeable
-
-
-def _is_gradient(one):
-    """Return True if an array is, by its name, the gradient of another."""
-    others = (name for name in vars(one.owner) if name != one.name)
-    return one.name in GRADIENTS or any(
-        one.name.lower() in map(str.lower, gradient_names(other)) for other in others)
-
-
-def attributes(made, path="", around=()):
-    """Yield (dotted path, value, owner, name, key) of what an object and its parts hold."""
+def held_by(made, path="", around=()):
+    """Yield (dotted path, value, owner) of what an object and its parts hold."""
     for name, value in list(vars(made).items()):
-        for at, item in items_of(value, name):
-            key = at[len(name) + 1:]
+        for at, item in items_of(value, f"{path}{name}"):
             if isinstance(item, Layer):
-                yield from ((f"{path}{at}.{n}", p, made, name, n) for n, p in item.params())
+                yield from ((f"{at}.{n}", param, made) for n, param in item.params())
             elif is_part(item) and not any(item is other for other in (made, *around)):
-                yield from attributes(item, f"{path}{at}.", (made, *around))
+                yield from held_by(item, f"{at}.", (made, *around))
             else:
-                yield f"{path}{at}", item, made, name, key
+                yield at, item, made
+
+
+def paths_in(made):
+    """Return {path: value} of what an object and its parts hold."""
+    return {path: value for path, value, _ in held_by(made)}
 
 
 def is_part(item):
@@ -160,7 +129,8 @@ def is_part(item):
 
 def constants(made):
     """Return {id: array} of the arrays that are declared constant, as a memo for deepcopy."""
-    return {id(value): value for _, value, *_ in attributes(made) if is_constant(value)}
+    return {id(value): value for _, value, _ in held_by(made)
+            if isinstance(value, np.ndarray) and not value.flags.writeable}
 
 
 def after_first_forward(made, forward, inputs, options):

@@ -24,23 +24,20 @@ def questions(subject, missing):
     """
     excused = {name: f"{name}: backward returns no gradient for it; it is taken as a target or mask"
                for name in missing if is_target(subject, name)}
-    layer, found = subject.layer, []
-    for name in (n for n in missing if n not in excused):
-        if name in subject.params:
-            short = name.rpartition(".")[2]
-            how = f"self.d{short} = ..., or " * (not short.isdigit())
-            found.append(f"{subject.name}.backward sets no gradient of {name}: write {how}"
-                         "self.grads with the same keys as self.params")
-        else:
-            found.append(f"{name}: backward returned no gradient for it. If it needs one, return "
-                         "it; if not, return None in its place")
+    found = [f"{name}: backward sets no gradient of it; set it as self.d"
+             f"{name.rpartition('.')[2]}, or in self.grads as in self.params"
+             if name in subject.params else
+             f"{name}: backward returned no gradient for it. If it needs one, return it; if not, "
+             "return None in its place" for name in missing if name not in excused]
     if subject.ambiguous:
-        how = "set them as self.dW" if isinstance(layer, InSelf) else (
-            "add them to the Params: self.W.grad += dW") if subject.params else (
-            "return one for each input of forward, in its order, or a dict by their names")
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
-                     f"the inputs, which is not compared; {how}")
-    return excused, found + of_arrays(subject)
+                     "the inputs, which is not compared; set the gradients of parameters as "
+                     "self.dW, or add them to Params: self.W.grad += dW")
+    how = "set its gradient as self.dW" if isinstance(subject.layer, InSelf) else "make it a Param"
+    return excused, found + [
+        f"{path} {array.shape}: forward reads it, and no gradient of it was found; {how}, or say "
+        f"that it is a constant: self.{path}.setflags(write=False)"
+        for path, array in arrays_without_gradient(subject).items() if is_read(subject, array)]
 
 
 def is_target(subject, name):
@@ -53,23 +50,17 @@ def is_target(subject, name):
             or set(np.unique(subject.arrays[name])) == {0.0, 1.0})
 
 
-def of_arrays(subject):
-    """Ask about the float arrays that a layer holds, and forward reads, without a gradient."""
+def arrays_without_gradient(subject):
+    """Return {path: array} of the float arrays that a layer of the student's own holds."""
     layer = subject.layer
     if isinstance(layer, InSelf):
-        found, how = layer.unplaced(subject.run()[1]), "set its gradient as self.d{0}"
-    else:
-        own = [part for part in walk(layer) if not is_npdls(type(part))
-               and not isinstance(part, Functions)]
-        known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
-        found = {path: one for part in own for path, one in candidates(part).items()
-                 if isinstance(one.value, np.ndarray)
-                 and not any(np.shares_memory(one.value, array) for array in known)}
-        how = "write self.{0} = Param(...)"
-    return [f"{path} {one.value.shape}: forward reads it, and no gradient of it was found; "
-            f"{how.format(one.short)}, or say that it is a constant: "
-            f"self.{one.name}.setflags(write=False)"
-            for path, one in found.items() if is_read(subject, one.value)]
+        return layer.unplaced(subject.run()[1])
+    known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
+    return {path: one.value for part in walk(layer)
+            if not is_npdls(type(part)) and not isinstance(part, Functions)
+            for path, one in candidates(part).items()
+            if isinstance(one.value, np.ndarray)
+            and not any(np.shares_memory(one.value, array) for array in known)}
 
 
 def is_read(subject, array):

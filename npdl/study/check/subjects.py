@@ -29,6 +29,8 @@ from npdl.study.trees import (
     upstream,
 )
 
+FITS, RUNS = "fits", "runs"     # whether gradients have the shapes of the inputs, or others
+
 
 class Subject:
     """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
@@ -36,7 +38,6 @@ class Subject:
     params  {name: Param} of the layer
     arrays  {name: array} of everything with a gradient: parameters by their dotted names, inputs
             as "input x" or "input state.0"; the next run sees what is written into such an array
-    forward  a function in place of layer.forward, called with the layer first
     keep    True leaves the parameters as they are instead of drawing them at random
     dout    random upstream gradients in the structure of the outputs
     paths   the paths of the outputs in that structure
@@ -46,23 +47,22 @@ class Subject:
     Raises Unfit for code that can't be checked: no float output, or other outputs in a second run.
     """
 
-    def __init__(self, layer, inputs, options=None, forward=None, seed=0, keep=False):
+    def __init__(self, layer, inputs, options=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.dropped = None, []
+        self.count, self.dropped = None, []     # the number of outputs that backward takes, if few
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
-        self.forward = forward or (lambda layer, *given, **named: layer.forward(*given, **named))
+        self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
+                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._find_generators()
         self._first_run()
         self._find_generators()
         if not keep:
             randomise(self.layer, stream(seed, 77))
-        self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
-                      if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         outputs = self._outputs()
         self.dout = upstream(outputs, stream(seed, 78))
         if getattr(self.layer, "is_loss", False):
-            self.dout = mapped(self.dout, lambda d: d if d is None else np.ones_like(d))
+            self.dout = ones(outputs)
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
             raise Unfit(f"{self.name}.forward returned no float array; return an "
@@ -73,9 +73,18 @@ class Subject:
         self.arrays = self.named_arrays()
 
     def _find_generators(self):
-        self._random = generators(self.layer, self.inputs, self.options)
-        self._start = [g.bit_generator.state for g in self._random]
-        self._global = False                        # True if it draws from NumPy's global generator
+        """Find the generators that forward may draw from, and their states.
+
+        They are among its arguments, held by the layer and its parts, or globals of its module.
+        """
+        layer = self.layer
+        places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(layer))]
+        if not is_npdls(type(layer)):
+            forward = layer.original if isinstance(layer, Adapter) else layer.forward
+            places += [getattr(forward, "__globals__", {})]
+        found = {id(value): value.bit_generator for held in places
+                 for value in list(held.values()) if isinstance(value, np.random.Generator)}
+        self._random = [(one, one.state) for one in found.values()]
 
     def _first_run(self):
         """Run once, as some code makes its parameters then; the next run raises what this does."""
@@ -98,12 +107,12 @@ class Subject:
         """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
         outputs, cache = self.run()
         wanted = self.layer.wanted(cache) if isinstance(self.layer, Adapter) else 1
-        several = is_nest(outputs) and len(list(leaves(outputs)))
-        if several and wanted > 1 and isinstance(outputs, tuple):
+        several = len(list(leaves(outputs))) if is_nest(outputs) else 1
+        if several > 1 and wanted > 1 and isinstance(outputs, tuple):
             self.count = wanted if wanted < len(outputs) else None
-        elif several and (getattr(self.layer, "is_loss", False) or self._takes_first(outputs)):
+        elif several > 1 and (getattr(self.layer, "is_loss", False) or self._takes_first(outputs)):
             self.count = 1
-        if self.count is not None and several > 1:
+        if self.count is not None:
             only = "the first" if self.count == 1 else f"the first {self.count}"
             self.dropped = [f"forward returns {several} outputs and backward takes the gradient "
                             f"of {only}: gradients of the others are not compared"]
@@ -118,26 +127,29 @@ class Subject:
         If it raises the same exception with either, the form isn't the cause, and all outputs are
         checked; if it raises two different ones, this raises Unfit.
         """
-        errors = []
-        for given in (outputs, first_of(outputs)):
-            _, cache = self.run()
-            with restored([p for _, p in self.layer.params()], self.inputs):
-                try:
-                    found = self.layer.backward(ones(given), cache)
-                except Exception as error:
-                    errors.append(error)
-                    continue
-            if fits(found, self.inputs):
-                return given is not outputs
-            errors.append(None)
-        if None in errors:
-            return errors[0] is not None
-        if repr(errors[0]) == repr(errors[1]):
+        together, alone = (self._outcome(given) for given in (outputs, first_of(outputs)))
+        for best in (FITS, RUNS):
+            if best in (together, alone):
+                return together != best
+        if together == alone:
             return False
         raise Unfit("forward returns several outputs, and it is not known whether "
-                    f"{self.name}.backward takes all their gradients together or the first one: "
-                    f"with all it raises {errors[0]!r}, with the first {errors[1]!r}. Give it one "
-                    "argument for each gradient")
+                    f"{self.name}.backward takes all their gradients together (it raises "
+                    f"{together}) or the first one (it raises {alone}). Give it one argument for "
+                    "each gradient")
+
+    def _outcome(self, given):
+        """Return FITS, RUNS or the exception of a backward with the gradients of some outputs."""
+        _, cache = self.run()
+        with restored([p for _, p in self.layer.params()], self.inputs):
+            try:
+                found = self.layer.backward(ones(given), cache)
+            except Exception as error:
+                return repr(error)
+        found = by_input(found, [any(True for _ in leaves(value)) for value in self.inputs])
+        return FITS if all(np.shape(g) == x.shape for g, x in zip(
+            found, self.inputs, strict=False) if g is not None and isinstance(x, np.ndarray)
+            ) else RUNS
 
     @property
     def name(self):
@@ -145,17 +157,14 @@ class Subject:
 
     def with_inputs(self, inputs, draw=0, keep=False):
         """Return the same with other inputs, and with new parameters unless `keep`."""
-        return type(self)(self.layer, inputs, self.options, self.forward, self.seed + draw, keep)
+        return type(self)(self.layer, inputs, self.options, self.seed + draw, keep)
 
     def run(self):
         """Return (outputs, cache) of forward."""
         with self._repeated():
-            returned = self.forward(self.layer, *self.inputs, **self.options)
+            returned = self.layer.forward(*self.inputs, **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
-            what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else (
-                "nothing" if returned is None else f"one {type(returned).__name__}")
-            raise Unfit(f"{self.name}.forward returned {what}; it must return a pair: "
-                        "its output and a Cache")
+            raise Unfit(f"{self.name}.forward must return a pair: its output and a Cache")
         outputs, cache = returned
         if self.count is not None:
             outputs = first_of(outputs) if self.count == 1 else outputs[: self.count]
@@ -197,14 +206,12 @@ class Subject:
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
         gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        count = len(gradients)
-        gradients = [in_form(g, a) for g, a in itertools.zip_longest(gradients, self.inputs)]
         rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
-        self.ambiguous = [part for g in rest for part in (map(repr, g) if isinstance(g, dict) else [
-            f"an array {np.shape(part)}" for _, part in leaves(g)])]
-        self.returned_none = {self.names[i] for i, g in enumerate(gradients) if g is None
-                      and i < min(count, len(self.names)) and any(x is not None for x in gradients)}
-        return dict(self._named(leaves(gradients[: len(self.inputs)])))
+        self.ambiguous = [part for g in rest if g is not None for part in (
+            map(repr, g) if isinstance(g, dict) else [f"an array {np.shape(g)}"])]
+        self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
+                              if g is None and any(x is not None for x in gradients)}
+        return dict(self._named(leaves(tuple(map(in_form, gradients, self.inputs)))))
 
     def named_arrays(self):
         """Return {name: array} of the parameters and the float inputs."""
@@ -231,39 +238,34 @@ class Subject:
     def _outputs(self):
         """Return the outputs of forward; raise Unfit if a second run gives others."""
         with np.errstate(all="ignore"):
-            held, state = copied(self.inputs), np.random.get_state()
+            held, shared = copied(self.inputs), np.random.get_bit_generator()
+            state = np.random.get_state()
             outputs = copied(self.run()[0])
-            self._global = not same(state[1:3], np.random.get_state()[1:3])
-            if self._global:
+            if not same(state[1:3], np.random.get_state()[1:3]):    # it draws from NumPy's own
                 np.random.set_state(state)
+                self._random.append((shared, np.random.MT19937(self.seed).state))
                 outputs = copied(self.run()[0])
             if not all(map(same, *([a for _, a in leaves(n)] for n in (held, self.inputs)))):
                 raise Unfit(f"{self.name}.forward changes its inputs in place, so "
                             "later code sees other numbers; write into a new array")
             again = self.run()[0]
         if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
-            raise Unfit(f"{self.name}.forward returns other outputs when it runs again "
-                        "on the same inputs. Hand over a generator that repeats: "
-                        "forward(self, x, rng), and sample() returns (layer, (x,), "
-                        "{'rng': npdl.study.check.examples.Repeated(0)}); or let forward make its "
-                        "generator from a seed")
+            raise Unfit(f"{self.name}.forward returns other outputs when it runs again on the same "
+                        "inputs; let it draw from NumPy's global generator, or from a generator "
+                        "that is an argument of forward or an attribute of the layer")
         return outputs
 
     @contextlib.contextmanager
     def _repeated(self):
-        """Reset the random generators to their first state, and restore them afterwards."""
-        for generator, state in zip(self._random, self._start, strict=True):
-            generator.bit_generator.state = state
-        held = np.random.get_state() if self._global else None
-        if held:
-            np.random.seed(self.seed)
+        """Reset the random generators to their first states; restore them afterwards."""
+        before = [one.state for one, _ in self._random]
+        for one, state in self._random:
+            one.state = state
         try:
             yield
         finally:
-            for generator, state in zip(self._random, self._start, strict=True):
-                generator.bit_generator.state = state
-            if held:
-                np.random.set_state(held)
+            for (one, _), state in zip(self._random, before, strict=True):
+                one.state = state
 
 
 def ones(outputs):
@@ -276,39 +278,20 @@ def first_of(outputs):
     return outputs[0] if isinstance(outputs, tuple) else next(leaf for _, leaf in leaves(outputs))
 
 
-def fits(gradients, inputs):
-    """Return True if each gradient that a backward returned has the shape of its input."""
-    found = by_input(gradients, [any(True for _ in leaves(value)) for value in inputs])
-    return all(np.shape(g) == x.shape for g, x in zip(found, inputs, strict=False)
-               if g is not None and isinstance(x, np.ndarray))
-
-
 def added(after, before):
-    """Return what was added to a gradient that held `before`, or what has replaced it.
-
-    Return None if that is no array of numbers.
-    """
-    try:
-        found = np.asarray(after, None if np.iscomplexobj(after) else float)
-    except (TypeError, ValueError):
-        return None
+    """Return what was added to a gradient that held `before`, or what has replaced it."""
+    found = np.asarray(after, float)
     return found - before if found.shape == before.shape else found
 
 
 def in_form(gradient, value):
     """Return the gradient of an input as an array, or in the structure of the input."""
-    if isinstance(value, (tuple, list)):
-        if isinstance(gradient, np.ndarray):        # a stacked state, or one array for all parts
-            rows = np.shape(gradient)[:1] == (len(value),)
-            gradient = list(gradient) if rows else [gradient] * len(value)
-        fits = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
-        return rebuilt(gradient, list(map(in_form, gradient, value))) if fits else gradient
-    if not isinstance(value, np.ndarray) or gradient is None:
-        return gradient
-    try:
+    if isinstance(value, np.ndarray) and gradient is not None:
         return np.asarray(gradient, float)
-    except (TypeError, ValueError):
+    if not isinstance(value, (tuple, list)) or gradient is None:
         return gradient
+    is_alike = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
+    return rebuilt(value, list(map(in_form, gradient, value))) if is_alike else None
 
 
 def randomise(layer, rng, scale=0.5):
@@ -316,16 +299,3 @@ def randomise(layer, rng, scale=0.5):
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0
         param.data[...] = to_device(centre + scale * rng.standard_normal(param.data.shape))
-
-
-def generators(layer, inputs, options):
-    """Return the NumPy generators that forward may draw from.
-
-    They are among its arguments, held by the layer and its parts, or globals of its module.
-    """
-    forward = layer.original if isinstance(layer, Adapter) else layer.forward
-    places = [dict(enumerate(inputs)), options, *(vars(part) for part in walk(layer))]
-    if not is_npdls(type(layer)):
-        places += [getattr(forward, "__globals__", {})]
-    return list({id(value): value for held in places for value in list(held.values())
-                 if isinstance(value, np.random.Generator)}.values())

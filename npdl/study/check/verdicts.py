@@ -222,24 +222,12 @@ class Check:
             row.reason = "backward returned no gradient for it"
         elif np.shape(gradient) != wanted:
             row.right, row.error, row.kind = False, np.inf, "shape"
-            row.reason = self._misshapen(np.asarray(gradient), points, wanted, known)
+            row.reason = f"its shape is {np.shape(gradient)}; it must be {wanted}"
         elif points:
             with np.errstate(all="ignore"):
                 computed = np.array([at(gradient, point) for point in points], float)
             known.fill(row, points, computed)
         return row
-
-    def _misshapen(self, gradient, points, wanted, known):
-        """Describe a gradient whose shape is not that of its array."""
-        said = f"its shape is {gradient.shape}; it must be {wanted}"
-        if gradient.shape == wanted[::-1]:
-            return f"{said}, so transpose it"
-        if gradient.size == np.prod(wanted) and [n for n in gradient.shape if n > 1] == [
-                n for n in wanted if n > 1]:
-            found = [at(gradient.reshape(wanted), point) for point in points]
-            if (np.abs(found - known.value) <= known.allowed).all():
-                return f"{said}; its values are right, so append .reshape{wanted}"
-        return said
 
     def _numerical(self, name, used):
         if (name, used) not in self._known:
