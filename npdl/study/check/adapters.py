@@ -14,7 +14,7 @@ import inspect
 
 import numpy as np
 
-from npdl.core import Cache, Layer, Param, walk
+from npdl.core import Layer, Param
 from npdl.errors import InputError
 from npdl.study.check.learned import (
     after_first_forward,
@@ -40,15 +40,9 @@ def as_layer(thing):
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")
     cls = type(thing)
-    if isinstance(thing, Layer):
-        try:
-            list(walk(thing))
-        except RecursionError:
-            raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, "
-                             "but not the layer that it belongs to") from None
-        if isinstance(thing, Adapter) or cls.backward is Layer.backward or len(
-                gradient_arguments(cls.backward)) != 2:
-            return thing
+    if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
+            cls.backward is Layer.backward or len(gradient_arguments(cls.backward)) != 2):
+        return thing
     return _named(InSelf, cls.__name__, cls, forward_of(thing))(thing)
 
 
@@ -187,9 +181,6 @@ class InSelf(Adapter):
     """
 
     def __init__(self, made):
-        if not hasattr(made, "__dict__"):
-            raise InputError(f"{type(made).__name__} has __slots__ and no __dict__, so its "
-                             "parameters can't be found; remove __slots__")
         self.made, self.missing = made, set()
         self._find()
 
@@ -223,17 +214,12 @@ class InSelf(Adapter):
         return self.made
 
     def forward(self, *inputs, **options):
-        twin, name = self._twin(), type(self.made).__name__
+        twin = self._twin()
         returned = forward_of(twin)(*inputs, **options)
-        if returned is None:
-            raise Unfit(f"{name}.forward returned nothing; return the output")
         last = gradient_arguments(self.called)[1:]
         if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
-            returned, cache = split(returned, f"{name}.forward")
+            returned, cache = split(returned, f"{type(self).__name__}.forward")
             return returned, (twin, (cache,))
-        if isinstance(returned, tuple) and isinstance(returned[-1], Cache):
-            raise Unfit(f"{name}.forward returns a Cache, and its backward takes "
-                        "none: write backward(self, dy, cache)")
         return returned, (twin, ())
 
     def backward(self, dout, cache):

@@ -4,15 +4,13 @@
 """
 
 import difflib
-import functools
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import traceback
 from pathlib import Path
-
-import numpy as np
 
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
@@ -26,87 +24,55 @@ def find_class(name):
 
     It has a forward and a backward. One is made for two functions f_forward and f_backward.
     """
-    if ":" not in name:
+    where, colon, attribute = name.rpartition(":")
+    if not colon and not name.endswith(".py"):
         classes = {known.lower(): cls for known, cls in layer_classes().items()}
         if name.lower() not in classes:
-            raise InputError(_unknown_layer(name, classes))
+            near = difflib.get_close_matches(name.lower(), classes, 2)
+            meant = f"did you mean {' or '.join(classes[n].__name__ for n in near)}? " * bool(near)
+            raise InputError(f"layer {name!r} is unknown; {meant}give file.py:Class, module:Class, "
+                             f"or one of: {', '.join(layer_classes())}")
         return classes[name.lower()]
-    where, attribute = name.rsplit(":", 1)
-    module = _load_file(where) if where.endswith(".py") else _load_module(where)
+    module = _load(where or name)
     cls = getattr(module, attribute, None)
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
     if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
         return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
-    if not inspect.isclass(cls):
-        half = f"function {stem}_backward" if inspect.isfunction(pair[0]) else f"class {attribute}"
-        raise InputError(f"{where} has no {half}; it has: {_layers_in(module)}")
-    if not is_layer_class(cls):
-        raise InputError(f"{attribute} in {where} has no forward and backward; write both methods")
-    return cls
-
-
-def _unknown_layer(name, classes):
-    if name.endswith(".py"):
-        own = _layers_in(_load_file(name))
-        return f"layer {name!r}: which of its classes? Give {name}:Class; it has: {own}"
-    near = [classes[n].__name__ for n in difflib.get_close_matches(name.lower(), classes, 2)]
-    shown = ", ".join(cls.__name__ for cls in classes.values())
-    meant = f"did you mean {' or '.join(near)}? Give" if near else "give"
-    return f"layer {name!r} is unknown; {meant} file.py:Class, module:Class, or one of: {shown}"
-
-
-def _layers_in(module):
-    """Return the names of the layers that a module defines, in one line."""
+    if inspect.isclass(cls) and is_layer_class(cls):
+        return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
-           and (inspect.isclass(v) and is_layer_class(v)
-                or n.endswith("_backward") and hasattr(module, n[:-8] + "forward"))]
-    return ", ".join(own) or "none; write a class with forward and backward"
+           and (inspect.isclass(v) and is_layer_class(v) or n.endswith("_backward"))]
+    raise InputError(f"{name}: give {where or name}:NAME of a class with the methods forward and "
+                     "backward, or of functions NAME_forward and NAME_backward; it has: "
+                     f"{', '.join(own) or 'none'}")
 
 
-def _load_module(name):
-    sys.path.insert(0, "")
-    try:
-        return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
-        raise InputError(f"module {name!r} can't be imported ({described(error)}); for a file give "
-                         "path/to/file.py:Class") from error
-    finally:
-        sys.path.remove("")
-
-
-def _load_file(where):
-    path = Path(where).resolve()
-    if not path.is_file():
+def _load(where):
+    """Return the module of a file or of a name."""
+    path = Path(where).resolve() if where.endswith(".py") else None
+    if path and not path.is_file():
         raise InputError(f"there is no file {where}; give path/to/file.py:Class")
-    inside, parts = path.parent, [path.stem]
-    while (inside / "__init__.py").exists():            # a file of a package: import it as such
-        parts.insert(0, inside.name)
-        inside = inside.parent
-    sys.path.insert(0, str(inside))
+    folder = str(path.parent) if path else ""
+    sys.path.insert(0, folder)
     try:
-        return importlib.import_module(".".join(parts)) if len(parts) > 1 else _execute(
-            path, path.stat().st_mtime_ns)
+        return _execute(path) if path else importlib.import_module(where)
     except (Exception, SystemExit) as error:
-        raise InputError(f"{where} can't be imported: {described(error, path)}; fix that line "
-                         "first") from error
+        raise InputError(f"{where} can't be imported: {described(error, path)}; give "
+                         "path/to/file.py:Class or package.module:Class") from error
     finally:
-        sys.path.remove(str(inside))
+        sys.path.remove(folder)
 
 
-@functools.cache
-def _execute(path, changed):
-    """Import a file, again if it was changed, under a name that no other module has."""
+def _execute(path):
+    """Import a file under a name that no other module has."""
+    linecache.checkcache(str(path))                     # it may have been changed
     name = path.stem
     while name in sys.modules:
         name += "_"
     spec = importlib.util.spec_from_file_location(name, path)
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    spec.loader.exec_module(module)
     return module
 
 
@@ -131,50 +97,37 @@ def build(name, inputs=(), settings=(), seed=0):
     arguments = dict(_pair(text, "--set", _value) for text in settings)
     arguments = {name: rng.standard_normal(value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    _refuse_unknown(arguments, _arguments(cls.__init__), f"{cls.__name__} takes no argument")
-    if shapes:
-        return _from_shapes(cls, shapes, arguments, rng)
-    if settings and not is_npdls(cls):
-        raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-    return _made(cls, lambda: sample(cls, seed, **arguments),
-                 f"{cls.__name__}({_shown(arguments)})" if settings else "its sample")
-
-
-def _from_shapes(cls, shapes, arguments, rng):
-    """Return (layer, inputs, {}) with random inputs of these shapes."""
-    named = [name for name, _ in _arguments(forward_of(cls))]
-    _refuse_unknown(shapes, _arguments(forward_of(cls)),
-                    f"{cls.__name__}.forward has no argument")
-    missing = [name for name, p in _arguments(cls.__init__) if p.default is p.empty
+    taken = _arguments(cls.__init__)
+    _refuse_unknown(arguments, taken, f"{cls.__name__} takes no argument")
+    if not shapes:
+        if settings and not is_npdls(cls):
+            raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
+        return _made(cls, lambda: sample(cls, seed, **arguments))
+    named = _arguments(forward_of(cls))
+    _refuse_unknown(shapes, named, f"{cls.__name__}.forward has no argument")
+    missing = [name for name, p in taken.items() if p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
     if missing:
-        raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give "
-                         f"{'it' if len(missing) == 1 else 'them'} with --set ({missing[0]}=4 for "
-                         f"a number, {missing[0]}=4,5 for an array), or write a classmethod "
+        raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give --set {missing[0]}=4 "
+                         f"for a number, {missing[0]}=4,5 for an array, or write a classmethod "
                          "sample()")
     arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    layer = _made(cls, lambda: as_layer(cls(**arguments)), f"{cls.__name__}({_shown(arguments)})")
+    layer = _made(cls, lambda: as_layer(cls(**arguments)))
     return layer, tuple(arrays[name] for name in named if name in arrays), {}
 
 
 def _arguments(method):
-    """Return [(name, Parameter)] of the arguments of a method, without its first one, self."""
-    return list(inspect.signature(method).parameters.items())[1:]
+    """Return {name: Parameter} of the arguments of a method, without its first one, self."""
+    return dict(list(inspect.signature(method).parameters.items())[1:])
 
 
 def _refuse_unknown(given, known, text):
-    names = [name for name, _ in known]
     for name in given:
-        if name not in names:
-            raise InputError(f"{text} {name!r}; it takes {', '.join(names)}")
+        if name not in known:
+            raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
 
 
-def _shown(arguments):
-    return ", ".join(f"{name}=array{value.shape}" if isinstance(value, np.ndarray) else
-                     f"{name}={value!r}" for name, value in arguments.items())
-
-
-def _made(cls, make, what):
+def _made(cls, make):
     """Return what the class's own code makes; raise its exceptions as an InputError."""
     try:
         return make()
@@ -182,8 +135,8 @@ def _made(cls, make, what):
         raise InputError(f"{cls.__name__} can't be made: {error}") from error
     except Exception as error:
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        raise InputError(f"{cls.__name__} can't be made: {what} raised {described(error, file)}; "
-                         "fix it, or give other --input and --set") from error
+        raise InputError(f"{cls.__name__} can't be made: {described(error, file)}; fix it, or give "
+                         "other --input and --set") from error
 
 
 def _pair(text, option, read):
@@ -195,13 +148,10 @@ def _pair(text, option, read):
 
 
 def _shape(text, value):
-    try:
-        shape = tuple(int(part) for part in value.split(",") if part)
-    except ValueError:
-        shape = None
-    if shape is None or min(shape, default=1) < 1:
+    lengths = [part for part in value.split(",") if part]
+    if not lengths or not all(n.isdecimal() and int(n) > 0 for n in lengths):
         raise InputError(f"--input {text!r}: a shape is lengths of at least 1, for example x=2,3,4")
-    return shape
+    return tuple(map(int, lengths))
 
 
 def _value(text, value):
