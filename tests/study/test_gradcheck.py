@@ -214,7 +214,7 @@ def test_a_derivative_is_within_its_uncertainty(f, x, value):
 @pytest.mark.parametrize(("f", "reason"), [
     (lambda x: np.maximum(x, 0), "a kink: the derivatives of its two sides differ by 1"),
     (lambda x: np.where(x >= 0, 1.0, 0.0), "a kink"),
-    (lambda x: 1e12 + x, "rounding hides it"),
+    (lambda x: 1e12 + x, "or rounding hides it"),
     (lambda x: x * np.abs(x) ** 0.5, "the derivative changes abruptly"),
     (lambda x: x / 0.0, "not finite"),
 ])
@@ -254,7 +254,7 @@ def test_ties_of_a_maximum_are_inconclusive():
 
     report = gradcheck(Both(), np.array([[1.0, 1.0, 0.0], [3.0, 2.0, 3.0]]))
     assert report.right is None and not report.ok()
-    assert "4 of its entries inconclusive, the first at [0, 0]: a kink" in str(report)
+    assert "; 4 entries are inconclusive: a kink" in str(report)
 
 
 def test_a_wrong_entry_is_found_next_to_a_kink():

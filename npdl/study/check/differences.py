@@ -31,13 +31,26 @@ class Derivative:
     """A derivative `value` with its uncertainty `doubt`.
 
     `scale` is the sum of the magnitudes of the terms that it is summed from, one for each entry of
-    the outputs. `reason` says why the derivative is unknown, or is "".
+    the outputs. `reason` says why the derivative is unknown, or is "". `is_final` is False if only
+    one step was tried. `allowed` is the error that may be uncertainty; `limit` the relative one.
     """
 
     value: float
     doubt: float
     scale: float
+    limit: float = LIMIT
     reason: str = ""
+    is_final: bool = True
+
+    def __post_init__(self):
+        self.allowed = self.limit * self.scale + SURE * self.doubt
+
+    def error(self, computed):
+        """Return the relative error of a computed derivative; 0 if it is unknown."""
+        if computed == self.value or np.isnan(self.value):
+            return 0.0
+        error = self.limit * abs(computed - self.value) / self.allowed
+        return float(error) if np.isfinite(error) else np.inf
 
 
 class Line:
@@ -70,13 +83,18 @@ class Line:
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self._found[level]
 
-    def derivative(self, used=slice(None), floor=0.0):
+    def derivative(self, used=slice(None), floor=0.0, is_quick=False):
         """Return the Derivative by the two neighbouring steps that agree best.
 
         `used` selects outputs. A derivative smaller than `floor` may have the uncertainty of one
-        of that size.
+        of that size. If `is_quick`, one step is enough unless it is doubtful.
         """
-        best, known = Derivative(np.nan, np.inf, 0.0), {}
+        known = {0: self.points(0)[:, used].sum(1)}
+        value, scale, bend, noise = known[0]
+        size = max(scale, floor)
+        if is_quick and (not size or bend <= KINK * size and SURE * noise <= self.limit * size):
+            return Derivative(value, noise, scale, self.limit, is_final=not size)
+        best = Derivative(np.nan, np.inf, 0.0)
         for level in LEVELS:
             known[level] = self.points(level)[:, used].sum(1)
             for coarse, fine in ((level, level + 1), (level - 1, level)):
@@ -85,7 +103,7 @@ class Line:
                 value, scale, bend, noise = known[coarse]
                 doubt = abs(value - known[fine][0]) + bend + noise
                 if doubt < best.doubt:
-                    best = Derivative(value, doubt, scale)
+                    best = Derivative(value, doubt, scale, self.limit)
             if best.doubt <= self.limit / 10 * max(best.scale, floor):
                 return best
         if not best.doubt <= self.limit * max(best.scale, floor):

@@ -8,6 +8,7 @@ derivative is summed from, plus an allowance for rounding. It is wrong if the er
 that, and larger than the uncertainty of the numerical derivative. Otherwise it is inconclusive.
 """
 
+import functools
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import walk
 from npdl.exceptions import printable
-from npdl.study.check.differences import KINK, LIMIT, SURE, Line, limit_of, moved
+from npdl.study.check.differences import LIMIT, Line, limit_of, moved
 from npdl.study.check.questions import questions
 from npdl.study.trees import leaves
 
@@ -33,7 +34,7 @@ class Row:
     error      the largest relative error of an entry: LIMIT is allowed in float64
     index      that entry, with its `computed` and `numerical` value
     points     the number of entries that were compared
-    unknown    the number of inconclusive entries; the first is at `first_unknown`, for the `reason`
+    unknown    the number of inconclusive entries, with the `reason` of the first
     used       the outputs whose upstream gradients were handed over, if not all
     kind       "missing" or "shape" if there is no gradient, or one of another shape
     """
@@ -47,7 +48,6 @@ class Row:
     reason: str = ""
     points: int = 0
     unknown: int = 0
-    first_unknown: object = ()
     used: str = ""
     kind: str = ""
 
@@ -56,22 +56,18 @@ class Row:
         """Return True if there is no gradient, and one is needed."""
         return self.kind == "missing" and self.right is None
 
-    def lines(self):
-        """Return the lines of a table on this gradient, without its name."""
-        if self.kind == "shape":
-            return [f"{'inf':>9}  {self.reason}"]
-        if self.kind or not self.points and self.right is None:
-            return [self.reason if self.kind else f"inconclusive here: {self.reason}"]
-        used = f", with the gradient of output {self.used} alone" if self.right is False \
-            and self.used else ""
-        found = [f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
-                 f"numerical {self.numerical:.9g}{used}"]
-        if self.unknown:
-            where = list(map(int, self.first_unknown)) if isinstance(
-                self.first_unknown, tuple) else "a random direction"
-            found.append(f"{self.unknown} of its entries inconclusive, the first at {where}: "
-                         f"{self.reason}")
-        return found
+    @property
+    def text(self):
+        """Return the row of a table on this gradient, without its name."""
+        if self.kind:
+            return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
+        if not self.points and self.right is None:
+            return f"inconclusive here: {self.reason}"
+        used = f", with the gradient of output {self.used} alone"
+        unknown = f"; {self.unknown} entries are inconclusive: {self.reason}"
+        return (f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
+                f"numerical {self.numerical:.9g}" + used * bool(self.used and self.right is False)
+                + unknown * bool(self.unknown))
 
 
 @dataclass(repr=False)
@@ -120,9 +116,8 @@ class Verdict:
         """Return a table of the gradients, the worst first, and the sentences."""
         width = max([len(row.name) for row in self.rows] + [8])
         lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
-        for row in sorted(self.rows, key=lambda row: (row.right is None, -row.error)):
-            lines += [f"{row.name:<{width}}  {line}" if i == 0 else f"    {line}"
-                      for i, line in enumerate(row.lines())]
+        lines += [f"{row.name:<{width}}  {row.text}" for row in sorted(
+            self.rows, key=lambda row: (row.right is None, -row.error))]
         lines += [f"wrong: {fault}" for fault in self.faults]
         lines += [f"question: {question}" for question in self.questions]
         return printable("\n".join(lines + [f"note: {note}" for note in self.notes]), "\n")
@@ -151,7 +146,7 @@ class Check:
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
                       for name, a in self.arrays.items()}
-        self._known, self._scales = {}, {}
+        self._known, self._largest = {}, functools.cache(self._find_largest)
 
     def progress(self):
         """Return a sentence on how much is computed."""
@@ -195,7 +190,7 @@ class Check:
     @property
     def all_zero(self):
         """Return True if all gradients are 0 here, so that comparing them shows nothing."""
-        return any(self.lines.values()) and not self._largest(self.paths)
+        return any(self.lines.values()) and not self._largest(tuple(self.paths))
 
     def passes(self, ignored=()):
         """Return True if no gradient is wrong, except for the ignored."""
@@ -213,85 +208,58 @@ class Check:
 
     def compare(self, name, gradient, used):
         """Return the Row of a gradient, an array or None, for a use of the outputs."""
-        points, wanted = self.points[name], self.arrays[name].shape
-        known, row = self._numerical(name, tuple(used)), Row(name)
-        row.used = " and ".join(used) if used != self.paths else ""
+        points, wanted, used = self.points[name], self.arrays[name].shape, tuple(used)
+        row = Row(name, used=" and ".join(used) * (list(used) != self.paths))
+        known = self._derivatives(name, used)
         if gradient is None:
-            needed = (np.abs(known.value) > known.allowed) & ~known.hidden
-            row.right, row.kind = None if needed.any() else True, "missing"
+            needed = any(abs(one.value) > one.allowed and not one.reason for one in known)
+            row.right, row.kind = None if needed else True, "missing"
             row.reason = "backward returned no gradient for it"
         elif np.shape(gradient) != wanted:
             row.right, row.error, row.kind = False, np.inf, "shape"
             row.reason = f"its shape is {np.shape(gradient)}; it must be {wanted}"
-        elif points:
+        else:
             with np.errstate(all="ignore"):
-                computed = np.array([at(gradient, point) for point in points], float)
-            known.fill(row, points, computed)
+                self._fill(row, [float(at(gradient, point)) for point in points], known, used)
         return row
 
-    def _numerical(self, name, used):
+    def _fill(self, row, computed, known, used):
+        """Fill in a Row: compare computed derivatives with the numerical ones."""
+        badness, points = -1.0, self.points[row.name]
+        for i, value in enumerate(computed):
+            if known[i].error(value) > known[i].limit and not known[i].is_final:
+                known[i] = self._derivative(self.lines[row.name][i], used, is_quick=False)
+            one, error = known[i], known[i].error(value)
+            if one.reason and error <= one.limit:       # it may be right or wrong
+                row.unknown, row.reason = row.unknown + 1, row.reason or one.reason
+                continue
+            row.points += 1
+            if error > badness:
+                row.index = points[i] if isinstance(points[i], tuple) else ()
+                badness = row.error = error
+                row.computed, row.numerical = value, one.value
+        if row.error > max((one.limit for one in known), default=LIMIT):
+            row.right = False
+        elif row.unknown:
+            row.right = None
+
+    def _derivatives(self, name, used):
+        """Return the numerical Derivatives of the points of an array for a use of the outputs."""
         if (name, used) not in self._known:
-            columns = [self.paths.index(path) for path in used]
-            self._known[name, used] = Numerical(self.lines[name], columns, self._largest(used))
+            self._known[name, used] = [self._derivative(line, used) for line in self.lines[name]]
         return self._known[name, used]
 
-    def _largest(self, used):
+    def _derivative(self, line, used, is_quick=True):
+        columns, largest = [self.paths.index(path) for path in used], self._largest(used)
+        found = line.derivative(columns, FLOOR * largest, is_quick)
+        found.allowed += ROUNDING * largest
+        return found
+
+    def _find_largest(self, used):
         """Return the largest scale of any derivative, for a use of the outputs."""
-        if tuple(used) not in self._scales:
-            columns = [self.paths.index(path) for path in used]
-            self._scales[tuple(used)] = max((line.points(0)[1, columns].sum() for lines in
-                                             self.lines.values() for line in lines), default=0.0)
-        return self._scales[tuple(used)]
-
-
-class Numerical:
-    """The numerical derivatives of one array for a use of the outputs, and the allowed errors."""
-
-    def __init__(self, lines, columns, largest):
-        self.lines, self.columns, self.largest = lines, columns, largest
-        self.floor = FLOOR * largest
-        found = np.array([line.points(0)[:, columns].sum(1) for line in lines]).reshape(-1, 4)
-        self.value, scale, bend, noise = (column.copy() for column in found.T)
-        self.limit = max((line.limit for line in lines), default=LIMIT)
-        self.allowed = self.limit * scale + SURE * noise + ROUNDING * largest
-        self.hidden = np.zeros(len(lines), bool)
-        self.refined, self.reasons = np.full(len(lines), not largest), {}
-        size = np.maximum(scale, self.floor)
-        doubtful = ~(bend <= KINK * size) | ~(SURE * noise <= self.limit * size)
-        for i in np.flatnonzero(doubtful & ~self.refined):
-            self.refine(i)
-
-    def fill(self, row, points, computed):
-        """Fill in a Row: compare the computed derivatives at the points with the numerical ones."""
-        for i in np.flatnonzero((self._errors(computed) > self.limit) & ~self.refined):
-            self.refine(i)
-        errors = self._errors(computed)
-        unknown = self.hidden & ~(errors > self.limit)  # or certain enough to be called wrong
-        worst = int(np.where(unknown, -1, errors).argmax())
-        row.right = False if errors[worst] > self.limit else None if unknown.any() else True
-        row.error = 0.0 if unknown[worst] else float(errors[worst])
-        row.index = points[worst] if isinstance(points[worst], tuple) else ()
-        row.computed, row.numerical = float(computed[worst]), float(self.value[worst])
-        row.unknown, row.points = int(unknown.sum()), int((~unknown).sum())
-        if unknown.any():
-            first = int(unknown.argmax())
-            row.first_unknown, row.reason = points[first], self.reasons[first]
-
-    def _errors(self, computed):
-        """Return the relative errors, of which `limit` is allowed; 0 for an unknown derivative."""
-        with np.errstate(all="ignore"):
-            errors = self.limit * np.abs(computed - self.value) / self.allowed
-        errors = np.where(computed == self.value, 0, errors)
-        errors[~np.isfinite(errors)] = np.inf
-        return np.where(np.isnan(self.value), 0, errors)
-
-    def refine(self, i):
-        """Try other step sizes for one entry, to find a reliable derivative or a reason."""
-        found = self.lines[i].derivative(self.columns, self.floor)
-        self.value[i], self.refined[i], self.hidden[i] = found.value, True, bool(found.reason)
-        self.allowed[i] = self.limit * found.scale + SURE * found.doubt + ROUNDING * self.largest
-        if found.reason:
-            self.reasons[i] = found.reason
+        columns = [self.paths.index(path) for path in used]
+        return max((line.points(0)[1, columns].sum() for lines in self.lines.values()
+                    for line in lines), default=0.0)
 
 
 def _badness(row):
