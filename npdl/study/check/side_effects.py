@@ -55,7 +55,7 @@ def gradients(subject, dout, times=1, between=False):
         if between:
             _run_on_others(subject)
         for given in (*[copied(dout) for _ in range(times - 1)], dout):
-            found, _ = subject.backward(given, cache)
+            found = subject.backward(given, cache)
     return found
 
 

@@ -6,6 +6,7 @@ restored after each backward.
 """
 
 import contextlib
+import functools
 import inspect
 import itertools
 
@@ -182,23 +183,24 @@ class Subject:
         zeros = not is_npdls(type(self.layer))
         return copied(only_paths(self.dout, used, zeros))
 
-    def backward(self, dout, cache, turn=None):
-        """Return ({name: gradient}, {name: content of param.grad}) after one backward.
+    def backward(self, dout, cache, is_random=False):
+        """Return {name: gradient} after one backward; without those that it doesn't return.
 
-        Before it, param.grad is zero, or with a `turn` random: backward must add to it. Gradients
-        that backward doesn't return are missing.
+        Before it, param.grad is zero or random: backward must add to it.
         """
-        before, rng = {}, stream(self.seed, 79, turn or 0)
+        before = {name: array * is_random for name, array in self._random_gradients.items()}
         for name, param in self.params.items():
-            start = np.zeros(param.shape) if turn is None else rng.standard_normal(param.shape)
-            before[name] = np.asarray(start, param.data.dtype)
             param.grad = before[name].copy()
         with restored(self.params.values(), self.inputs), self._repeated():
             returned = copied(self.layer.backward(dout, cache))     # it may be an input
-        after = {name: param.grad for name, param in self.params.items()}
-        gradients = {name: added(after[name], before[name]) for name in after
-                     if name not in getattr(self.layer, "missing", ())}
-        return gradients | self.returned(returned), after
+        missing = getattr(self.layer, "missing", ())
+        return {name: added(param.grad, before[name]) for name, param in self.params.items()
+                if name not in missing} | self.returned(returned)
+
+    @functools.cached_property
+    def _random_gradients(self):
+        rng = stream(self.seed, 79)
+        return {name: rng.standard_normal(param.shape) for name, param in self.params.items()}
 
     def returned(self, gradients):
         """Return {name: gradient} for what a backward returned."""

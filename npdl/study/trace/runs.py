@@ -4,7 +4,6 @@ Runs also know what the gradients should be.
 """
 
 import contextlib
-import copy
 import time
 import warnings
 
@@ -12,11 +11,11 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.core import NoBias, walk
-from npdl.study.check.subjects import added
 from npdl.study.containment import is_npdls
+from npdl.study.deviation import deviation
 from npdl.study.trace.oracle import direction, error_of, slope
 from npdl.study.trace.watch import Watch
-from npdl.study.trees import copied, leaves, mapped, restored
+from npdl.study.trees import copied, leaves, mapped
 
 CLOSE = 1e-7                    # of a gradient's largest entry
 LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
@@ -48,33 +47,20 @@ class Budget:
 
     @property
     def over(self):
-        return self.left <= 0 or self.took > self.seconds
-
-    @property
-    def took(self):
-        return time.process_time() - self.begun
+        return self.left <= 0 or time.process_time() - self.begun > self.seconds
 
 
 @contextlib.contextmanager
 def unwritten(layer):
-    """Restore what a layer and its parts hold at the end of the block."""
-    held = [(vars(part), dict(vars(part))) for whole in walk(layer) for part in (
-        whole, *(value for value in vars(whole).values() if isinstance(value, NoBias)))]
-    inside = [(value, copy.copy(value)) for _, before in held for value in before.values()
-              if isinstance(value, (dict, list)) or isinstance(value, np.ndarray)
-              and value.flags.writeable]
+    """Restore the attributes of a layer and its parts at the end of the block."""
+    held = [(vars(one), dict(vars(one))) for part in walk(layer) for one in (
+        part, *(value for value in vars(part).values() if isinstance(value, NoBias)))]
     try:
         yield
     finally:
         for now, before in held:
             now.clear()
             now.update(before)
-        for value, before in inside:
-            if isinstance(value, dict):
-                value.clear()
-                value.update(before)
-            else:
-                value[... if isinstance(value, np.ndarray) else slice(None)] = before
 
 
 class Runs:
@@ -88,13 +74,9 @@ class Runs:
 
     def __init__(self, subject, dout, watch=None, budget=None):
         self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
-        self.budget, self.costs = budget or Budget(), {}
+        self.budget, self.costs, self.arrays = budget or Budget(), {}, subject.arrays
         given = dict(leaves(dout))
         self.weights = [given.get(path) for path in subject.paths]
-        self.arrays = subject.arrays
-        rng = stream(subject.seed, 79)
-        self.params = dict(subject.layer.params())
-        self.before = {name: rng.standard_normal(p.shape) for name, p in self.params.items()}
         self.watch = watch or Watch(lambda: forward_backward(subject, dout),
                                     is_npdls(type(subject.layer)))
 
@@ -105,38 +87,30 @@ class Runs:
         if options or what not in self.costs:
             self.watch.start(**options or {"only": ()})
         try:
-            yield
+            with quiet():
+                yield
         finally:
             self.watch.stop()
             self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
 
-    def outputs(self, **watched):
-        with quiet(), self._watched("forward", watched):
-            return [np.array(a) for a in self.subject.outputs()]
-
     def loss(self, **watched):
         """Return the sum of the outputs times their upstream gradients."""
-        return float(sum((d * o).sum() for d, o in zip(self.weights, self.outputs(**watched),
-                                                       strict=True) if d is not None))
+        with self._watched("forward", watched):
+            return float(sum((d * o).sum() for d, o in zip(
+                self.weights, self.subject.outputs(), strict=True) if d is not None))
 
     def gradients(self, factor=1.0, **watched):
         """Return {name: gradient} of a forward and a backward; `factor` scales the upstream one.
 
         `watched` are the options of Watch.start for the backward.
         """
-        subject, params = self.subject, self.params
-        for name, param in params.items():
-            param.grad = self.before[name].copy()
-        with quiet(), restored(params.values(), subject.inputs):
-            with self._watched("forward", {}):
-                _, cache = subject.run()
-            dout = mapped(self.dout, lambda d: None if d is None else d * factor)
-            with self._watched("backward", watched):
-                returned = copied(subject.layer.backward(dout, cache))
-        got = subject.returned(returned) | {
-            name: added(param.grad, self.before[name]) for name, param in params.items()}
-        return {name: np.zeros(array.shape) if got.get(name) is None else np.asarray(
-            got[name], float) for name, array in self.arrays.items()}
+        with self._watched("forward", {}):
+            _, cache = self.subject.run()
+        dout = mapped(self.dout, lambda d: None if d is None else d * factor)
+        with self._watched("backward", watched):
+            found = self.subject.backward(dout, cache, is_random=True)
+        return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
+            found[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong, base):
         """Set the truth: the gradients in `wrong` by differences, the others as in `base`."""
@@ -149,22 +123,25 @@ class Runs:
             if found.size > ENTRIES:                    # in no pattern: every column is met
                 places = stream(0, 16).permutation(found.size)[:SAMPLED]
             for at in (np.unravel_index(i, array.shape) for i in places):
-                found[at] = slope(lambda h, a=array, at=at: self._moved(a, at, h))
-
-    def _moved(self, array, at, by):
-        before = np.copy(array[at])
-        array[at] = before + by
-        try:
-            return self.loss()
-        finally:
-            array[at] = before
+                found[at] = self._slope(array, at)
 
     def learn_slopes(self, missing=()):
         """Learn the inner product of each gradient with a direction, except for the missing."""
         for name in self.arrays.keys() - set(missing):
             array = self.arrays[name]
-            u = direction(array.shape)
-            self.slopes[name] = slope(lambda h, a=array, u=u: self._moved(a, ..., h * u))
+            self.slopes[name] = self._slope(array, ..., direction(array.shape))
+
+    def _slope(self, array, at, u=1.0):
+        """Return the derivative of the loss with respect to an entry, or along a direction u."""
+        before = np.copy(array[at])
+
+        def moved(h):
+            array[at] = before + h * u
+            try:
+                return self.loss()
+            finally:
+                array[at] = before
+        return slope(moved)
 
     def wrong(self, found):
         """Return the names of the gradients that are wrong."""
@@ -203,8 +180,7 @@ def _is_right(value, true):
     if value.shape != true.shape:
         return False
     known = ~np.isnan(true)
-    scale = max(np.abs(true[known]).max(initial=0), LEAST)
-    return bool((np.abs(value - true)[known] <= CLOSE * scale).all())
+    return deviation(value[known], true[known], LEAST) <= CLOSE
 
 
 def forward_backward(subject, dout):
