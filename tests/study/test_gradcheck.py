@@ -157,8 +157,6 @@ class Linear2(Layer):
 
     def backward(self, dy, cache):
         effect, given = self.effect, dy
-        if effect == "strides" and not dy.flags.c_contiguous:
-            dy = np.nan_to_num(np.ascontiguousarray(dy.T).reshape(dy.shape))
         x = self.x if effect == "self" else cache.x
         self.W.grad += x.T @ dy
         dx = dy @ self.W.data.T
@@ -174,7 +172,6 @@ class Linear2(Layer):
 
 
 @pytest.mark.parametrize(("effect", "text"), [
-    ("strides", "is wrong when the upstream gradient is not contiguous"),
     ("dy", "changes the upstream gradient in place"),
     ("x", "changes input x in place"),
     ("W", "changes parameter W in place"),

@@ -3,6 +3,8 @@
     LSTM    package.module:Class    file.py:Class    file.py:f (for f_forward and f_backward)
 """
 
+import ast
+import contextlib
 import difflib
 import importlib
 import importlib.util
@@ -92,26 +94,26 @@ def build(name, inputs=(), settings=(), seed=0):
     Raises InputError for what can't be read, and for what the class's own code raises.
     """
     cls = find_class(name)
-    shapes = dict(_pair(text, "--input", _shape) for text in inputs)
+    shapes = dict(_parsed(text, "--input", "x=2,3,4") for text in inputs)
+    arguments = dict(_parsed(text, "--set", "d_model=4") for text in settings)
     rng = stream(seed, 11)
-    arguments = dict(_pair(text, "--set", _value) for text in settings)
-    arguments = {name: rng.standard_normal(value) if isinstance(value, tuple) else value
+    arrays = {name: _drawn(rng, name, shape) for name, shape in shapes.items()}
+    arguments = {name: _drawn(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
     taken = _arguments(cls.__init__)
     _refuse_unknown(arguments, taken, f"{cls.__name__} takes no argument")
-    if not shapes:
+    if not arrays:
         if settings and not is_npdls(cls):
             raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
         return _made(cls, lambda: sample(cls, seed, **arguments))
     named = _arguments(forward_of(cls))
-    _refuse_unknown(shapes, named, f"{cls.__name__}.forward has no argument")
+    _refuse_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
     missing = [name for name, p in taken.items() if p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
     if missing:
         raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give --set {missing[0]}=4 "
                          f"for a number, {missing[0]}=4,5 for an array, or write a classmethod "
                          "sample()")
-    arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
     layer = _made(cls, lambda: as_layer(cls(**arguments)))
     return layer, tuple(arrays[name] for name in named if name in arrays), {}
 
@@ -139,28 +141,19 @@ def _made(cls, make):
                          "other --input and --set") from error
 
 
-def _pair(text, option, read):
+def _parsed(text, option, example):
+    """Return (name, value) of name=value: a number, a tuple, True, False, None or the text."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InputError(f"{option} {text!r}: write name=value, for example "
-                         f"{option} {'x=2,3,4' if option == '--input' else 'd_model=4'}")
-    return name, read(text, value)
+        raise InputError(f"{option} {text!r}: write name=value, for example {option} {example}")
+    with contextlib.suppress(ValueError, SyntaxError):
+        value = ast.literal_eval(value)
+    return name, value
 
 
-def _shape(text, value):
-    lengths = [part for part in value.split(",") if part]
-    if not lengths or not all(n.isdecimal() and int(n) > 0 for n in lengths):
-        raise InputError(f"--input {text!r}: a shape is lengths of at least 1, for example x=2,3,4")
-    return tuple(map(int, lengths))
-
-
-def _value(text, value):
-    """Return a number, a shape as a tuple, True, False, None, or the text itself."""
-    if "," in value:
-        return _shape(text, value)
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    return {"True": True, "False": False, "None": None}.get(value, value)
+def _drawn(rng, name, shape):
+    """Return a normal array of a shape, a tuple or one length."""
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    if not all(isinstance(n, int) and n > 0 for n in shape):
+        raise InputError(f"{name}: a shape is lengths of at least 1, for example {name}=2,3,4")
+    return rng.standard_normal(shape)
