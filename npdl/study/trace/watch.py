@@ -6,6 +6,7 @@ loop computes several values, so a key (place, occurrence) names one.
 """
 
 import ast
+import builtins
 import copy
 import functools
 import gc
@@ -48,7 +49,7 @@ class Watch:
 
     def __init__(self, work, npdls):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
-        self.entered = self.hooked = False
+        self.hooked = False
         codes = [code for code in _run_codes(work) if _is_own(code, npdls)]
         codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
         holders = {}
@@ -73,26 +74,20 @@ class Watch:
         return self.functions[0].file if self.functions else ""
 
     def __enter__(self):
-        for watched in self.functions:
-            for f in watched.functions:
-                f.__globals__[HOOK] = self
-        self.entered = True
+        self.outer = getattr(builtins, HOOK, None)
+        setattr(builtins, HOOK, self)
         return self
 
     def __exit__(self, *_):
         self.stop()
-        self.entered = False
-        for watched in self.functions:
-            for f in watched.functions:
-                f.__globals__.pop(HOOK, None)
+        setattr(builtins, HOOK, self.outer)
 
     def _hook(self, on):
         """Let the functions run with their hooks, or as they were written, which is faster."""
-        if on != self.hooked and self.entered:
-            self.hooked = on
-            for watched in self.functions:
-                for f in watched.functions:
-                    f.__code__ = watched.rewritten if on else watched.code
+        for watched in self.functions if on != self.hooked else ():
+            for f in watched.functions:
+                f.__code__ = watched.rewritten if on else watched.code
+        self.hooked = on
 
     def start(self, only, record=False, add=None, put=None, frames=False):
         """Watch the places in `only` from now on.
@@ -102,7 +97,7 @@ class Watch:
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
-        self._hook(True)
+        self._hook(getattr(builtins, HOOK, None) is self)
 
     def stop(self):
         self.only, self.add, self.put = (), {}, {}
