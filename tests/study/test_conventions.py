@@ -379,7 +379,7 @@ class ReturnsMore(Attributes):
 
 
 @pytest.mark.parametrize(("cls", "text"), [
-    (Far, "b: backward sets no gradient of it; set it as self.db"),
+    (Far, "b (3,): forward reads it, and no gradient of it was found; set its"),
     (Constant, "scale (3,): forward reads it, and no gradient of it was found; set its"),
     (BareArray, "w (4,): forward reads it, and no gradient of it was found; make it a Param"),
     (ReturnsMore, "backward returns an array (4, 3) besides the gradients of the inputs"),

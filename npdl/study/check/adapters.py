@@ -20,8 +20,7 @@ from npdl.study.check.learned import (
     after_first_forward,
     candidates,
     constants,
-    named_gradient,
-    paths_in,
+    held_by,
 )
 from npdl.study.trees import tupled
 
@@ -73,27 +72,8 @@ def split(returned, name):
     return outputs[0] if len(outputs) == 1 else tuple(outputs), cache
 
 
-def by_names(returned, forward, inputs):
-    """Return a dict of gradients as a tuple in the order of forward's arguments.
-
-    The gradient of an argument that is a dict is a dict. What is left over is a dict at the end.
-    """
-    rest = dict(returned)
-
-    def taken(name):
-        found = rest.get(name, named_gradient(name, rest))
-        for key in [key for key, value in rest.items() if value is found]:
-            del rest[key]
-        return found
-
-    names = list(inspect.signature(forward).parameters)[: len(inputs)]
-    found = [{key: taken(key) for key in value} if isinstance(value, dict) else taken(name)
-             for name, value in zip(names, inputs, strict=False)]
-    return (*found, rest) if rest else tuple(found)
-
-
 class Adapter(Layer):
-    """Code made a Layer. `original` is its forward, `called` its backward.
+    """Code made a Layer. `called` is its backward.
 
     `bound(cache)` returns the backward of one run and a tuple of the cache to hand it, or ().
     `is_loss` is True if backward may be called without an upstream gradient, which is then 1.
@@ -112,7 +92,7 @@ class Adapter(Layer):
         backward, given = self.bound(cache)
         return len(gradient_arguments(backward)) - len(given)
 
-    def call_backward(self, dout, cache):
+    def backward(self, dout, cache):
         """Return what backward returns, handed the gradients and the cache as it takes them."""
         backward, given = self.bound(cache)
         wanted = self.wanted(cache)
@@ -131,22 +111,11 @@ class Functions(Adapter):
     def called(self):
         return self.undo
 
-    @property
-    def original(self):
-        return self.run
-
     def bound(self, cache):
         return self.undo, (cache,)
 
     def forward(self, *inputs, **options):
-        self.given = inputs
         return split(self.run(*inputs, **options), self.run.__name__)
-
-    def backward(self, dout, cache):
-        returned = self.call_backward(dout, cache)
-        if isinstance(returned, dict):
-            returned = by_names(returned, self.run, self.given)
-        return returned if isinstance(returned, list) else tupled(returned)
 
 
 def functions(name, forward, backward, sample=None):
@@ -184,20 +153,16 @@ class InSelf(Adapter):
         self.made, self.missing = made, set()
         self._find()
 
-    def _find(self, also=()):
-        """Find the arrays of the object; those with a known name, or in `also`, are parameters."""
+    def _find(self, learned=()):
+        """Find the arrays of the object; its Params, and those in `learned`, are parameters."""
         self.candidates, self.constants = candidates(self.made), constants(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
-                           if one.is_known or path in also}
+                           if isinstance(one.value, Param) or path in learned}
 
     @property
     def called(self):
         return self.made.backward
-
-    @property
-    def original(self):
-        return forward_of(self.made)
 
     def bound(self, cache):
         return cache[0].backward, cache[1]
@@ -223,12 +188,12 @@ class InSelf(Adapter):
         return returned, (twin, ())
 
     def backward(self, dout, cache):
-        held = paths_in(cache[0])
+        held = dict(held_by(cache[0]))
         for one in self.candidates.values():
             gradient = one.gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some backwards write into it, some add
-        returned, held = self.call_backward(dout, cache), paths_in(cache[0])
+        returned, held = super().backward(dout, cache), dict(held_by(cache[0]))
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # a Param: backward has added to it
@@ -250,16 +215,18 @@ class InSelf(Adapter):
         super().prepare(inputs, options)
 
     def learn(self, dout, cache):
-        """Find which arrays get a gradient by a backward."""
-        with contextlib.suppress(Exception):
+        """Find which arrays get a gradient by a backward; if it raises, each one may need one."""
+        try:
             self.backward(dout, cache)
-        held = paths_in(cache[0])
-        self._find([path for path, one in self.candidates.items()
-                    if one.gradient(held) is not None])
+            held = dict(held_by(cache[0]))
+            self._find({path for path, one in self.candidates.items()
+                        if one.gradient(held) is not None})
+        except Exception:
+            self._find({*self.parameters, *self.unplaced(cache)})
 
     def unplaced(self, cache):
         """Return {path: array} of what has no gradient and isn't set by forward."""
-        held = paths_in(cache[0])
+        held = dict(held_by(cache[0]))
         return {path: one.value for path, one in self.candidates.items()
                 if path not in self.parameters and np.array_equal(held.get(path), one.value)}
 

@@ -13,7 +13,7 @@ lower case are told apart only if both occur.
 import copy
 import functools
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,9 +30,9 @@ def gradient_names(name):
     return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
-def named_gradient(name, held):
-    """Return the gradient of W in {name or path: value}, or None."""
-    return _first(gradient_names(name), held)
+def gradient_key(name, held):
+    """Return the key of the gradient of W in a dict: "dW", or another of its names, or "W"."""
+    return _first((*gradient_names(name), name), held)
 
 
 @functools.cache
@@ -49,27 +49,23 @@ def gradient_paths(path):
 
 
 def _first(paths, held):
-    """Return the first number or array in {path: value} at one of some paths, or None."""
-    lower = {str(path).lower(): value for path, value in held.items()}
-    found = [*map(held.get, paths), *(lower.get(path.lower()) for path in paths)]
-    return next((v for v in found if isinstance(v, (np.ndarray, np.number, float))), None)
+    """Return the first of some paths at which {path: value} has a number or an array, or None."""
+    lower = {str(path).lower(): path for path in held}
+    keys = [*paths, *(lower.get(path.lower()) for path in paths)]
+    return next((key for key in keys if isinstance(
+        held.get(key), (np.ndarray, np.number, float))), None)
 
 
 @dataclass
 class Candidate:
-    """An array, or a Param, that may be a parameter.
-
-    paths     where the object holds it; the first is its name
-    is_known  True if its name alone says that it is a parameter
-    """
+    """An array, or a Param, that may be a parameter; the object holds it at some paths."""
 
     value: object
-    paths: list = field(default_factory=list)
-    is_known: bool = False
+    paths: list
 
     def gradient(self, held):
         """Return its gradient in {path: value} of what a copy of the object holds, or None."""
-        return next((found for path in self.paths
+        return next((held[found] for path in self.paths
                      if (found := _first(gradient_paths(path), held)) is not None), None)
 
 
@@ -79,44 +75,26 @@ def candidates(made):
     Constants, gradients and frozen Params are left out.
     """
     held, found = list(held_by(made)), {}
-    paths = {path for path, _, _ in held}
-    gradients = {one.lower() for path in paths for one in gradient_paths(path)}
-    for path, value, owner in held:
+    gradients = {one.lower() for path, _ in held for one in gradient_paths(path)}
+    for path, value in held:
         is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f" \
             and value.flags.writeable
-        parts = path.lower().split(".")
         if isinstance(value, Param) and value.trainable or is_array and not (
-                path.lower() in gradients or {*parts} & {*GRADIENTS}):
-            one = found.setdefault(id(value), Candidate(value))
-            one.paths.append(path)
-            named = {*gradient_paths(path), *gradient_names(path.rpartition(".")[2])}
-            one.is_known |= not is_array or bool(
-                {*parts} & {*PARAMETERS} or named & (paths | mentioned(type(owner))))
+                path.lower() in gradients or {*path.lower().split(".")} & {*GRADIENTS}):
+            found.setdefault(id(value), Candidate(value, [])).paths.append(path)
     return {one.paths[0]: one for one in found.values()}
 
 
-@functools.cache
-def mentioned(cls):
-    """Return the names that the methods of a class use."""
-    return {name for base in cls.__mro__ for f in vars(base).values() if inspect.isfunction(f)
-            for name in f.__code__.co_names}
-
-
 def held_by(made, path="", around=()):
-    """Yield (dotted path, value, owner) of what an object and its parts hold."""
+    """Yield (dotted path, value) of what an object and its parts hold."""
     for name, value in list(vars(made).items()):
         for at, item in items_of(value, f"{path}{name}"):
             if isinstance(item, Layer):
-                yield from ((f"{at}.{n}", param, made) for n, param in item.params())
+                yield from ((f"{at}.{n}", param) for n, param in item.params())
             elif is_part(item) and not any(item is other for other in (made, *around)):
                 yield from held_by(item, f"{at}.", (made, *around))
             else:
-                yield at, item, made
-
-
-def paths_in(made):
-    """Return {path: value} of what an object and its parts hold."""
-    return {path: value for path, value, _ in held_by(made)}
+                yield at, item
 
 
 def is_part(item):
@@ -129,7 +107,7 @@ def is_part(item):
 
 def constants(made):
     """Return {id: array} of the arrays that are declared constant, as a memo for deepcopy."""
-    return {id(value): value for _, value, _ in held_by(made)
+    return {id(value): value for _, value in held_by(made)
             if isinstance(value, np.ndarray) and not value.flags.writeable}
 
 

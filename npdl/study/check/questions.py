@@ -24,11 +24,9 @@ def questions(subject, missing):
     """
     excused = {name: f"{name}: backward returns no gradient for it; it is taken as a target or mask"
                for name in missing if is_target(subject, name)}
-    found = [f"{name}: backward sets no gradient of it; set it as self.d"
-             f"{name.rpartition('.')[2]}, or in self.grads as in self.params"
-             if name in subject.params else
-             f"{name}: backward returned no gradient for it. If it needs one, return it; if not, "
-             "return None in its place" for name in missing if name not in excused]
+    found = [f"{name}: backward returned no gradient for it. If it needs one, return it; if not, "
+             "return None in its place" for name in missing
+             if name not in excused and name not in subject.params]
     if subject.ambiguous:
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
                      "the inputs, which is not compared; set the gradients of parameters as "
@@ -37,7 +35,8 @@ def questions(subject, missing):
     return excused, found + [
         f"{path} {array.shape}: forward reads it, and no gradient of it was found; {how}, or say "
         f"that it is a constant: self.{path}.setflags(write=False)"
-        for path, array in arrays_without_gradient(subject).items() if is_read(subject, array)]
+        for path, array in arrays_without_gradient(subject, missing).items()
+        if is_read(subject, array)]
 
 
 def is_target(subject, name):
@@ -50,11 +49,12 @@ def is_target(subject, name):
             or set(np.unique(subject.arrays[name])) == {0.0, 1.0})
 
 
-def arrays_without_gradient(subject):
+def arrays_without_gradient(subject, missing):
     """Return {path: array} of the float arrays that a layer of the student's own holds."""
     layer = subject.layer
     if isinstance(layer, InSelf):
-        return layer.unplaced(subject.run()[1])
+        return layer.unplaced(subject.run()[1]) | {
+            name: subject.arrays[name] for name in missing if name in subject.params}
     known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
     return {path: one.value for part in walk(layer)
             if not is_npdls(type(part)) and not isinstance(part, Functions)

@@ -15,6 +15,7 @@ import numpy as np
 from npdl.backend import stream, to_device
 from npdl.core import rebuilt, walk
 from npdl.study.check.adapters import Adapter, InSelf, Unfit
+from npdl.study.check.learned import gradient_key
 from npdl.study.containment import is_npdls
 from npdl.study.trees import (
     by_input,
@@ -74,17 +75,10 @@ class Subject:
         self.arrays = self.named_arrays()
 
     def _find_generators(self):
-        """Find the generators that forward may draw from, and their states.
-
-        They are among its arguments, held by the layer and its parts, or globals of its module.
-        """
-        layer = self.layer
-        places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(layer))]
-        if not is_npdls(type(layer)):
-            forward = layer.original if isinstance(layer, Adapter) else layer.forward
-            places += [getattr(forward, "__globals__", {})]
-        found = {id(value): value.bit_generator for held in places
-                 for value in list(held.values()) if isinstance(value, np.random.Generator)}
+        """Find the generators among the arguments and attributes, and their states."""
+        places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(self.layer))]
+        found = {id(value): value.bit_generator for held in places for value in held.values()
+                 if isinstance(value, np.random.Generator)}
         self._random = [(one, one.state) for one in found.values()]
 
     def _first_run(self):
@@ -144,13 +138,11 @@ class Subject:
         _, cache = self.run()
         with restored([p for _, p in self.layer.params()], self.inputs):
             try:
-                found = self.layer.backward(ones(given), cache)
+                found = self.returned(self.layer.backward(ones(given), cache))
             except Exception as error:
                 return repr(error)
-        found = by_input(found, [any(True for _ in leaves(value)) for value in self.inputs])
-        return FITS if all(np.shape(g) == x.shape for g, x in zip(
-            found, self.inputs, strict=False) if g is not None and isinstance(x, np.ndarray)
-            ) else RUNS
+        return FITS if all(np.shape(found.get(name, array)) == np.shape(array)
+                           for name, array in self._named(leaves(self.inputs))) else RUNS
 
     @property
     def name(self):
@@ -203,14 +195,24 @@ class Subject:
         return {name: rng.standard_normal(param.shape) for name, param in self.params.items()}
 
     def returned(self, gradients):
-        """Return {name: gradient} for what a backward returned."""
+        """Return {name: gradient} for what a backward returned: a tuple, a list, a dict, an array.
+
+        In a dict, the gradient of x, and of an entry x of a dict that forward takes, is x or dx.
+        """
+        if isinstance(gradients, dict):
+            names = [name for name, _ in self._named(leaves(self.inputs))]
+            keys = {name: gradient_key(name.split()[-1].rpartition(".")[2], gradients)
+                    for name in names}
+            self.ambiguous = [repr(key) for key, value in gradients.items()
+                              if value is not None and key not in keys.values()]
+            return {name: np.asarray(gradients[key], float) for name, key in keys.items()
+                    if key is not None}
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
         gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
-        self.ambiguous = [part for g in rest if g is not None for part in (
-            map(repr, g) if isinstance(g, dict) else [f"an array {np.shape(g)}"])]
+        self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
         return dict(self._named(leaves(tuple(map(in_form, gradients, self.inputs)))))
@@ -223,11 +225,8 @@ class Subject:
                         if isinstance(array, np.ndarray)}
 
     def notes(self):
-        """Return sentences on inputs and outputs without a gradient."""
-        given = self._named((str(i), array) for i, array in enumerate(self.inputs))
-        return [f"{name} is {array.dtype}: it has no gradient to check" for name, array in given
-                if isinstance(array, np.ndarray) and array.dtype.kind in "iub"] + [
-            *self.dropped]
+        """Return a sentence on the outputs whose gradients are not compared, if there are any."""
+        return list(self.dropped)
 
     def _named(self, found):
         """Yield (name, array) for (path, array); the first part of a path numbers an argument."""
