@@ -7,7 +7,7 @@
     verdicts      a Check compares all gradients; a Verdict has a Row for each: right (True, False,
                   or None for inconclusive), relative error, reason
     questions     arrays whose role is unknown: the student is asked
-    side_effects  other errors: written arguments, a second run, strides, float32
+    side_effects  other errors: written arguments, a second run
     gradcheck     all of these in one call, and its report
     examples      the specification of every layer of npdl: inputs and options; samples builds them
     target        the layer and inputs that a command line names
