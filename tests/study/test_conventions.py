@@ -243,21 +243,6 @@ class TupleOfGradients(BothGradients):
         return super().backward(dh, dc)
 
 
-class InDict(BothGradients):
-    def forward(self, x):
-        return dict(zip("hc", super().forward(x), strict=True))
-
-    def backward(self, dout):
-        return super().backward(dout["h"], dout["c"])
-
-
-class FirstOfDict(StateAndMemory):
-    """Returns a dict, and takes the gradient of its first entry alone."""
-
-    def forward(self, x):
-        return dict(zip("hc", super().forward(x), strict=True))
-
-
 class LossAndProbabilities:
     """Returns (loss, probabilities), with targets in self; backward takes nothing."""
 
@@ -277,7 +262,6 @@ class LossAndProbabilities:
 
 @pytest.mark.parametrize(("cls", "inputs", "note"), [
     (StateAndMemory, (X,), True), (BothGradients, (X,), False), (TupleOfGradients, (X,), False),
-    (InDict, (X,), False), (FirstOfDict, (X,), True),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), True)])
 def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, note):
     report = gradcheck(cls(), *inputs)

@@ -187,12 +187,12 @@ def test_side_effects_are_faults(effect, text):
 # --- numerical derivatives -------------------------------------------------------------------
 
 
-def derivative(run, array, floor=0.0):
+def derivative(run, array, largest=0.0):
     """Return the Derivative of sum(run()) with respect to the first entry of an array."""
     base = run()
     line = Line(moved(array, (0,), lambda: [run()]), [base], [np.ones(np.shape(base))],
                 np.abs(array).max())
-    return line.derivative(floor=floor)
+    return line.derivative(largest=largest)
 
 
 @pytest.mark.parametrize(("f", "x", "value"), [
@@ -202,7 +202,7 @@ def derivative(run, array, floor=0.0):
 ])
 def test_a_derivative_is_within_its_uncertainty(f, x, value):
     array = np.array([x, 1.0])
-    found = derivative(lambda: f(array), array, floor=1e-3)
+    found = derivative(lambda: f(array), array, largest=1.0)
     assert not found.reason and found.doubt <= 1e-7 * max(abs(value), 1e-3)
     assert abs(found.value - value) <= 2 * found.doubt
     np.testing.assert_array_equal(array, [x, 1.0])

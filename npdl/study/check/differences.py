@@ -24,33 +24,31 @@ FINER = 8                       # the next level divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
 SURE = 4                        # the error of a derivative is at most this many times its doubt
 KINK = 1e-3                     # a bend larger than this, relative to the scale, is examined
+FLOOR = 1e-3                    # of the layer's largest derivative: smaller ones are compared as if
+                                # they were so large
+ROUNDING = 1e-13                # of the layer's largest derivative: allowed rounding of a backward
 
 
 @dataclass
 class Derivative:
-    """A derivative `value` with its uncertainty `doubt`.
+    """A derivative `value` with its uncertainty `doubt`; differences up to `allowed` are right.
 
-    `scale` is the sum of the magnitudes of the terms that it is summed from, one for each entry of
-    the outputs. `reason` says why the derivative is unknown, or is "". `is_final` is False if only
-    one step was tried. `allowed` is the error that may be uncertainty; `limit` the relative one.
+    `reason` says why the derivative is unknown, or is "". `is_final` is False if only one step was
+    tried.
     """
 
     value: float
     doubt: float
-    scale: float
-    limit: float = LIMIT
+    allowed: float
     reason: str = ""
     is_final: bool = True
 
-    def __post_init__(self):
-        self.allowed = self.limit * self.scale + SURE * self.doubt
-
-    def error(self, computed):
-        """Return the relative error of a computed derivative; 0 if it is unknown."""
+    def excess(self, computed):
+        """Return how much of the allowed difference a computed derivative has; wrong if > 1."""
         if computed == self.value or np.isnan(self.value):
             return 0.0
-        error = self.limit * abs(computed - self.value) / self.allowed
-        return float(error) if np.isfinite(error) else np.inf
+        found = abs(computed - self.value) / self.allowed
+        return float(found) if np.isfinite(found) else np.inf
 
 
 class Line:
@@ -83,42 +81,45 @@ class Line:
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self._found[level]
 
-    def derivative(self, used=slice(None), floor=0.0, is_quick=False):
+    def derivative(self, used=slice(None), largest=0.0, is_quick=False):
         """Return the Derivative by the two neighbouring steps that agree best.
 
-        `used` selects outputs. A derivative smaller than `floor` may have the uncertainty of one
-        of that size. If `is_quick`, one step is enough unless it is doubtful.
+        `used` selects outputs. Derivatives much smaller than the `largest` of the layer may have a
+        larger uncertainty. If `is_quick`, one step is enough unless it is doubtful.
         """
-        known = {0: self.points(0)[:, used].sum(1)}
+        known, best = {0: self.points(0)[:, used].sum(1)}, (np.inf, np.nan, 0.0)
         value, scale, bend, noise = known[0]
+        floor = FLOOR * largest
         size = max(scale, floor)
         if is_quick and (not size or bend <= KINK * size and SURE * noise <= self.limit * size):
-            return Derivative(value, noise, scale, self.limit, is_final=not size)
-        best = Derivative(np.nan, np.inf, 0.0)
+            return self._made(value, scale, noise, largest, is_final=not size)
         for level in LEVELS:
             known[level] = self.points(level)[:, used].sum(1)
             for coarse, fine in ((level, level + 1), (level - 1, level)):
-                if coarse not in known or fine not in known:
-                    continue
-                value, scale, bend, noise = known[coarse]
-                doubt = abs(value - known[fine][0]) + bend + noise
-                if doubt < best.doubt:
-                    best = Derivative(value, doubt, scale, self.limit)
-            if best.doubt <= self.limit / 10 * max(best.scale, floor):
-                return best
-        if not best.doubt <= self.limit * max(best.scale, floor):
-            best.reason = self._reason(used, known, best)
-        return best
+                if coarse in known and fine in known:
+                    value, scale, bend, noise = known[coarse]
+                    doubt = abs(value - known[fine][0]) + bend + noise
+                    best = min(best, (doubt, value, scale), key=lambda found: found[0])
+            doubt, value, scale = best
+            if doubt <= self.limit / 10 * max(scale, floor):
+                return self._made(value, scale, doubt, largest)
+        is_known = doubt <= self.limit * max(scale, floor)
+        return self._made(value, scale, doubt, largest, "" if is_known else self._reason(
+            used, known, doubt))
 
-    def _reason(self, used, known, best):
+    def _made(self, value, scale, doubt, largest, reason="", is_final=True):
+        allowed = self.limit * scale + SURE * doubt + ROUNDING * largest
+        return Derivative(value, doubt, allowed, reason, is_final)
+
+    def _reason(self, used, known, doubt):
         """Return the reason why no two steps agree."""
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
-        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(best.value):
+        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(doubt):
             return "the outputs are not finite"
         fine = [known[level] for level in LEVELS if level >= 1]
         if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
             return f"a kink: the derivatives of its two sides differ by {fine[-1][2]:.2g}"
-        return (f"two steps differ by {best.doubt:.1g}: the derivative changes abruptly here, or "
+        return (f"two steps differ by {doubt:.1g}: the derivative changes abruptly here, or "
                 "rounding hides it")
 
 

@@ -22,7 +22,6 @@ from npdl.study.trees import (
     cast,
     copied,
     is_float,
-    is_nest,
     leaves,
     mapped,
     only_paths,
@@ -101,20 +100,21 @@ class Subject:
     def _choose_outputs(self):
         """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
         outputs, cache = self.run()
-        wanted = self.layer.wanted(cache) if isinstance(self.layer, Adapter) else 1
-        several = len(list(leaves(outputs))) if is_nest(outputs) else 1
-        if several > 1 and wanted > 1 and isinstance(outputs, tuple):
-            self.count = wanted if wanted < len(outputs) else None
-        elif several > 1 and (getattr(self.layer, "is_loss", False) or self._takes_first(outputs)):
+        layer, several = self.layer, len(outputs) if isinstance(outputs, tuple) else 1
+        wanted = layer.wanted(cache) if isinstance(layer, Adapter) else 1
+        if 1 < wanted < several:
+            self.count = wanted
+        elif wanted <= 1 < several and (
+                getattr(layer, "is_loss", False) or self._takes_first(outputs)):
             self.count = 1
         if self.count is not None:
-            only = "the first" if self.count == 1 else f"the first {self.count}"
+            first = "the first" + f" {self.count}" * (self.count > 1)
             self.dropped = [f"forward returns {several} outputs and backward takes the gradient "
-                            f"of {only}: gradients of the others are not compared"]
-        if isinstance(self.layer, InSelf):
+                            f"of {first}: gradients of the others are not compared"]
+        if isinstance(layer, InSelf):
             outputs, cache = self.run()
-            with restored(self.layer.parameters.values(), self.inputs):
-                self.layer.learn(ones(outputs), cache)
+            with restored(layer.parameters.values(), self.inputs):
+                layer.learn(ones(outputs), cache)
 
     def _takes_first(self, outputs):
         """Return True if backward takes the gradient of the first output, not those of all.
@@ -122,7 +122,7 @@ class Subject:
         If it raises the same exception with either, the form isn't the cause, and all outputs are
         checked; if it raises two different ones, this raises Unfit.
         """
-        together, alone = (self._outcome(given) for given in (outputs, first_of(outputs)))
+        together, alone = (self._outcome(given) for given in (outputs, outputs[0]))
         for best in (FITS, RUNS):
             if best in (together, alone):
                 return together != best
@@ -160,7 +160,7 @@ class Subject:
             raise Unfit(f"{self.name}.forward must return a pair: its output and a Cache")
         outputs, cache = returned
         if self.count is not None:
-            outputs = first_of(outputs) if self.count == 1 else outputs[: self.count]
+            outputs = outputs[0] if self.count == 1 else outputs[: self.count]
         return outputs, cache
 
     def outputs(self):
@@ -272,11 +272,6 @@ class Subject:
 def ones(outputs):
     """Return ones in the structure of the outputs, as upstream gradients."""
     return mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
-
-
-def first_of(outputs):
-    """Return the first output of a nested structure."""
-    return outputs[0] if isinstance(outputs, tuple) else next(leaf for _, leaf in leaves(outputs))
 
 
 def added(after, before):

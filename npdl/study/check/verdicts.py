@@ -22,9 +22,6 @@ from npdl.study.trees import leaves
 
 FEW, MANY = 200, 400            # of an array with more than MANY entries, FEW are compared, and
 DIRECTIONS = 2                  # the derivatives along so many random directions
-FLOOR = 1e-3                    # of the layer's largest derivative: smaller ones are compared as if
-                                # they were so large
-ROUNDING = 1e-13                # of the layer's largest derivative: allowed rounding of a backward
 
 
 @dataclass
@@ -108,9 +105,9 @@ class Verdict:
         errors = [row.error for row in self.rows if row.right is not None or row.points]
         return np.inf if self.faults else max(errors, default=0.0)
 
-    def ok(self, limit=np.inf):
-        """Return True if everything is right, to a limit; False if something is inconclusive."""
-        return self.right is True and self.worst <= limit
+    def ok(self):
+        """Return True if everything is right; False if something is wrong or inconclusive."""
+        return self.right is True
 
     def __repr__(self):
         """Return a table of the gradients, the worst first, and the sentences."""
@@ -135,10 +132,10 @@ class Check:
         self.notes = subject.notes()
         rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         weights = [d for _, d in leaves(self.dout)]
-        limit = limit_of(base)
-        if limit > LIMIT:
+        self.limit = limit_of(base)
+        if self.limit > LIMIT:
             self.notes.append("forward computes in less than float64, so gradients are compared "
-                              f"to a relative error of {limit:.0e} only")
+                              f"to a relative error of {self.limit:.0e} only")
         self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
         for name, row in padding_rows(subject):         # its gradient is 0 by definition
             self.points[name] = [p for p in self.points[name]
@@ -146,7 +143,7 @@ class Check:
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
                       for name, a in self.arrays.items()}
-        self._known, self._largest = {}, functools.cache(self._find_largest)
+        self._known = functools.cache(self._numerical)
 
     def progress(self):
         """Return a sentence on how much is computed."""
@@ -190,7 +187,7 @@ class Check:
     @property
     def all_zero(self):
         """Return True if all gradients are 0 here, so that comparing them shows nothing."""
-        return any(self.lines.values()) and not self._largest(tuple(self.paths))
+        return any(self.lines.values()) and not self._known(tuple(self.paths))[1]
 
     def passes(self, ignored=()):
         """Return True if no gradient is wrong, except for the ignored."""
@@ -205,11 +202,11 @@ class Check:
 
     def compare(self, name, gradient, used):
         """Return the Row of a gradient, an array or None, for a use of the outputs."""
-        points, wanted, used = self.points[name], self.arrays[name].shape, tuple(used)
-        row = Row(name, used=" and ".join(used) * (list(used) != self.paths))
-        known = self._derivatives(name, used)
+        wanted, row = self.arrays[name].shape, Row(name)
+        row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
-            needed = any(abs(one.value) > one.allowed and not one.reason for one in known)
+            needed = any(one.excess(0.0) > 1 and not one.reason
+                         for one in self._known(tuple(used))[2][name])
             row.right, row.kind = None if needed else True, "missing"
             row.reason = "backward returned no gradient for it"
         elif np.shape(gradient) != wanted:
@@ -217,46 +214,34 @@ class Check:
             row.reason = f"its shape is {np.shape(gradient)}; it must be {wanted}"
         else:
             with np.errstate(all="ignore"):
-                self._fill(row, [float(at(gradient, point)) for point in points], known, used)
+                self._fill(row, gradient, *self._known(tuple(used)))
         return row
 
-    def _fill(self, row, computed, known, used):
-        """Fill in a Row: compare computed derivatives with the numerical ones."""
-        badness, points = -1.0, self.points[row.name]
-        for i, value in enumerate(computed):
-            if known[i].error(value) > known[i].limit and not known[i].is_final:
-                known[i] = self._derivative(self.lines[row.name][i], used, is_quick=False)
-            one, error = known[i], known[i].error(value)
-            if one.reason and error <= one.limit:       # it may be right or wrong
+    def _fill(self, row, gradient, columns, largest, known):
+        """Fill in a Row: compare the entries of a gradient with the numerical derivatives."""
+        worst, known = -1.0, known[row.name]
+        for i, point in enumerate(self.points[row.name]):
+            computed = float(at(gradient, point))
+            if known[i].excess(computed) > 1 and not known[i].is_final:
+                known[i] = self.lines[row.name][i].derivative(columns, largest)
+            one, excess = known[i], known[i].excess(computed)
+            if one.reason and excess <= 1:              # it may be right or wrong
                 row.unknown, row.reason = row.unknown + 1, row.reason or one.reason
                 continue
             row.points += 1
-            if error > badness:
-                row.index = points[i] if isinstance(points[i], tuple) else ()
-                badness = row.error = error
-                row.computed, row.numerical = value, one.value
-        if row.error > max((one.limit for one in known), default=LIMIT):
-            row.right = False
-        elif row.unknown:
-            row.right = None
+            if excess > worst:
+                worst, row.computed, row.numerical = excess, computed, one.value
+                row.index = point if isinstance(point, tuple) else ()
+        row.error = self.limit * max(worst, 0.0)
+        row.right = False if worst > 1 else None if row.unknown else True
 
-    def _derivatives(self, name, used):
-        """Return the numerical Derivatives of the points of an array for a use of the outputs."""
-        if (name, used) not in self._known:
-            self._known[name, used] = [self._derivative(line, used) for line in self.lines[name]]
-        return self._known[name, used]
-
-    def _derivative(self, line, used, is_quick=True):
-        columns, largest = [self.paths.index(path) for path in used], self._largest(used)
-        found = line.derivative(columns, FLOOR * largest, is_quick)
-        found.allowed += ROUNDING * largest
-        return found
-
-    def _find_largest(self, used):
-        """Return the largest scale of any derivative, for a use of the outputs."""
+    def _numerical(self, used):
+        """Return (columns, the largest scale, {name: [Derivative]}) for a use of the outputs."""
         columns = [self.paths.index(path) for path in used]
-        return max((line.points(0)[1, columns].sum() for lines in self.lines.values()
-                    for line in lines), default=0.0)
+        largest = max((line.points(0)[1, columns].sum() for lines in self.lines.values()
+                       for line in lines), default=0.0)
+        return columns, largest, {name: [line.derivative(columns, largest, is_quick=True)
+                                         for line in lines] for name, lines in self.lines.items()}
 
 
 def _badness(row):

@@ -51,27 +51,22 @@ def recompiled(code, node, owner=""):
     Returns None where that is impossible, for example if it has other free variables.
     """
     node = copy.copy(node)
-    node.decorator_list = []
-    node.args = copy.copy(node.args)
+    node.decorator_list, node.args = [], copy.copy(node.args)
     none = ast.copy_location(ast.Constant(None), node)
     node.args.defaults = [none for _ in node.args.defaults]
     node.args.kw_defaults = [d and none for d in node.args.kw_defaults]
-    free = [name for name in code.co_freevars if name != "__class__"]
-    tree, qualname = node, node.name
-    if owner or "__class__" in code.co_freevars:
-        tree = ast.copy_location(ast.ClassDef(owner or "_", [], [], [node], []), node)
-        qualname = f"{owner or '_'}.{qualname}"
-    if free:
-        names = [ast.copy_location(ast.Name(name, ast.Store()), node) for name in free]
-        bound = ast.copy_location(ast.Assign(names, none), node)
-        empty = ast.arguments([], [], None, [], [], None, [])
-        tree = ast.copy_location(ast.FunctionDef("_", empty, [bound, tree], []), node)
-        qualname = f"_.<locals>.{qualname}"
+    free = [ast.Name(name, ast.Store()) for name in code.co_freevars if name != "__class__"]
+    inside = ast.ClassDef(owner or "_", [], [], [node], [])
+    bound = [ast.Assign(free, none)] * bool(free)
+    arguments = ast.arguments([], [], None, [], [], None, [])
+    tree = ast.FunctionDef("_", arguments, [*bound, inside], [])
+    for new in (*free, *bound, inside, tree):
+        ast.copy_location(new, node)
     try:
         compiled = compile(ast.Module([tree], []), code.co_filename, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, TypeError):
         return None
-    found = find_code(compiled, qualname)
+    found = find_code(compiled, f"_.<locals>.{inside.name}.{node.name}")
     if found is None or found.co_freevars != code.co_freevars:
         return None
     return found.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
