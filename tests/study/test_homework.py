@@ -17,8 +17,7 @@ from npdl.study.homework.handout import LAYERS, hand_out
 from npdl.study.homework.home import find_problems
 
 ROOT = Path(__file__).parents[2]
-BASES = {"Cell", "Recurrent", "RecurrentLayer"}
-EVERY = [name for name in layer_classes() if name not in BASES]
+EVERY = list(layer_classes())
 
 
 def solve(text, exercise):
@@ -121,7 +120,7 @@ def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monk
 def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, capsys, out, layer,
                                                        words):
     monkeypatch.chdir(tmp_path)
-    assert list(hand_out("homework", ["recurrent", "RNN"])) == ["RNN"]     # of a base class
+    assert list(hand_out("homework", ["rnn", "RNN"])) == ["RNN"]
     assert main(["homework", "--out", out, "--layers", layer]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1 and not Path("new").exists()

@@ -12,7 +12,6 @@ from pathlib import Path
 import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
-from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
@@ -57,8 +56,7 @@ def hand_out(out, layers=None, is_exam=False):
     out = new_folder(out)
     if own := [layer for layer in layers or () if ":" in layer]:
         raise InputError(f"--layers {own[0]}: is not a layer of npdl; give the name of one")
-    made = [sample(find_class(layer))[0] for layer in layers or LAYERS]     # RNN for Recurrent
-    names = [type(layer).__name__ for layer in made]
+    names = [find_class(layer).__name__ for layer in layers or LAYERS]
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
     texts = {one.file: one.text() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),

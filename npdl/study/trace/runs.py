@@ -47,7 +47,11 @@ class Budget:
 
     @property
     def over(self):
-        return self.left <= 0 or time.process_time() - self.begun > self.seconds
+        return self.left <= 0 or self.took > self.seconds
+
+    @property
+    def took(self):
+        return time.process_time() - self.begun
 
 
 @contextlib.contextmanager
