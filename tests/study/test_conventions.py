@@ -211,6 +211,17 @@ def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
                                           parameters).wrong] == ["input parameters.Waa"]
 
 
+def test_a_forward_may_keep_running_statistics_in_a_dict():
+    """As CS231n's batchnorm_forward(x, gamma, beta, bn_param) does."""
+    def forward(x, bn_param):
+        mean = bn_param.get("running_mean", np.zeros(4))
+        bn_param["running_mean"] = 0.9 * mean + 0.1 * x.mean(0)
+        return x - x.mean(0), None
+
+    report = gradcheck((forward, lambda dout, cache: dout - dout.mean(0)), X, {"mode": "train"})
+    assert report.ok() and [row.name for row in report.rows] == ["input x"]
+
+
 # --- several outputs -------------------------------------------------------------------------
 
 

@@ -71,7 +71,10 @@ class Subject:
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
             self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
-        self.arrays = self.named_arrays()
+        self.params = dict(self.layer.params())
+        self.arrays = {name: param.data for name, param in self.params.items()} | {
+            name: array for name, array in self._named(leaves(self.inputs))
+            if isinstance(array, np.ndarray)}
 
     def _find_generators(self):
         """Find the generators among the arguments and attributes, and their states."""
@@ -86,7 +89,7 @@ class Subject:
         with np.errstate(all="ignore"), restored((), self.inputs), self._repeated():
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer.prepare(self.inputs, self.options)
+                    self.layer.prepare(self._given(), self.options)
                 if not is_npdls(type(self.layer)):
                     self._choose_outputs()
                 self.layer = self.layer.astype("float64")
@@ -152,10 +155,14 @@ class Subject:
         """Return the same with other inputs, and with new parameters unless `keep`."""
         return type(self)(self.layer, inputs, self.options, self.seed + draw, keep)
 
+    def _given(self):
+        """Return the inputs in new dicts, as forward may add entries to a dict."""
+        return mapped(self.inputs, lambda leaf: leaf)
+
     def run(self):
         """Return (outputs, cache) of forward."""
         with self._repeated():
-            returned = self.layer.forward(*self.inputs, **self.options)
+            returned = self.layer.forward(*self._given(), **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise Unfit(f"{self.name}.forward must return a pair: its output and a Cache")
         outputs, cache = returned
@@ -217,13 +224,6 @@ class Subject:
                               if g is None and any(x is not None for x in gradients)}
         return dict(self._named(leaves(tuple(map(in_form, gradients, self.inputs)))))
 
-    def named_arrays(self):
-        """Return {name: array} of the parameters and the float inputs."""
-        self.params = dict(self.layer.params())
-        found = {name: param.data for name, param in self.params.items()}
-        return found | {name: array for name, array in self._named(leaves(self.inputs))
-                        if isinstance(array, np.ndarray)}
-
     def notes(self):
         """Return a sentence on the outputs whose gradients are not compared, if there are any."""
         return list(self.dropped)
@@ -246,11 +246,11 @@ class Subject:
                 np.random.set_state(state)
                 self._random.append((shared, np.random.MT19937(self.seed).state))
                 outputs = copied(self.run()[0])
-            if not all(map(same, *([a for _, a in leaves(n)] for n in (held, self.inputs)))):
+            if not same(held, self.inputs):
                 raise Unfit(f"{self.name}.forward changes its inputs in place, so "
                             "later code sees other numbers; write into a new array")
             again = self.run()[0]
-        if not all(map(same, *([np.array(a) for _, a in leaves(n)] for n in (outputs, again)))):
+        if not same(outputs, again):
             raise Unfit(f"{self.name}.forward returns other outputs when it runs again on the same "
                         "inputs; let it draw from NumPy's global generator, or from a generator "
                         "that is an argument of forward or an attribute of the layer")
