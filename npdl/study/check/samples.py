@@ -23,7 +23,7 @@ ROW = "a sample", "another", "sizes of 1"
 
 def layer_classes():
     """Return {name: class} of every layer and model of npdl; base classes are left out."""
-    return {name: getattr(npdl, name) for name in EXAMPLES}
+    return {name: getattr(npdl, name) for name in npdl.__all__ if name in EXAMPLES}
 
 
 def sample(cls, seed=0, **options):
