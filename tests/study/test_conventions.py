@@ -410,6 +410,11 @@ def test_whatever_is_in_the_place_of_a_gradient_gets_a_verdict(gradient):
     assert not gradcheck(space["Odd"](), X).ok()
 
 
+def test_a_returned_cache_is_no_exception_of_the_code():
+    report = gradcheck((lambda x: (2 * x, Cache(x=x)), lambda dout, cache: cache), X)
+    assert report.right is None and not report.faults and report.questions
+
+
 def test_without_a_float_input_or_a_parameter_nothing_is_right():
     report = gradcheck((lambda ids: (np.eye(4)[ids], ids), lambda dout, ids: None),
                        np.array([0, 3]))

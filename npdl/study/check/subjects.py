@@ -212,8 +212,7 @@ class Subject:
                     for name in names}
             self.ambiguous = [repr(key) for key, value in gradients.items()
                               if value is not None and key not in keys.values()]
-            return {name: np.asarray(gradients[key], float) for name, key in keys.items()
-                    if key is not None}
+            return {name: as_array(gradients[key]) for name, key in keys.items() if key is not None}
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
@@ -275,15 +274,25 @@ def ones(outputs):
 
 
 def added(after, before):
-    """Return what was added to a gradient that held `before`, or what has replaced it."""
-    found = np.asarray(after, float)
+    """Return what was added to a gradient that held `before`, or the array that replaced it."""
+    found = as_array(after)
+    if not isinstance(found, np.ndarray):
+        return None
     return found - before if found.shape == before.shape else found
+
+
+def as_array(value):
+    """Return a float array of a value, or the value itself if it holds other things."""
+    try:
+        return np.asarray(value, float)
+    except (TypeError, ValueError):
+        return value
 
 
 def in_form(gradient, value):
     """Return the gradient of an input as an array, or in the structure of the input."""
     if isinstance(value, np.ndarray) and gradient is not None:
-        return np.asarray(gradient, float)
+        return as_array(gradient)
     if not isinstance(value, (tuple, list)) or gradient is None:
         return gradient
     is_alike = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
