@@ -1,10 +1,13 @@
-"""Nested structures of tuples, lists and dicts, and the float arrays in them."""
+"""Nested structures of tuples, lists, dicts and dataclasses, and the float arrays in them."""
 
 import contextlib
+import copy
+import dataclasses
 
 import numpy as np
 
-from npdl.core import Cache, rebuilt
+from npdl.core import Cache
+from npdl.core import rebuilt as rebuilt_container
 
 
 def is_float(value):
@@ -22,15 +25,28 @@ def leaves(nest, path=""):
 
 
 def is_nest(value):
-    """Return True for a tuple, a list or a dict."""
-    return isinstance(value, (tuple, list, dict))
+    """Return True for a tuple, a list, a dict or an instance of a dataclass."""
+    return isinstance(value, (tuple, list, dict)) or (
+        dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
 def _items(nest):
     """Return the (name, item) pairs of one level of a nested structure."""
     if isinstance(nest, (dict, Cache)):
         return (nest if isinstance(nest, dict) else vars(nest)).items()
+    if dataclasses.is_dataclass(nest):
+        return [(field.name, getattr(nest, field.name)) for field in dataclasses.fields(nest)]
     return zip(getattr(nest, "_fields", range(len(nest))), nest, strict=True)
+
+
+def rebuilt(nest, items):
+    """Return `items` in a structure like `nest`."""
+    if not dataclasses.is_dataclass(nest):
+        return rebuilt_container(nest, items)
+    twin = copy.copy(nest)
+    for field, item in zip(dataclasses.fields(nest), items, strict=True):
+        object.__setattr__(twin, field.name, item)      # it may be frozen
+    return twin
 
 
 def tupled(value):

@@ -3,6 +3,8 @@
 What is not compared is never called right.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
@@ -254,6 +256,30 @@ class TupleOfGradients(BothGradients):
         return super().backward(dh, dc)
 
 
+@dataclass
+class Outputs:
+    h: np.ndarray
+    c: np.ndarray
+
+
+class DataclassOfGradients(BothGradients):
+    def forward(self, x):
+        return Outputs(*super().forward(x))
+
+    def backward(self, dout):
+        return super().backward(dout.h, dout.c)
+
+
+class LeftInSelf(StateAndMemory):
+    """Returns nothing: the output is in self.output, the gradient of x in self.dx."""
+
+    def forward(self, x):
+        self.output, _ = super().forward(x)
+
+    def backward(self, dvalues):
+        self.dx = super().backward(dvalues)
+
+
 class LossAndProbabilities:
     """Returns (loss, probabilities), with targets in self; backward takes nothing."""
 
@@ -273,12 +299,22 @@ class LossAndProbabilities:
 
 @pytest.mark.parametrize(("cls", "inputs", "note"), [
     (StateAndMemory, (X,), True), (BothGradients, (X,), False), (TupleOfGradients, (X,), False),
+    (DataclassOfGradients, (X,), False), (LeftInSelf, (X,), False),
     (LossAndProbabilities, (X, np.array([0, 3, 1])), True)])
 def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, note):
     report = gradcheck(cls(), *inputs)
     assert report.ok(), report
     assert ("gradients of the others are not compared" in str(report)) is note
     assert len(gradcheck(cls(2), *inputs).wrong) == 1
+
+
+def test_an_object_with_slots_alone_is_refused():
+    class Slots:
+        __slots__ = ()
+        forward, backward = StateAndMemory.forward, StateAndMemory.backward
+
+    with pytest.raises(InputError, match="remove __slots__"):
+        gradcheck(Slots(), X)
 
 
 def test_a_backward_that_raises_for_every_form_of_gradients_is_a_question_or_wrong():

@@ -20,6 +20,7 @@ from npdl.study.check.learned import (
     after_first_forward,
     candidates,
     constants,
+    gradient_key,
     held_by,
 )
 from npdl.study.trees import tupled
@@ -147,6 +148,9 @@ class InSelf(Adapter):
     """
 
     def __init__(self, made):
+        if not hasattr(made, "__dict__"):
+            raise InputError(f"{type(made).__name__} has __slots__ and no __dict__, so its "
+                             "parameters can't be found; remove __slots__")
         self.made, self.missing = made, set()
         self._find()
 
@@ -178,6 +182,8 @@ class InSelf(Adapter):
     def forward(self, *inputs, **options):
         twin = self._twin()
         returned = forward_of(twin)(*inputs, **options)
+        if returned is None:
+            returned = getattr(twin, "output", None)
         last = gradient_arguments(self.called)[1:]
         if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
             returned, cache = split(returned, f"{type(self).__name__}.forward")
@@ -202,6 +208,11 @@ class InSelf(Adapter):
                 param.grad += gradient
             else:
                 param.grad = np.asarray(gradient)
+        if returned is None:                            # self.dx or self.dinputs, by name
+            own = vars(cache[0])
+            keys = {gradient_key(name, {**own, name: None})
+                    for name in inspect.signature(forward_of(self.made)).parameters}
+            return {key: own[key] for key in keys if key is not None} or None
         return returned
 
     def prepare(self, inputs, options):
