@@ -92,45 +92,96 @@ def test_without_a_verified_fix_the_answer_says_so(tmp_path):
 
 def test_of_two_mistakes_the_first_line_is_named_and_the_other_is_mentioned(tmp_path):
     report = asked(tmp_path, "x.T @ dz", "-x.T @ dz", "dz.sum(0)", "2 * dz.sum(0)")
-    assert report.line == 13 and "the gradient of input W is correct" in report.verified
+    assert report.line == 13 and "and another value of line 14" in report.verified
     assert report.fix == "dW = x.T @ dz"
     assert any("another incorrect line remains" in note for note in report.notes)
 
 
-class Cell:
-    """y = tanh(x W), with a mistake that no edit corrects."""
+def test_of_three_mistakes_one_is_named_with_the_gradient_that_it_corrects(tmp_path):
+    report = asked(tmp_path, "x.T @ dz", "-x.T @ dz", "dz.sum(0)", "2 * dz.sum(0)", "dz @ W.T",
+                   "dh @ W.T")
+    assert report.line == 13 and "the gradient of input W is correct" in report.verified
 
-    def __init__(self, W):
-        self.W = W
 
+LOOP = '''
+import numpy as np
+def step_forward(x, h, W, U):
+    a, b = np.tanh(x @ W), np.tanh(h @ U)
+    return a * b + h, (x, h, W, U, a, b)
+def step_backward(dy, cache):
+    x, h, W, U, a, b = cache
+    da = dy * b
+    db = dy * a
+    dp = da * (1 - a ** 2)
+    dq = db * (1 - b ** 2)
+    return dp @ W.T, dq @ U.T + dy, x.T @ dp, h.T @ dq
+def run_sample():
+    rng = np.random.default_rng(0)
+    return tuple(rng.standard_normal(shape) for shape in ((3, 2, 3), (2, 4), (3, 4), (4, 4)))
+def run_forward(x, h, W, U):
+    hs, caches = [], []
+    for t in range(len(x)):
+        h, cache = step_forward(x[t], h, W, U)
+        hs.append(h)
+        caches.append(cache)
+    return np.stack(hs), caches
+def run_backward(dhs, caches):
+    dh, dxs, dW, dU = 0, [], 0, 0
+    for t in reversed(range(len(dhs))):
+        dx, dh, dW_t, dU_t = step_backward(dhs[t] + dh, caches[t])
+        dxs.insert(0, dx)
+        dW = dW + dW_t
+        dU = dU + dU_t
+    return np.stack(dxs), dh, dW, dU
+'''
+
+
+@pytest.mark.parametrize(("changes", "line", "fix"), [
+    (("1 - a ** 2", "1 - a", "dU + dU_t", "dU_t"), 10, "dp = da * (1 - a * a)"),
+    (("1 - a ** 2", "1 + a ** 2", "dhs[t] + dh", "dhs[t]"), 10, "dp = da * (1 - a ** 2)"),
+    (("da = dy * b", "da = dy", "db = dy * a", "db = -dy * a"), 9, "db = dy * a")])
+def test_two_mistakes_in_a_time_loop_are_found_by_checking_the_step_alone(tmp_path, changes, line,
+                                                                         fix):
+    report = asked(tmp_path, *changes, text=LOOP)
+    assert (report.line, report.fix) == (line, fix) and "gradients of step are" in report.verified
+    assert "step is incorrect when it is checked alone" in report.notes[0]
+    assert any("another incorrect line remains" in note for note in report.notes)
+    left = asked(tmp_path, *changes[2:], text=LOOP)     # the other mistake alone
+    assert left.verified.endswith("all gradients are correct") or "of step are" in left.verified
+
+
+def test_one_mistake_in_a_part_gets_a_fix_that_is_right_for_the_whole(tmp_path):
+    report = asked(tmp_path, "db * (1 - b ** 2)", "db * (1 - b)", text=LOOP)
+    assert report.line == 11 and not any("remains" in note for note in report.notes)
+
+
+def test_a_part_that_is_called_in_a_way_of_its_own_is_not_accused(tmp_path):
+    """The backward of Dense takes the gradient before tanh, so it looks wrong alone."""
+    report = asked(tmp_path, text='''
+import numpy as np
+class Dense:
+    def __init__(self):
+        self.W = np.random.default_rng(0).standard_normal((4, 4))
     def forward(self, x):
         self.x, self.y = x, np.tanh(x @ self.W)
         return self.y
-
-    def backward(self, dy):
-        dz = np.sort(dy, 0) * 1.37 - dy**2
+    def backward(self, dz):
         self.dW = self.x.T @ dz
         return dz @ self.W.T
-
-
-class TwoCells:
+class Net:
     def __init__(self):
-        self.cells = [Cell(np.eye(4)), Cell(np.eye(4))]
-
+        self.dense = Dense()
+    @classmethod
+    def sample(cls):
+        return cls(), np.random.default_rng(1).standard_normal((3, 4))
     def forward(self, x):
-        for cell in self.cells:
-            x = cell.forward(x)
-        return x
-
+        return self.dense.forward(x) ** 2
     def backward(self, dy):
-        for cell in reversed(self.cells):
-            dy = cell.backward(dy)
-        return dy
-
-
-def test_without_a_fix_the_parts_are_named_to_ask_about_first():
-    assert "ask about Cell alone first" in blame(TwoCells(), X).notes[-1]
-    assert not any("alone first" in note for note in blame(Cell(np.eye(4)), X).notes)
+        dh = dy * self.dense.y
+        dz = dh * (1 - self.dense.y ** 2)
+        return self.dense.backward(dz)
+''')
+    assert report.function == "Net.backward" and report.line in (21, 22) and report.verified
 
 
 def test_arrays_that_look_alike_are_told_apart_by_their_entries(tmp_path):

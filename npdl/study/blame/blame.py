@@ -12,25 +12,19 @@
     confirm   the same check of the student's own inputs, and of others, with the edit
 """
 
+import contextlib
 from dataclasses import replace
 
 import numpy as np
 
 from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
-from npdl.study.blame.inputs import minimise_inputs, validation_runs
-from npdl.study.blame.localize import (
-    CONSTANT,
-    CORRECT,
-    MATCHED,
-    PASSED,
-    localize,
-    rank_candidates,
-)
+from npdl.study.blame.inputs import minimise_inputs, part_calls, validation_runs
+from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, localize
 from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch, OwnInputs
-from npdl.study.blame.report import Blame, located, with_values
-from npdl.study.check.adapters import Adapter, Unfit, as_layer
+from npdl.study.blame.report import REMAINS, Blame, located, with_values
+from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.containment import is_npdls, message, note_at_time_over
@@ -39,7 +33,6 @@ from npdl.study.trace.source import applied
 
 WORK = 9_000_000        # values that a search may compute; larger: more fixes, longer answers
 SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
-REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 
 
 def blame(layer, *inputs, seed=0, **options):
@@ -107,32 +100,56 @@ def _wrong_so_far(result):
 
 
 def _find_line(result, budget):
-    """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward."""
+    """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward.
+
+    A part that is wrong when it is checked alone is searched first. It is the answer if its fix
+    corrects the whole, or if no line of the whole is found that does.
+    """
     small = result if result.error is not None else _minimised(result)
-    runs = Runs(small.subject, small.dout, budget=budget)
+    runs, part = Runs(small.subject, small.dout, budget=budget), None
     try:
-        with runs.watch:
-            report, fix = blame_raised(result, runs) if result.error is not None else \
-                _blame_wrong(result, small, runs)
-        report = confirm(result, report, fix, budget) if fix else report
+        part = _blame_part(result, runs) if result.error is None else None
+        if part and (budget.over or part.verified and REMAINS not in part.notes):
+            return part
+        if part:
+            runs.budget = Budget(budget.left / 2, (budget.seconds - budget.took) / 2)
+        report, _ = _blame_lines(result, small, runs)
     except Exception as error:                          # code that can't be instrumented
-        return Blame(False, result.rows, result.notes, kind="unknown",
-                     diagnosis=f"the search for the line failed: {message(error)}")
-    if result.error is None and (not report.verified or REMAINS in report.notes):
-        report.notes = [*report.notes, *_name_parts(runs)]
-    return report
+        report = Blame(False, result.rows, result.notes, kind="unknown",
+                       diagnosis=f"the search for the line failed: {message(error)}")
+    return part if part and (not report.verified or REMAINS in report.notes) else report
 
 
-def _name_parts(runs):
-    """Return a note on the parts of a layer whose backwards the layer's own calls."""
-    layer = runs.subject.layer
-    called = layer.called if isinstance(layer, Adapter) else layer.backward
-    own = getattr(called, "__qualname__", "")
-    names = dict.fromkeys(f.qualname.rpartition("<locals>.")[2] for f in runs.watch.functions
-                          if f.qualname.endswith("backward") and f.qualname != own)
-    parts = [name.removesuffix("backward").rstrip("._") for name in names]
-    return [f"backward calls {' and '.join(names)}: ask about {' and '.join(parts)} alone "
-            "first"] * bool(parts)
+def _blame_lines(result, small, runs):
+    """Return (Blame, Fix or None) of a Verdict; `small` is that on the inputs of the Runs."""
+    with runs.watch:
+        report, fix = blame_raised(result, runs) if result.error is not None else \
+            _blame_wrong(result, small, runs)
+    return confirm(result, report, fix, runs.budget) if fix else report, fix
+
+
+def _blame_part(whole, runs):
+    """Return the Blame of the innermost part of a layer that is wrong alone, or None.
+
+    A fix of the part must leave right what is right in the whole.
+    """
+    for name, (part, inputs) in part_calls(runs).items():
+        with contextlib.suppress(Exception):            # the part can't be checked alone
+            found = check(Subject(as_layer(part), inputs))
+            if found.error is not None or not found.wrong:
+                continue
+            report, fix = _blame_lines(found, found, Runs(
+                found.subject, found.dout, budget=runs.budget))
+            names = wrong = {row.name for row in whole.wrong}
+            if fix and report.verified:
+                with applied(fix.line, fix.body):
+                    wrong = {row.name for row in check(whole.subject).wrong}
+            if wrong <= names:
+                report.verified = report.verified.replace("gradients", f"gradients of {name}")
+                note = f"{name} is incorrect when it is checked alone, with inputs of its last call"
+                remains = [REMAINS] * bool(wrong and REMAINS not in report.notes)
+                return replace(report, rows=whole.rows, notes=[note, *report.notes, *remains])
+    return None
 
 
 def _minimised(result):
@@ -148,40 +165,24 @@ def _minimised(result):
 def _blame_wrong(result, small, runs):
     """Return (Blame, Fix or None) where a gradient is wrong.
 
-    One statement that corrects all wrong gradients is looked for first. If there is none, there
-    are two mistakes: return the first statement that corrects one of the gradients.
+    A statement that corrects all gradients is looked for, or one that does so with another one.
     """
     runs.learn({row.name for row in small.rows if row.right is False and row.kind != "missing"},
                runs.gradients())
-    found, validation = localize(runs), []
-
-    def fixes(goal, ignored=frozenset()):
-        if not validation:
-            validation.extend([*validation_runs(small, runs), OwnInputs(small.check)])
-        return FixSearch(goal, lambda: validation, frozenset(ignored)).fixes()
-
+    found = localize(runs)
+    validation = [*validation_runs(small, runs), OwnInputs(small.check)]
+    if best := FixSearch(found, validation).fixes():
+        report = _with_fixes(result, found, best)
+        return report, None if report.verified else best[0]
+    if found.partial:
+        return _without_fix(result, found, found.partial[0]), None
     likely = [c for c in found.feasible if c.status < PASSED] or [
         c for c in found.feasible if c.status == CORRECT and c.values[c.key].any()]
-    if likely or len(found.wrong) == 1:
-        if best := fixes(found):
-            return _with_fixes(result, found, best), best[0]
-        if likely:
-            return _without_fix(result, found, _most_suspicious(found, likely)), None
-    parts = []
-    for name in sorted(found.wrong) if len(found.wrong) > 1 else ():
-        goal, ignored = rank_candidates(found, {name}), found.wrong - {name}
-        likely = [c for c in goal.feasible if c.status < PASSED]
-        best = fixes(goal, ignored) if likely else []
-        parts += [(fix.line.first, goal, fix, name) for fix in best[:1]]
-        parts += [(c.line.first, goal, c, name) for c in likely[:1] if not best]
-    if not parts and len(found.wrong) > 1 and (best := fixes(found)):
-        return _with_fixes(result, found, best), best[0]
-    if parts:
-        return _of_part(result, *min(parts, key=lambda p: _order(p[2]))[1:]), None
     passed = [c for c in found.feasible if c.status == PASSED]
-    if passed:
-        return _without_fix(result, found, passed[-1]), None
-    return _first_suspicious(result, found), None
+    if not likely + passed:
+        return _first_suspicious(result, found), None
+    named = _most_suspicious(found, likely) if likely else passed[-1]
+    return _without_fix(result, found, named), None
 
 
 def _most_suspicious(found, candidates):
@@ -192,36 +193,21 @@ def _most_suspicious(found, candidates):
     return min(candidates, key=suspicion)
 
 
-def _order(part):
-    """Return the place of a Fix or a Candidate in the order of execution."""
-    candidate = getattr(part, "candidate", part)
-    return candidate.order if candidate is not None else np.inf, part.line.first
-
-
 def _with_fixes(result, found, fixes):
-    """Return the Blame of Fixes of which each corrects every gradient."""
+    """Return the Blame of Fixes of which each corrects every gradient, or of a partial one."""
     best = fixes[0]
     report = located(best.line, result, kind=best.kind, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
+    if best.candidate and best.candidate.rest:
+        report.fix, report.diagnosis = best.text, best.kind
+        report.verified = f"verified: {best.candidate.rest}"
     return with_values(report, found, best.candidate) if best.candidate else report
 
 
 def _without_fix(result, found, candidate):
     about = f"it should be the gradient of {candidate.gradient_of}" * bool(candidate.gradient_of)
     return with_values(located(candidate.line, result, diagnosis=about), found, candidate)
-
-
-def _of_part(result, found, part, name):
-    """Return the Blame of a Fix, or of a Candidate, for one of several gradients."""
-    if hasattr(part, "body"):
-        report = _with_fixes(result, found, [part])
-        report.fix, report.diagnosis = part.text, part.kind
-        report.verified = f"verified: with this line, the gradient of {name} is correct"
-    else:
-        report = _without_fix(result, found, part)
-    report.notes = [*report.notes, REMAINS]
-    return report
 
 
 def _first_suspicious(result, found):
@@ -246,11 +232,9 @@ def _first_suspicious(result, found):
     if not alone:
         return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
             "no change of a single line corrects a gradient; try smaller inputs"))
-    first = min(alone, key=lambda c: (c.status, c.order))
-    report = located(first.line, result, kind="unknown", diagnosis=(
-        "only wrong gradients depend on this value"))
-    report.notes = [*report.notes, REMAINS]
-    return with_values(report, found, first)
+    first = replace(min(alone, key=lambda c: (c.status, c.order)), rest=REMAINS)
+    return with_values(located(first.line, result, kind="unknown", diagnosis=(
+        "only wrong gradients depend on this value")), found, first)
 
 
 def confirm(result, report, fix, budget):

@@ -37,7 +37,7 @@ def blame_raised(checked, runs):
     found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
     line = _line_at_fault(checked.error, trail, found)
     validation = [*validation_runs(checked, runs), OwnInputs(checked.check)]
-    search = FixSearch(found, lambda: validation)
+    search = FixSearch(found, validation)
     before = [one for one in line.function.lines if one.first < line.first][::-1]
     lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
     for rank in (rank for rank in RANKS if rank != DERIVATIVE):

@@ -1,9 +1,13 @@
-"""Smaller inputs for the search, and other inputs to validate a fix on."""
+"""Smaller inputs for the search, other inputs to validate a fix on, and the inputs of parts."""
+
+import contextlib
+import copy
 
 import numpy as np
 
 from npdl.study.check.verdicts import Check
 from npdl.study.trace.runs import Runs
+from npdl.study.trace.watch import profiled
 from npdl.study.trees import is_float, leaves, mapped
 
 ENOUGH = 64             # entries of the largest input, above which inputs are cut; larger: slower
@@ -70,3 +74,30 @@ def validation_runs(checked, runs):
         except Exception:                               # the layer doesn't accept such inputs
             continue
     return kept
+
+
+def part_calls(runs):
+    """Return {name: (part, inputs)} of the last call of each part, the innermost parts first.
+
+    A part is an object with a forward and a backward, or two functions f_forward and f_backward.
+    """
+    codes, layer, found = {f.code: f for f in runs.watch.functions}, runs.subject.layer, {}
+    own = {type(getattr(layer, "made", layer)), getattr(layer, "run", None)}
+
+    def called(frame, event, _):
+        one = codes.get(frame.f_code)
+        if event != "call" or one is None:
+            return
+        name, part, inputs = frame.f_code.co_name, None, [frame.f_locals[n] for n in one.arguments]
+        if name in ("forward", "__call__") and hasattr(next(iter(inputs), None), "backward"):
+            part, *inputs = inputs
+            name = type(part).__name__
+        elif not one.owner and (undo := one.space.get(name.removesuffix("forward") + "backward")):
+            part, name = (one.functions[0], undo), undo.__name__.removesuffix("_backward")
+        if part is not None and not {type(part), one.functions[0]} & own:
+            with contextlib.suppress(Exception):        # it may hold what can't be copied
+                found[name] = copy.deepcopy((part, inputs))
+
+    with profiled(called):
+        runs.subject.run()
+    return dict(reversed(found.items()))

@@ -26,10 +26,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl.study.trace.oracle import Oracle, plain, stems
+from npdl.study.trace.runs import SOLVED, ZERO, solved
 from npdl.study.trace.syntax import is_pass_through
 
-CLOSE = 1e-6            # relative error up to which two arrays agree; larger: more false candidates
-ZERO = 1e-9             # relative size of a singular value that counts as 0; larger: likewise
 MAX_ENTRIES = 400       # entries of a statement that are perturbed; larger: slower, fewer unknown
 
 # What is known of a statement's values, most suspicious first: they match no forward variable's
@@ -44,10 +43,11 @@ class Candidate:
 
     values       {key: array}, in the order of execution; `order` is the place of the first
     J, residual  the change of all gradients for each entry, and true - computed gradients
-    feasible     True if values exist that correct the goal; None if unknown
+    feasible     True if values exist that correct all gradients; None if unknown
     expected     {key: array}: such values; `unique` if there are no others
     status       UNMATCHED .. CORRECT; gradient_of: the forward variable whose gradient is expected
     constant     keys of values that don't depend on the upstream gradient
+    free, rest   the change of the gradients by what else must be corrected, and a sentence on it
     """
 
     line: object
@@ -61,8 +61,9 @@ class Candidate:
     unique: bool = False
     status: int = MATCHED
     gradient_of: str = ""
-    rows: object = None             # the rows of J that belong to the goal, or must stay correct
     constant: set = field(default_factory=set)
+    free: object = None
+    rest: str = ""
 
     @property
     def changed(self):
@@ -74,28 +75,34 @@ class Candidate:
     def key(self):
         return self.changed[0]
 
+    @property
+    def unknown(self):
+        """Return the number of unknown values of this statement and the rest."""
+        return self.J.shape[1] + (0 if self.free is None else self.free.shape[1])
+
     def value_test(self, place):
         """Return a function that tells if the first value of an expression could be an array.
 
         All other occurrences of the expression may change as well. Return None if nothing is
         known, and False if no value can be right.
         """
-        if self.J is None or self.rows is None or set(self.values) <= self.constant:
+        if self.J is None or set(self.values) <= self.constant:
             return None
-        at, own, others, first = 0, None, [], None
+        at, own, first = 0, None, None
+        others = [] if self.free is None else [self.free]
         for key, value in self.values.items():
-            columns = self.J[self.rows, at : at + value.size]
+            columns = self.J[:, at : at + value.size]
             at += value.size
             if key[0] == place and first is None:
                 first, own = value, columns
             elif key[0] == place:
                 others.append(columns)
-        residual = self.residual[self.rows]
         free = np.concatenate(others, 1) if others else own[:, :0]
         free, scale, _ = np.linalg.svd(free, full_matrices=False)
         free = free[:, scale > ZERO * max(scale.max(initial=0), 1e-300)]
-        needed, effect = residual - free @ (free.T @ residual), own - free @ (free.T @ own)
-        most = CLOSE * max(1.0, np.abs(needed).max(initial=0))
+        needed = self.residual - free @ (free.T @ self.residual)
+        effect = own - free @ (free.T @ own)
+        most = SOLVED * max(1.0, np.abs(needed).max(initial=0))
 
         def test(value):
             change = (np.broadcast_to(value, first.shape) - first).ravel()
@@ -108,11 +115,11 @@ class Candidate:
 
 @dataclass
 class Localization:
-    """The candidates for a set of wrong gradients.
+    """The candidates for the wrong gradients.
 
     runs        reruns the layer with changed intermediate values
     base        {name: gradient} as backward computes them
-    wrong       the names of all wrong gradients; goal: those that a fix should correct
+    wrong       the names of the wrong gradients
     candidates  all Candidates, most suspicious first
     frames      {key: local variables at that moment}
     """
@@ -123,7 +130,6 @@ class Localization:
     oracle: object
     candidates: list
     frames: dict
-    goal: set = field(default_factory=set)
 
     @property
     def feasible(self):
@@ -139,6 +145,33 @@ class Localization:
         watch = self.runs.watch
         return (line.function.file != watch.home, watch.functions.index(line.function),
                 order if self.runs.uses_dout else -order)
+
+    @functools.cached_property
+    def partial(self):
+        """Return Candidates that correct all gradients together with a rest, fewest unknowns first.
+
+        With two mistakes, the rest is a later statement: one linear system tells the values of
+        both. With more mistakes, the rest is every wrong gradient except for one.
+        """
+        known, best = [c for c in self.candidates if c.J is not None and c.feasible is False
+                       and c.status < PASSED], {}
+        for one in known:
+            rests = [(c.J, f"with this line, and another value of line {c.line.first}, all "
+                      "gradients are correct") for c in known if c.order > one.order]
+            rests += [(np.eye(len(one.J))[:, self.runs.rows(self.wrong - {name})],
+                       f"with this line, the gradient of {name} is correct") for name in self.wrong]
+            for free, rest in sorted(rests, key=lambda pair: pair[0].shape[1]):
+                delta, is_unique, fits = solved(np.concatenate([one.J, free], 1), one.residual)
+                if self.runs.budget.over:
+                    return []
+                if fits:
+                    best[one] = replace(one, free=free, rest=rest, feasible=True, unique=is_unique)
+                    _expect(best[one], delta)
+                    break
+        least = min((c.unknown for c in self.feasible if c.J is not None and c.status < PASSED),
+                    default=np.inf)
+        found = sorted(best.values(), key=lambda c: (c.unknown, c.order))
+        return [c for c in found if c.unknown <= least]
 
     @functools.cached_property
     def forward_lines(self):
@@ -160,7 +193,7 @@ class Localization:
 
 
 def agree(a, b):
-    return a.shape == b.shape and bool((np.abs(a - b) <= CLOSE * max(
+    return a.shape == b.shape and bool((np.abs(a - b) <= SOLVED * max(
         np.abs(b).max(initial=0), 1e-3)).all())
 
 
@@ -182,7 +215,13 @@ def localize(runs):
     for candidate in known.candidates:
         _perturb(runs, candidate)
         candidate.constant = {key for key in candidate.values if key in constant}
-    return rank_candidates(known, known.wrong)
+        if candidate.J is not None:
+            with contextlib.suppress(Exception):
+                _solve(known, candidate)
+        _set_status(known, candidate)
+    runs.gradients()                                    # rerun unchanged: restores the layer
+    known.candidates.sort(key=lambda c: (c.status, c.order if c.status != MATCHED else -c.order))
+    return known
 
 
 def _constant_keys(runs, values):
@@ -216,34 +255,24 @@ def _perturb(runs, candidate):
             candidate.J, candidate.residual = J, residual
 
 
-def rank_candidates(known, goal):
-    """Return a Localization for the gradients in `goal`, the most suspicious candidates first."""
-    found = replace(known, goal=goal, candidates=[replace(c) for c in known.candidates])
-    for candidate in found.candidates:
-        if candidate.J is not None:
-            with contextlib.suppress(Exception):
-                _solve(found, candidate)
-        _set_status(found, candidate)
-    found.runs.gradients()                              # rerun unchanged: restores the layer
-    found.candidates.sort(key=lambda c: (c.status, c.order if c.status != MATCHED else -c.order))
-    return found
-
-
 def _solve(found, candidate):
-    """Solve for values of a Candidate with which the gradients of the goal are correct."""
-    runs, keep = found.runs, set(found.runs.truth) - found.wrong
-    candidate.rows = rows = runs.rows(found.goal | keep)
-    J, residual = candidate.J[rows], candidate.residual[rows]
-    delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
-    candidate.unique, candidate.expected = rank == J.shape[1], {}
+    """Solve for values of a Candidate with which all gradients are correct."""
+    runs = found.runs
+    delta, candidate.unique, _ = solved(candidate.J, candidate.residual)
+    _expect(candidate, delta)
+    after = runs.gradients(only={key[0] for key in candidate.values}, put=candidate.expected)
+    candidate.feasible = not runs.wrong(after)
+    if not candidate.feasible and any(
+            found.base[name].shape != runs.truth[name].shape for name in found.wrong):
+        candidate.feasible = None                       # a value of another shape may correct it
+
+
+def _expect(candidate, delta):
+    """Set the expected values of a Candidate, by the changes of all their entries."""
+    candidate.expected = {}
     for key, value in candidate.values.items():
         own, delta = delta[: value.size], delta[value.size :]
         candidate.expected[key] = value + own.reshape(value.shape)
-    after = runs.gradients(only={key[0] for key in candidate.values}, put=candidate.expected)
-    candidate.feasible = not runs.wrong(after) & (found.goal | keep)
-    if not candidate.feasible and any(
-            found.base[name].shape != runs.truth[name].shape for name in found.goal):
-        candidate.feasible = None                       # a value of another shape may correct it
 
 
 def _set_status(found, candidate):

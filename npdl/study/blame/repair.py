@@ -7,6 +7,7 @@ gradients that the candidate was not found on.
 
 import ast
 import functools
+import itertools
 import operator
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ RUN_COST = 1500         # values that a run of an edit costs besides its own; la
 
 @dataclass
 class Fix:
-    """An edit of a Line after which every gradient of the goal is correct."""
+    """An edit of a Line after which every gradient is correct."""
 
     kind: str
     line: object
@@ -48,42 +49,44 @@ class Fix:
 
 
 class FixSearch:
-    """Search the fixes of a Localization. `validation()` returns further Runs that must be correct.
+    """Search the fixes of a Localization; they must also work in the Runs of `validation`."""
 
-    The gradients in `ignored` may stay wrong.
-    """
-
-    def __init__(self, found, validation, ignored=frozenset()):
-        self.found, self.validation, self.ignored = found, validation, ignored
+    def __init__(self, found, validation):
+        self.found, self.validation = found, validation
         self.runs, self.budget = found.runs, found.runs.budget
         self.words = functools.cache(self._vocabulary)
 
     def fixes(self):
-        """Return the Fixes of the first stage that has any, at most one for each line.
+        """Return the Fixes of the first stage that has any, at most one for each line."""
+        for group, rank in self._stages():
+            fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
+            if fixes and getattr(group[0], "rest", ""):
+                return fixes[:1]
+            if fixes or self.budget.over:
+                return sorted(fixes, key=lambda fix: self.found.rank(
+                    fix.line, getattr(fix.candidate, "order", 0)))
+        return []
 
-        The stages try one rank of edits after the other: first on values that match no gradient or
-        are constant (after FACTOR, also one token of values that are passed on), then on values
-        that match a gradient, on correct ones, and on the other lines that backward ran.
+    def _stages(self):
+        """Yield (Candidates or Lines, rank of edits) in the order in which they are tried.
+
+        First come values that match no gradient or are constant (after FACTOR, also one token of
+        values that are passed on), then values that match a gradient, correct ones, Candidates that
+        correct all gradients together with a rest, and the other lines that backward ran.
         """
         unmatched, constant, matched, passed, correct = (
             [c for c in self.found.candidates if c.status == status and (
                 c.feasible and (status != CORRECT or not c.constant)
                 or c.feasible is None and status == PASSED)]
             for status in (UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT))
+        for rank in RANKS:
+            yield from ((unmatched, rank), (constant, rank))
+            if rank == FACTOR:
+                yield passed, TOKEN
+        yield from itertools.product((matched, correct), RANKS)
         tried = {c.line for c in unmatched + constant + matched + correct + passed}
         rest = [*passed, *self._other_lines(tried)]
-        stages = []
-        for rank in RANKS:
-            stages += [(unmatched, rank), (constant, rank)]
-            if rank == FACTOR:
-                stages.append((passed, TOKEN))
-        stages += [(group, rank) for group in (matched, correct, rest) for rank in RANKS]
-        for group, rank in stages:
-            fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
-            if fixes or self.budget.over:
-                return sorted(fixes, key=lambda fix: self.found.rank(
-                    fix.line, getattr(fix.candidate, "order", 0)))
-        return []
+        yield from itertools.product((self.found.partial, rest), RANKS)
 
     def fix(self, candidate, rank):
         """Return the first Fix of a rank of a Candidate, or of a Line without values; or None."""
@@ -94,18 +97,19 @@ class FixSearch:
         for kind, body in self._edits(line, own, rank):
             if self.budget.over:
                 return None
-            if self._works(line, body):
+            if self._works(line, body, own):
                 return Fix(kind, line, body, own)
         return None
 
-    def _works(self, line, body):
-        """Return True if all gradients of the goal are correct with other statements in a line."""
+    def _works(self, line, body, own):
+        """Return True if all gradients are correct with an edit, except for a Candidate's rest."""
         if any(isinstance(one.node, ast.While) for one in line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
         with applied(line, body) as is_valid:
-            return is_valid and all(run.works(self.ignored)
-                                    for run in (self.runs, *self.validation()))
+            if own is not None and own.rest:
+                return is_valid and self.runs.works(own.free)
+            return is_valid and all(run.works() for run in (self.runs, *self.validation))
 
     def _other_lines(self, lines):
         """Yield the other lines that backward ran, as Candidates where these exist."""
@@ -165,10 +169,10 @@ class OwnInputs:
     def __init__(self, check):
         self.check = check
 
-    def works(self, ignored=()):
+    def works(self):
         try:
             with unwritten(self.check.subject.layer):
-                return self.check.passes(ignored)
+                return self.check.passes()
         except Exception:
             return False
 

@@ -16,6 +16,7 @@ from npdl.study.trace.source import original_file
 # The first line of an answer that accuses no line, by its kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
          "side effect": "incorrect, although every gradient agrees with its numerical value:"}
+REMAINS = "another incorrect line remains; run blame again when this one is corrected"
 SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
 
 
@@ -80,6 +81,7 @@ def located(line, checked, **fields):
 
 def with_values(report, found, candidate):
     """Add to a Blame what a Candidate of a Localization computed, and should have computed."""
+    report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
     line, key = candidate.line, candidate.key
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
     names = [ast.unparse(t) for t in targets if t is not None]

@@ -19,6 +19,8 @@ from npdl.study.trees import copied, leaves, mapped
 
 CLOSE = 1e-7                    # of a gradient's largest entry
 LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
+ZERO = 1e-9                     # relative size of a singular value that counts as 0
+SOLVED = 1e-6                   # relative error of a solution; larger: more false candidates
 ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or so many of more
 
 
@@ -154,11 +156,18 @@ class Runs:
             if found[name].shape != self.arrays[name].shape
             or error_of(product, found[name].shape, found[name]) > CLOSE}
 
-    def works(self, spared=()):
-        """Return True if every gradient is right now, except for the spared ones."""
+    def works(self, free=None):
+        """Return True if every gradient is right now, or would be after a change by `free`.
+
+        The columns of `free` are changes of all gradients, which may be combined.
+        """
         try:
             with unwritten(self.subject.layer):
-                return self.wrong(self.gradients()) <= set(spared)
+                found = self.gradients()
+            if free is None:
+                return not self.wrong(found)
+            is_shaped = all(found[name].shape == true.shape for name, true in self.truth.items())
+            return is_shaped and solved(free, self.short(found))[2]
         except Exception:
             return False
 
@@ -177,6 +186,13 @@ class Runs:
                     np.broadcast_to(have, true.shape)
             parts.append(np.where(np.isnan(true), 0, true - have).ravel())
         return np.concatenate(parts)
+
+
+def solved(J, residual):
+    """Return (delta, whether it is unique, whether J @ delta is the residual)."""
+    delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
+    most = SOLVED * max(np.abs(residual).max(initial=0), LEAST)
+    return delta, rank == J.shape[1], bool((np.abs(J @ delta - residual) <= most).all())
 
 
 def _is_right(value, true):

@@ -7,6 +7,7 @@ loop computes several values, so a key (place, occurrence) names one.
 
 import ast
 import builtins
+import contextlib
 import copy
 import functools
 import gc
@@ -153,15 +154,20 @@ def _run_codes(work):
         if event == "call":
             found.setdefault(frame.f_code)
 
+    with contextlib.suppress(Exception), profiled(called):
+        work()
+    return list(found)
+
+
+@contextlib.contextmanager
+def profiled(called):
+    """Call `called` at each call and return of a function in the block."""
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        work()
-    except Exception:
-        pass
+        yield
     finally:
         sys.setprofile(before)
-    return list(found)
 
 
 @functools.lru_cache(maxsize=4096)
