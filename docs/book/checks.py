@@ -10,8 +10,9 @@ What the text says between two $, with a relation, is checked by an {said} below
 `holds("how the formula begins", ...)` is that equation. Its names are its own.
 
 The checks of a chapter share one namespace, in order. It begins with np, rng, holds, close, slope,
-numeric, ready, inside and everything of npdl. A check is refused that leaves out a statement of its
-equation, or would not notice that what it compares is a millionth off.
+numeric, ready, inside, every layer of npdl and all that npdl exports. A check is refused that
+leaves out a statement of its equation, or would not notice that what it compares is a millionth
+off.
 """
 
 import ast
@@ -26,6 +27,7 @@ import npdl
 from docs.book.equations.holds import Close, Equation
 from docs.book.equations.measured import inside, numeric, slope
 from docs.book.equations.tex import NotRead
+from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 
 
@@ -44,7 +46,7 @@ def ready(layer, rng):
 def namespace(name):
     """Return the names that are defined when a chapter's checks begin."""
     rng = np.random.default_rng(seed(name))
-    found = {n: getattr(npdl, n) for n in npdl.__all__}
+    found = layer_classes() | {n: getattr(npdl, n) for n in npdl.__all__}
     return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
                     "ready": lambda layer: ready(layer, rng), "__name__": "checks"}
 

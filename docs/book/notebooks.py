@@ -30,7 +30,9 @@ WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
 SETUP = """\
 import npdl
 from npdl import *
-from npdl.study.check import samples"""
+from npdl.study.check import samples
+
+layers = samples.layer_classes()"""
 INSTALL = '''\
 # npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
@@ -113,7 +115,7 @@ class _Cells:
             yield words(self.linked(before))
         if wrong:
             for name in step_names(self.chapter)[:1]:
-                yield code(f"layer, inputs, options = samples.sample(npdl.{name})\n"
+                yield code(f"layer, inputs, options = samples.sample(layers[{name!r}])\n"
                            "npdl.step(layer, *inputs, **options)")
             yield words(self.linked(wrong + after))
 
@@ -146,7 +148,7 @@ class _Cells:
 
     def proof(self, part):
         yield code(f"for name in {part.given.split()!r}:\n"
-                   "    layer, inputs, options = samples.sample(getattr(npdl, name))\n"
+                   "    layer, inputs, options = samples.sample(layers[name])\n"
                    "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
 
     def mistakes(self, part):
@@ -205,7 +207,7 @@ def _subclass(name, cls, function, text):
     module = inspect.getmodule(function)
     used = sorted(set(function.__code__.co_names) & set(vars(module)))
     lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []
-    return "\n".join([*lines, f"class {name}(npdl.{cls.__name__}):",
+    return "\n".join([*lines, f"class {name}(layers[{cls.__name__!r}]):",
                       textwrap.indent(text.rstrip(), "    ")])
 
 

@@ -29,7 +29,7 @@ def solve(text, exercise):
         lines = text.splitlines()
         owner = method.__qualname__.partition(".")[0]
         lines[function.lineno - 1 : function.end_lineno] = inspect.getsource(method).replace(
-            "super()", f"super(npdl.{owner}, self)").splitlines()
+            "super()", f"super({method.__module__}.{owner}, self)").splitlines()
         text = "\n".join(lines) + "\n"
     modules = {getattr(exercise.cls, blank).__module__ for blank in exercise.methods}
     return "".join(f"from {module} import *\n" for module in sorted(modules)) + text

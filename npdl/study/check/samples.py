@@ -7,9 +7,13 @@ layer, *inputs. A class that is named as one of npdl's, or derived from one, use
 """
 
 import functools
+import importlib
 import inspect
+import pkgutil
 
-import npdl
+import npdl.adapt
+import npdl.layers
+import npdl.models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
@@ -21,9 +25,15 @@ from npdl.study.trees import cast
 ROW = "a sample", "another", "sizes of 1"
 
 
+@functools.cache
 def layer_classes():
-    """Return {name: class} of every layer and model of npdl; base classes are left out."""
-    return {name: getattr(npdl, name) for name in npdl.__all__ if name in EXAMPLES}
+    """Return {name: class} of every layer and model of npdl that has examples."""
+    folders = (npdl.layers, npdl.models, npdl.adapt)
+    names = ["npdl.losses", *(found.name for folder in folders for found in pkgutil.iter_modules(
+        folder.__path__, f"{folder.__name__}."))]
+    held = {name: value for module in names
+            for name, value in vars(importlib.import_module(module)).items()}
+    return {name: held[name] for name in EXAMPLES}
 
 
 def sample(cls, seed=0, **options):

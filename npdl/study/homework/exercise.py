@@ -85,8 +85,9 @@ class Exercise:
         body = [f"{doc}\n", *(_given_method(method) for method in given),
                 *(_blank(getattr(self.cls, blank), self) for blank in self.methods)]
         return "\n\n\n".join([
-            f'"""Homework: write the backward of {self.name}."""\n\n{_imports(given, shown)}',
-            f"class {self.name}(npdl.{self.name}):\n" + "\n".join(body).rstrip(),
+            f'"""Homework: write the backward of {self.name}."""\n\n'
+            + _imports(self.cls, given, shown),
+            f"class {self.name}({self.cls.__module__}.{self.name}):\n" + "\n".join(body).rstrip(),
             *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
 
 
@@ -109,7 +110,7 @@ def _twin(name):
 
 def _given_method(method):
     owner = method.__qualname__.partition(".")[0]       # of which `super` is meant
-    return inspect.getsource(method).replace("super()", f"super(npdl.{owner}, self)")
+    return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
 
 def parse_function(function):
@@ -145,8 +146,11 @@ def _hints(exercise):
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
-def _imports(given, shown):
-    """Return the import statements that methods and functions need; `shown` are in the file."""
+def _imports(cls, given, shown):
+    """Return the import statements for a subclass of a class, and for methods and functions.
+
+    The functions in `shown` are in the file.
+    """
     names = {}                                          # {module: what is used of it}
     for function in given + shown:
         used = {n.id for n in ast.walk(parse_function(function)) if isinstance(n, ast.Name)}
@@ -154,7 +158,8 @@ def _imports(given, shown):
             used & function.__globals__.keys() - {one.__name__ for one in shown})
     lines = [f"from {module} import {', '.join(sorted(used))}"
              for module, used in sorted(names.items()) if used]
-    return "\n".join(["import npdl", *map(_wrapped, lines)])
+    modules = sorted({cls.__module__, *(method.__module__ for method in given)})
+    return "\n".join([*(f"import {module}" for module in modules), *map(_wrapped, lines)])
 
 
 def _wrapped(line):

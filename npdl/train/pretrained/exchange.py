@@ -23,8 +23,8 @@ The layouts differ, too:
   output in torch.
 - Recurrent layers of torch have a second bias. from_torch adds it to the first, and to_torch sets
   it to zero.
-- npdl.ResetAfterGRU has the equations of torch.nn.GRU, but its update gate is 1 - z. So the weights
-  of this gate have the opposite sign.
+- ResetAfterGRU of npdl.layers.gru has the equations of torch.nn.GRU, but its update gate is 1 - z.
+  So the weights of this gate have the opposite sign.
 
 If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces a part
 of npdl's name by the module's, in this order. ``ignore=("positions",)`` skips arrays whose names
