@@ -26,7 +26,7 @@ class Arena:
                     self._last[id(view.buffer)] = i
         for view in results:
             self._last[id(view.buffer)] = len(groups)
-        self.offsets, self.nbytes = self._place(len(groups))
+        self.offsets, self.nbytes = self._place()
         self.allocate()
 
     def allocate(self):
@@ -35,32 +35,23 @@ class Arena:
         self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
         self.address = self.memory.ctypes.data
 
-    def _place(self, steps):
-        """Place each buffer in the smallest gap that holds it (best fit)."""
-        begins, ends = [[] for _ in range(steps + 1)], [[] for _ in range(steps + 1)]
-        for key in self._first:
-            begins[self._first[key]].append(key)
-            ends[self._last[key]].append(key)
-        offsets, gaps, top = {}, [], 0
-        for i in range(steps):
-            for key in sorted(begins[i], key=lambda key: -self._buffers[key].nbytes):
-                size = rounded(self._buffers[key].nbytes)
-                fitting = [gap for gap in gaps if gap[1] >= size]
-                if fitting:
-                    start, length = min(fitting, key=lambda gap: gap[1])
-                    gaps.remove((start, length))
-                    if length > size:
-                        gaps.append((start + size, length - size))
-                elif gaps and max(gaps)[0] + max(gaps)[1] == top:       # grow the last gap
-                    start, length = max(gaps)
-                    gaps.remove((start, length))
-                    top = start + size
-                else:
-                    start, top = top, top + size
-                offsets[key] = start
-            for key in ends[i]:
-                gaps = merged([*gaps, (offsets[key], rounded(self._buffers[key].nbytes))])
-        return offsets, top
+    def _place(self):
+        """Place the largest buffers first, each in the first gap between those used meanwhile.
+
+        Returns ({id of a buffer: its first byte}, size of the arena).
+        """
+        keys = sorted(self._buffers, key=lambda key: -self._buffers[key].nbytes)
+        first, last = (np.array([uses[key] for key in keys]) for uses in (self._first, self._last))
+        low, high = np.zeros((2, len(keys)), np.int64)
+        for i, key in enumerate(keys):
+            meanwhile = np.flatnonzero((first[:i] <= last[i]) & (last[:i] >= first[i]))
+            meanwhile = meanwhile[np.argsort(low[meanwhile])]
+            ends = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where a gap may begin
+            size = rounded(self._buffers[key].nbytes)
+            fits = np.flatnonzero(low[meanwhile] - ends[:-1] >= size)
+            low[i] = ends[fits[0] if len(fits) else -1]
+            high[i] = low[i] + size
+        return dict(zip(keys, low.tolist(), strict=True)), int(high.max(initial=0))
 
     def array(self, view):
         """Return the NumPy array of a view."""
@@ -79,14 +70,3 @@ def views_of(operations):
 
 def rounded(size):
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)
-
-
-def merged(gaps):
-    """Join neighbours among (start, length) of free memory."""
-    joined = []
-    for start, length in sorted(gaps):
-        if joined and sum(joined[-1]) == start:
-            joined[-1] = (joined[-1][0], joined[-1][1] + length)
-        else:
-            joined.append((start, length))
-    return joined

@@ -1,4 +1,4 @@
-"""exp, log, tanh and erf for the generated C code, as short polynomials.
+"""The maps of the generated C code; exp, log, tanh and erf as short polynomials.
 
 They call no maths library, so a loop over them becomes vector instructions. The last digit depends
 on whether the processor has a fused multiply-add. Largest error: 2 units in the last place
@@ -94,6 +94,26 @@ static inline double erf_d(double x) {{
 }}
 static inline float erf_f(float x) {{ return (float)erf_d(x); }}
 """
+
+TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t",
+         "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
+# The maps of generated code, in C. {s} is the suffix of a function of math.h, {t} of one of these.
+EXPRESSIONS = {
+    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
+    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1 / {0}",
+    "sqrt": "sqrt{s}({0})", "absolute": "({0} < 0 ? -{0} : {0})",
+    "sign": "({0} > 0 ? 1 : {0} < 0 ? -1 : {0})",
+    "exp": "exp_{t}({0})", "log": "log_{t}({0})", "tanh": "tanh_{t}({0})", "erf": "erf_{t}({0})",
+    "maximum": "(({0} > {1} || {0} != {0}) ? {0} : {1})",
+    "minimum": "(({0} < {1} || {0} != {0}) ? {0} : {1})",
+    "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}",
+    "less_equal": "{0} <= {1}", "greater": "{0} > {1}", "greater_equal": "{0} >= {1}",
+    "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "!{0}",
+    "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "invert": "~{0}",
+    "isnan": "{0} != {0}", "isfinite": "({0} - {0} == 0)",
+    "isinf": "({0} == {0} && {0} - {0} != 0)",
+    "where": "({0} ? {1} : {2})", "copy": "{0}",
+}
 
 
 def horner(coefficients, x, suffix=""):

@@ -7,7 +7,8 @@ attention) are no loops over rows, and NumPy is slow at both.
 import numpy as np
 
 from npdl.engine import c_math
-from npdl.engine.c_source import TYPES, GroupSource
+from npdl.engine.c_math import TYPES
+from npdl.engine.c_source import GroupSource
 from npdl.engine.rows import broadcast_strides, merged_axes
 
 SMALL = 4096        # multiplications of one product; larger ones are left to BLAS

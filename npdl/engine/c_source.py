@@ -18,29 +18,12 @@ import math
 
 import numpy as np
 
+from npdl.engine.c_math import EXPRESSIONS, TYPES
 from npdl.engine.operation import overlap
 from npdl.engine.rows import REDUCTIONS, Operand, merged_axes
 from npdl.engine.schedule import row_pitch
 
-TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t",
-         "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
 WIDE = 4096         # a float32 sum over longer rows is accumulated in double
-EXPRESSIONS = {
-    "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
-    "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1 / {0}",
-    "sqrt": "sqrt{s}({0})", "absolute": "({0} < 0 ? -{0} : {0})",
-    "sign": "({0} > 0 ? 1 : {0} < 0 ? -1 : {0})",
-    "exp": "exp_{t}({0})", "log": "log_{t}({0})", "tanh": "tanh_{t}({0})", "erf": "erf_{t}({0})",
-    "maximum": "(({0} > {1} || {0} != {0}) ? {0} : {1})",
-    "minimum": "(({0} < {1} || {0} != {0}) ? {0} : {1})",
-    "equal": "{0} == {1}", "not_equal": "{0} != {1}", "less": "{0} < {1}",
-    "less_equal": "{0} <= {1}", "greater": "{0} > {1}", "greater_equal": "{0} >= {1}",
-    "logical_and": "({0} && {1})", "logical_or": "({0} || {1})", "logical_not": "!{0}",
-    "bitwise_and": "{0} & {1}", "bitwise_or": "{0} | {1}", "invert": "~{0}",
-    "isnan": "{0} != {0}", "isfinite": "({0} - {0} == 0)",
-    "isinf": "({0} == {0} && {0} - {0} != 0)",
-    "where": "({0} ? {1} : {2})", "copy": "{0}",
-}
 
 
 class GroupSource:

@@ -13,7 +13,8 @@ import math
 
 import numpy as np
 
-from npdl.engine.c_source import TYPES, GroupSource
+from npdl.engine.c_math import TYPES
+from npdl.engine.c_source import GroupSource
 from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
 
 SHORT = 32              # the longest row that one thread computes

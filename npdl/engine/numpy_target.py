@@ -16,7 +16,6 @@ from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import find_local, row_pitch
 
 BLOCK = 32768           # entries of one array in a block
-CHUNK = 64              # rows that are summed in float32 before float64 takes over
 
 
 class Lowered:
@@ -41,8 +40,6 @@ class Lowered:
         """Return one operation as a function without arguments."""
         inputs = [self.array(x) if isinstance(x, View) else x for x in op.inputs]
         out = None if op.output is None else self.array(op.output)
-        if op.kind == "add.reduce" and sums_columns(op):
-            return functools.partial(sum_columns, *inputs, out)
         return direct_call(op, inputs, out)
 
 
@@ -141,22 +138,6 @@ def block_size(group):
     entries = math.prod(group.sizes[1:]) * max(rows.width for rows in inside)
     step = max(1, BLOCK // entries)
     return step if step < group.sizes[0] else None
-
-
-def sums_columns(op):
-    """Return True for a sum of float32 rows (N, D), for which products are faster."""
-    x = op.inputs[0]
-    return x.ndim == 2 and x.is_contiguous and x.dtype == np.float32 and len(op.output.shape) == 1 \
-        and op.options.get("axis") in (0, (0,)) and x.shape[0] >= CHUNK
-
-
-def sum_columns(x, out):
-    """Sum over the rows of x: chunks by products with ones, then their sums in float64."""
-    whole = len(x) - len(x) % CHUNK
-    ones = np.ones(CHUNK, np.float32)
-    sums = ones @ x[:whole].reshape(-1, CHUNK, x.shape[1])
-    total = sums.sum(0, dtype=np.float64)
-    out[...] = total + x[whole:].sum(0, dtype=np.float64)
 
 
 class NumPyTarget:

@@ -114,7 +114,8 @@ class Number(Recorded):
     """A Python number that changes from step to step: the learning rate, the count of steps.
 
     Arithmetic makes another Number, which every replay computes again with Python's own
-    operators. A comparison is a guard. NumPy sees an object that records (`__array_ufunc__`).
+    operators. `if` makes a guard of it (`Recorded.__bool__`). NumPy sees an object that records
+    (`__array_ufunc__`).
     """
 
     __slots__ = ("arguments", "function", "recorder", "value")
@@ -134,20 +135,11 @@ def _arithmetic(function, reverse=False):
     return method
 
 
-def _comparison(function):
-    def method(self, other):
-        answer = self.recorder.number(function, (self, other))
-        return answer if answer is NotImplemented else bool(answer)
-    return method
-
-
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
     setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
     setattr(Number, f"__r{_name}__", _arithmetic(getattr(operator, _name), reverse=True))
-for _name in ("neg", "pos", "abs"):
+for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
     setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
-for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Number, f"__{_name}__", _comparison(getattr(operator, _name)))
 numbers.Real.register(Number)
 
 

@@ -10,14 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from npdl.engine.c_math import EXPRESSIONS, TYPES
 from npdl.engine.operation import View, overlap
 
-MAPS = frozenset(
-    "absolute add bitwise_and bitwise_or copy divide equal erf exp greater greater_equal invert "
-    "isfinite isinf isnan less less_equal log logical_and logical_not logical_or maximum minimum "
-    "multiply negative not_equal positive reciprocal sign sqrt square subtract tanh where".split())
 REDUCTIONS = frozenset("add.reduce maximum.reduce minimum.reduce".split())
-DTYPES = frozenset("float32 float64 bool int8 uint8 int16 int32 int64".split())
 LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal invert less less_equal "
                   "logical_and logical_not logical_or not_equal where maximum minimum".split())
 
@@ -100,12 +96,12 @@ def as_rows(op, count=None):
 def _is_known(op):
     """Return True if generated code has this operation in these dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
-    if any(dtype.name not in DTYPES for dtype in dtypes):
+    if any(dtype.name not in TYPES for dtype in dtypes):
         return False
     if op.kind in REDUCTIONS:
         return op.reads[0].dtype.kind == "f" and op.output.dtype.kind == "f" and not (
             op.options.keys() - {"axis", "keepdims", "dtype"})
-    if op.kind not in MAPS or (op.loop is None and op.kind != "copy"):
+    if op.kind not in EXPRESSIONS or (op.loop is None and op.kind != "copy"):
         return False
     return op.loop is None or op.loop[0].kind != "b" or op.kind in LOGIC
 

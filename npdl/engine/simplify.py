@@ -5,15 +5,12 @@
     grad = grad + t
 
 The passes, in this order: move guards first, multiply tables instead of gathered rows (`gather`),
-multiply outer products entry by entry, merge equal operations, drop operations whose result nobody
-reads, write the first gradient that is added to zeros (above), and make one product of
-x (B, S, D) @ W.
+merge equal operations, drop operations whose result nobody reads, write the first gradient that is
+added to zeros (above), and make one product of x (B, S, D) @ W.
 """
 
-import numpy as np
-
 from npdl.engine.gather import count_readers, multiply_tables
-from npdl.engine.operation import View, overlap
+from npdl.engine.operation import View
 from npdl.engine.recording import run_copy
 
 PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufunc
@@ -22,7 +19,7 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufun
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
     operations = multiply_tables(guards_first(operations))
-    operations = merge_equal(map(multiply_outer, operations), results)
+    operations = merge_equal(operations, results)
     operations = remove_dead(operations, results)
     operations = accumulate_first(operations)
     return [flatten_product(op) for op in operations]
@@ -38,39 +35,22 @@ def guards_first(operations):
         if op.kind == "guard" or op.output is not None and id(op.output.buffer) in wanted:
             needed.add(id(op))
             wanted.update(id(view.buffer) for view in op.reads if view.buffer.is_temporary)
-    first, rest, read, written = [], [], {}, {}
+    first, rest, read, written = [], [], set(), set()       # read and written by the rest
     for op in operations:
-        if id(op) in needed and not _conflicts(op, read, written):
+        inputs = {id(view.buffer) for view in op.reads}
+        output = set() if op.output is None else {id(op.output.buffer)}
+        if id(op) in needed and op.kind != "draw" and not (
+                inputs & written or output & (read | written)):
             first.append(op)
-            continue
-        rest.append(op)
-        for view in op.reads:
-            read.setdefault(id(view.buffer), []).append(view)
-        if op.output is not None:
-            written.setdefault(id(op.output.buffer), []).append(op.output)
+        else:
+            rest.append(op)
+            read |= inputs
+            written |= output
     return first + rest
-
-
-def _conflicts(op, read, written):
-    """Return True if an operation may not move before others that read and write these Views."""
-    def meets(view, views):
-        return any(overlap(view, other) for other in views.get(id(view.buffer), ()))
-    if op.effect and op.kind != "guard" or any(meets(view, written) for view in op.reads):
-        return True
-    return op.output is not None and (meets(op.output, read) or meets(op.output, written))
-
-
-def multiply_outer(op):
-    """Turn the outer product x (N, 1) @ y (1, M) into x * y, which can be part of a group."""
-    if op.kind != "matmul" or op.inputs[0].shape[-1] != 1 or any(x.ndim != 2 for x in op.inputs):
-        return op
-    return op.replace(kind="multiply", run=np.multiply, ufunc=np.multiply,
-                      loop=(op.output.dtype,) * 3, options={})
 
 
 def merge_equal(operations, results):
     """Compute once what is computed twice from the same values."""
-    operations = list(operations)
     writers = count_writers(operations)
     kept, known, same, versions = [], {}, {}, {}
     result_buffers = {id(view.buffer) for view in results}

@@ -145,7 +145,7 @@ class Recording:
             self.answer = map_nest(unwrapped, answer)
             can_replay = self.mirror.settle()
         self._answer = answer
-        replays = can_replay and self.mirror.keeps_structure()
+        replays = self.mirror.keeps_structure()
         if replays:
             recorder.roll_back()        # the first step has the same bits as a later one
         release_freed_memory()

@@ -14,6 +14,7 @@ import npdl
 from npdl.engine import CompilerError, RecordedStep, c_build, c_math, compile_step
 from npdl.engine.c_module import HEAD
 from npdl.errors import InputError
+from npdl.functions import sum_by_index
 from npdl.losses import SequenceLoss, SquaredError
 
 COMPILERS = [name for name in ("gcc", "clang") if c_build.shutil.which(name)]
@@ -73,6 +74,20 @@ def test_scratch_memory_is_made_only_for_rows_that_a_later_loop_reads():
     step(*rng.standard_normal((2, 3, 200), np.float32))
     lowered = step.recorded.recordings[0].program.lowered
     assert lowered._scratch.nbytes < model.W.data.nbytes     # AdamW's temporaries are variables
+
+
+@pytest.mark.usefixtures("quick_compiler")
+def test_sums_by_index_and_small_products_are_c_functions():
+    def function(rows, index, a, b):
+        return sum_by_index(rows, index, 4), sum_by_index(rows[0], index[:, 1], 4), a @ b
+    given = (np.ones((2, 2, 5)), np.array([[0, 1], [1, 3]]), *np.ones((2, 3, 2, 2)))
+    step = RecordedStep(function, (), "c")
+    for found, wanted in zip(step(*given), function(*given), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    lowered = step.recordings[0].program.lowered
+    compiled = [ops[0].kind for call, ops in zip(lowered.calls, lowered.made_of, strict=True)
+                if isinstance(call.func, ctypes._CFuncPtr)]
+    assert compiled.count("sum_by_index") == 2 and compiled.count("matmul") == 1
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from npdl import functions
 from npdl.engine import RecordedStep, numpy_target
-from tests.engine.test_equality import TARGETS
+from tests.engine.test_equality import TARGETS, needs_compiler
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
 PAIRS = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
@@ -107,10 +107,10 @@ def test_a_random_program_equals_numpys(seed, target, monkeypatch):
     assert step.why_not is None and len(step.recordings) == 1
 
 
+@needs_compiler
 @pytest.mark.usefixtures("quick_compiler")
-@pytest.mark.parametrize("target", TARGETS)
-def test_a_sum_over_many_rows_is_as_exact_as_in_float64(target):
-    step = RecordedStep(lambda x: x.sum(0), (), target)
+def test_in_c_a_sum_over_many_rows_is_as_exact_as_in_float64():
+    step = RecordedStep(lambda x: x.sum(0), (), "c")
     for seed in range(3):
         x = 1000 + np.random.default_rng(seed).standard_normal((5000, 3), np.float32)
         wanted = x.sum(0, dtype=np.float64).astype(np.float32)
@@ -132,3 +132,52 @@ def test_a_replayed_sum_by_index_checks_its_indices(target):
         np.add.at(wanted, index, rows)
         np.testing.assert_array_equal(step(rows, np.array(index)), wanted)
     assert len(step.recordings) == 1
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_step_of_one_operation(target):
+    """One that is no loop over rows, and one that is."""
+    for step_of in (np.matmul, np.add):
+        step, x = RecordedStep(lambda a, f=step_of: f(a, a), (), target), np.eye(3) * 2
+        for factor in (1.0, 2.0):
+            np.testing.assert_array_equal(step(x * factor), step_of(x * factor, x * factor))
+        assert step.why_not is None
+
+
+def planned(function, *arrays, target="numpy"):
+    step = RecordedStep(function, (), target)
+    step(*arrays)
+    return step.recordings[0].program
+
+
+def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_between():
+    def step(x, dy):
+        y = functions.softmax(x)
+        return functions.softmax_backward(dy, y)
+    program = planned(step, *np.ones((2, 4000, 50)))
+    assert len(program.operations) > 10 and len(program.groups) == 1
+    assert program.lowered.nbytes == 4000 * 50 * 8      # of the result alone
+
+
+def test_the_first_gradient_is_written_where_it_belongs():
+    def step(grad, x, dy):
+        grad[...] = 0
+        grad += x.T @ dy
+    assert [op.kind for op in planned(step, *np.ones((3, 4, 4))).operations] == ["matmul"]
+
+
+@pytest.mark.usefixtures("quick_compiler")
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
+    """Row i of an array and row i of its reverse do not lie at the same place."""
+    monkeypatch.setattr(numpy_target, "BLOCK", 5)
+
+    def function(x):
+        a = np.exp(x)
+        b = a[::-1] + a
+        return b, a[1:] + a[:-1], a.swapaxes(0, 1) - a, np.exp(b[::2])
+    step, x = RecordedStep(function, (), target), np.random.default_rng(0).standard_normal((6, 6))
+    for factor in (1.0, 2.0):
+        for found, wanted in zip(step(x * factor), function(x * factor), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -186,6 +186,15 @@ def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
     assert "an argument of the step is a Cache" in capsys.readouterr().err
 
 
+def test_a_step_inside_of_another_is_recorded_with_it():
+    lines = []
+    inner = RecordedStep(lambda x: x * 2.0, (), "numpy", lines.append)
+    outer = RecordedStep(lambda x: inner(x) + 1.0, (), "numpy", lines.append)
+    for i in range(3):
+        np.testing.assert_array_equal(outer(np.full(3, float(i))), np.full(3, 2.0 * i + 1))
+    assert len(lines) == 1 and "inside of another" in lines[0] and outer.why_not is None
+
+
 def test_a_failed_recording_leaves_state_and_generator_as_they_were():
     """The plain step that follows starts from what was there before."""
     class Last(Squares):
@@ -208,12 +217,12 @@ def test_layers_that_keep_their_cache_in_self():
             self.W, self.kept, self.calls = Param(np.eye(3)), None, 0
 
         def forward(self, x):
-            self.kept = (x, xp.tanh(x @ self.W.data))
+            self.kept = (x, {"t": xp.tanh(x @ self.W.data)})
             self.calls += 1
-            return self.kept[1] * self.calls, None
+            return self.kept[1]["t"] * self.calls, None
 
         def backward(self, dy, cache):
-            x, t = self.kept
+            x, t = self.kept[0], self.kept[1]["t"]
             self.W.grad += x.T @ (dy * self.calls * (1 - t**2))
 
     models, plain, step = two_sides(Stateful, loss=SquaredError())
@@ -222,7 +231,7 @@ def test_layers_that_keep_their_cache_in_self():
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
     assert_same(models)
     assert models[1].calls == 5 and step.recorded.why_not is None
-    np.testing.assert_allclose(models[1].kept[1], models[0].kept[1])
+    np.testing.assert_allclose(models[1].kept[1]["t"], models[0].kept[1]["t"])
 
 
 @pytest.mark.parametrize("target", ["numpy", "auto"])
