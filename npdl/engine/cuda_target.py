@@ -1,10 +1,9 @@
-"""Lower a recording to a GPU through CuPy: kernels and cuBLAS's products, in CUDA graphs.
+"""Lower a recording to a GPU through CuPy: kernels and cuBLAS's products, in one CUDA graph.
 
-    host     guards, random draws, and what has no kernel: NumPy's own calls
-    device   everything else
+    host     first the guards, the random draws, and what leads to them: NumPy's own calls
+    copy     of what the host has computed, together with the batch and the numbers of the step
+    device   everything else: one CUDA graph
 
-The operations are placed in turns of both (`places`), as few as possible: usually the guards and
-the draws on the host, one copy of what the host has written, and one CUDA graph with all the rest.
 A graph repeats the launches with the same addresses, so everything that changes from step to step
 lies in memory that stays: the batch, the random draws, the numbers of the optimizer.
 """
@@ -18,54 +17,35 @@ import numpy as np
 from npdl.engine.arena import ALIGNMENT, Arena, rounded, views_of
 from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, group_kernels, has_kernel
 from npdl.engine.operation import View
+from npdl.engine.recorded_array import Unsupported
 from npdl.engine.schedule import find_local, schedule
 from npdl.errors import BackendError
 
 
-def places(operations):
-    """Return [(on_host, operations)]: turns of the host and of the device.
+def split_by_place(operations):
+    """Return (operations of the host, operations of the device). The host's come first.
 
-    An operation runs in the first turn of its side after everything that it depends on.
+    The host computes what has no kernel (a guard, a draw), and what leads to that. Raises
+    Unsupported if it would need what the device computes.
     """
-    on_host, levels = on_host_operations(operations), {}
-    turns = {}
-    for op in operations:
-        host = id(op) in on_host
-        level = 0 if host else 1                    # even levels are the host's
-        touched = [*((view.buffer, False) for view in op.reads)]
-        if op.output is not None:
-            touched.append((op.output.buffer, True))
-        for buffer, writes in touched:
-            written, used = levels.get(id(buffer), (0, 0))
-            before = max(written, used) if writes else written
-            level = max(level, before + (before % 2 == host))
-        for buffer, writes in touched:
-            written, used = levels.get(id(buffer), (0, 0))
-            levels[id(buffer)] = max(written, level) if writes else written, max(used, level)
-        turns.setdefault(level, []).append(op)
-    return [(level % 2 == 0, turns[level]) for level in sorted(turns)]
-
-
-def on_host_operations(operations):
-    """Return the ids of the operations that the host computes.
-
-    They are those without a kernel, and those that lead to a guard if the host has what they read.
-    """
-    on_host = {id(op) for op in operations if not has_kernel(op)}
-    elsewhere = {id(view.buffer) for op in operations for view in views_of([op])
-                 if view.buffer.role == "state"}
-    for op in operations:
-        if op.output is not None and op.kind != "draw" and any(
-                id(view.buffer) in elsewhere for view in op.reads):
-            elsewhere.add(id(op.output.buffer))
-    wanted = set()
+    on_host, needed, read, written = {}, {}, set(), set()       # in the first two, what for
     for op in reversed(operations):
-        buffer = None if op.output is None else op.output.buffer
-        if buffer is not None and id(buffer) in wanted and id(buffer) not in elsewhere:
-            on_host.add(id(op))
-        if id(op) in on_host:
-            wanted.update(id(view.buffer) for view in op.reads)
-    return on_host
+        if not has_kernel(op) or id(op.output.buffer) in needed:
+            on_host[id(op)] = op if not has_kernel(op) else needed[id(op.output.buffer)]
+            needed.update((id(view.buffer), on_host[id(op)]) for view in op.reads)
+    for op in operations:
+        inputs = {id(view.buffer) for view in op.reads}
+        output = set() if op.output is None else {id(op.output.buffer)}
+        if id(op) not in on_host:
+            read |= inputs
+            written |= output
+        elif inputs & written or output & (read | written) or any(
+                view.buffer.role == "state" for view in views_of([op])):
+            cause = on_host[id(op)]
+            raise Unsupported(f"{cause.kind} has no kernel, and needs what the GPU computes "
+                              f"({cause.source[0]}:{cause.source[1]})")
+    return ([op for op in operations if id(op) in on_host],
+            [op for op in operations if id(op) not in on_host])
 
 
 class DeviceArena(Arena):
@@ -79,29 +59,30 @@ class DeviceArena(Arena):
 
 
 class DeviceMemory:
-    """The device's memory of every buffer, and the host's of those that it uses too.
+    """The device's memory of every buffer.
 
     state        is on the device
-    temporaries  are in the arena, or shared, if the host uses them
-    the rest     (inputs, numbers, constants) has been on the host all along
+    temporaries  are in the arena
+    the rest     (inputs, numbers, constants, what the host computes) is copied there from the
+                 host. It is `staged` in the order of `copied_buffers`.
     """
 
-    def __init__(self, arena, shared):
+    def __init__(self, arena, staged):
         import cupy
         import cupyx
 
         self.cupy, self.arena = cupy, arena
-        self.hosts = {}                                 # id of a state's buffer: bytes on the host
-        starts = list(itertools.accumulate((rounded(b.nbytes) for b in shared), initial=0))
-        self.staged = dict(zip(map(id, shared), starts, strict=False))
+        starts = list(itertools.accumulate((rounded(b.nbytes) for b in staged), initial=0))
+        self.starts = dict(zip(map(id, staged), starts, strict=False))
+        self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
         self.copied = None                              # the event after the last copy from it
 
     def pointer(self, buffer):
         """Return the device's address of a buffer, as CuPy has it."""
-        if id(buffer) in self.staged:
-            return self.device.data + self.staged[id(buffer)]
+        if id(buffer) in self.starts:
+            return self.device.data + self.starts[id(buffer)]
         if buffer.is_temporary:
             return self.arena.memory.data + self.arena.offsets[id(buffer)]
         return buffer.array.data
@@ -114,49 +95,44 @@ class DeviceMemory:
         return self.cupy.ndarray(view.shape, view.dtype, self.pointer(view.buffer) + view.offset,
                                  view.strides)
 
-    def bytes_of(self, buffer):
-        """Return all bytes of a buffer on the device."""
-        return self.cupy.ndarray((buffer.nbytes,), np.uint8, self.pointer(buffer))
-
-    def host_bytes(self, buffer):
-        """Return all bytes of a buffer on the host."""
-        if buffer.role == "state":
-            return self.hosts.setdefault(id(buffer), np.empty(buffer.nbytes, np.uint8))
-        whole = View(buffer, 0, (buffer.nbytes,), (1,), np.dtype(np.uint8))
-        return whole.array_at(buffer.address, buffer.array)
-
-    def host_array(self, view):
-        """Return the NumPy array of a view."""
-        if view.buffer.role != "state":
-            return view.array_at(view.buffer.address, view.buffer.array)
-        memory = self.host_bytes(view.buffer)
-        return view.array_at(memory.ctypes.data, memory)
-
-    def upload(self, buffers):
-        """Copy buffers from the host to the device: those that are staged by one copy."""
+    def upload(self, count):
+        """Copy the first `count` staged buffers to the device, all at once."""
+        if count == 0:
+            return
         stream = self.cupy.cuda.get_current_stream()
-        staged = [b for b in buffers if id(b) in self.staged]
-        if staged:
-            if self.copied is not None:
-                self.copied.synchronize()
-            for buffer in staged:
-                start = self.staged[id(buffer)]
-                self.pinned[start:start + buffer.nbytes] = self.host_bytes(buffer)
-            first = min(self.staged[id(b)] for b in staged)
-            end = max(self.staged[id(b)] + b.nbytes for b in staged)
-            (self.device.data + first).copy_from_host_async(
-                ctypes.c_void_p(self.pinned.ctypes.data + first), end - first, stream)
-            self.copied = stream.record()
-        for buffer in buffers:
-            if id(buffer) not in self.staged:
-                self.bytes_of(buffer).set(self.host_bytes(buffer), stream)
+        if self.copied is not None:
+            self.copied.synchronize()
+        for start, part in self.parts[:count]:
+            self.pinned[start:start + len(part)] = part
+        self.device.data.copy_from_host_async(
+            ctypes.c_void_p(self.pinned.ctypes.data), start + len(part), stream)
+        self.copied = stream.record()
 
-    def download(self, buffers):
-        """Copy buffers from the device to the host."""
-        stream = self.cupy.cuda.get_current_stream()
-        for buffer in buffers:
-            self.bytes_of(buffer).get(stream, out=self.host_bytes(buffer))
-        stream.synchronize()
+
+def copied_buffers(host, device, results):
+    """Return (buffers that are copied from the host, how many of them in every step).
+
+    A temporary that the host computes gets memory there.
+    """
+    for view in views_of(host):
+        buffer = view.buffer
+        if buffer.is_temporary:
+            buffer.array = np.zeros(buffer.nbytes, np.uint8)
+            buffer.role, buffer.address = "shared", buffer.array.ctypes.data
+    used = {id(view.buffer): view.buffer for view in (*views_of(device), *results)}
+    changing = [b for b in used.values() if b.role in ("input", "number", "shared")]
+    return [*changing, *(b for b in used.values() if b.role == "constant")], len(changing)
+
+
+def host_bytes(buffer):
+    """Return all bytes of a buffer on the host."""
+    whole = View(buffer, 0, (buffer.nbytes,), (1,), np.dtype(np.uint8))
+    return host_array(whole)
+
+
+def host_array(view):
+    """Return the NumPy array of a view."""
+    return view.array_at(view.buffer.address, view.buffer.array)
 
 
 class CudaLowered:
@@ -166,84 +142,24 @@ class CudaLowered:
     """
 
     def __init__(self, groups, results, target):
-        operations = [op for group in groups for op in group.operations]
-        self.target, self.calls, self.made_of = target, [], []
-        turns = places(operations)
-        inputs = self._share(turns, results)
-        lowered = [None if host else schedule(ops) for host, ops in turns]
-        device = [group for groups in lowered if groups is not None for group in groups]
-        find_local(device, results)
-        kernels = {id(group): group_kernels(group, f"g{i}") for i, group in enumerate(device)}
-        arena = DeviceArena(device, results)
-        self.memory = DeviceMemory(arena, self.shared)
-        with target.turn():
-            self.memory.upload(self.shared)
-        functions = compiled([k for found in kernels.values() for k in found])
-        fresh = {id(b): b for b in inputs}              # what the host has written, not yet copied
-        stale = {}                                      # what the device has written
-        for (host, ops), groups in zip(turns, lowered, strict=True):
-            if host:
-                self._add_host_turn(ops, fresh, stale)
-            else:
-                self._add_device_turn(ops, groups, kernels, functions, fresh, stale)
+        host, device = split_by_place([op for group in groups for op in group.operations])
+        staged, changing = copied_buffers(host, device, results)
+        groups = schedule(device)
+        find_local(groups, results)
+        kernels = [kernel for i, group in enumerate(groups)
+                   for kernel in group_kernels(group, f"g{i}")]
+        self.memory = DeviceMemory(DeviceArena(groups, results), staged)
         self.array = self.memory.array
-        left = [b for key, b in fresh.items() if b.role == "state" or any(
-            id(x.buffer) == key for x in results)]
-        if left:
-            self._add(functools.partial(self.on_stream, self.memory.upload, left), [])
-
-    def _share(self, turns, results):
-        """Give a temporary that the host uses memory there; returns what changes in every step."""
-        touched = {}
-        for host, ops in turns:
-            for view in views_of(ops):
-                if host or not view.buffer.is_temporary:
-                    touched[id(view.buffer)] = view.buffer
-        touched |= {id(x.buffer): x.buffer for x in results if not x.buffer.is_temporary}
-        for buffer in touched.values():
-            if buffer.is_temporary:
-                buffer.array = np.zeros(buffer.nbytes, np.uint8)
-                buffer.role, buffer.address = "shared", buffer.array.ctypes.data
-        order = {"input": 0, "number": 0, "shared": 1, "constant": 2}
-        self.shared = sorted((b for b in touched.values() if b.role != "state"),
-                             key=lambda buffer: order[buffer.role])
-        return [b for b in self.shared if order[b.role] == 0]
-
-    def _add(self, call, operations):
-        self.calls.append(call)
-        self.made_of.append(operations)
-
-    def on_stream(self, function, *arguments):
-        """Call a function while the target's stream is the current one."""
-        with self.target.turn():
-            function(*arguments)
-
-    def _add_host_turn(self, operations, fresh, stale):
-        """Add NumPy's calls, and before them the download of their inputs from the device."""
-        needed = {id(view.buffer): view.buffer for view in views_of(operations)
-                  if id(view.buffer) in stale or view.buffer.role == "state" and (
-                      id(view.buffer) not in fresh)}
-        if needed:
-            self._add(functools.partial(self.on_stream, self.memory.download,
-                                        list(needed.values())), [])
-        for key in needed:
-            stale.pop(key, None)
-        for op in operations:
-            inputs = [self.memory.host_array(x) if isinstance(x, View) else x for x in op.inputs]
-            out = None if op.output is None else self.memory.host_array(op.output)
-            self._add(functools.partial(op.run, *inputs, out=out), [op])
-            if op.output is not None:
-                fresh[id(op.output.buffer)] = op.output.buffer
-
-    def _add_device_turn(self, operations, groups, kernels, functions, fresh, stale):
-        """Add one upload of the values that the host has written, and one graph of kernels."""
-        used = {id(view.buffer) for view in views_of(operations)}
-        copied = [fresh.pop(key) for key in list(fresh) if key in used]
-        launches = [self._launch(kernel, functions) for group in groups
-                    for kernel in kernels[id(group)]]
-        self._add(DeviceTurn(self.target, self.memory, copied, launches), operations)
-        for op in operations:
-            stale[id(op.output.buffer)] = op.output.buffer
+        with target.turn():
+            self.memory.upload(len(staged))
+        functions = compiled(kernels)
+        launches = [self._launch(kernel, functions) for kernel in kernels]
+        self.calls, self.made_of = [], [[op] for op in host] + [device]
+        for op in host:
+            inputs = [host_array(x) if isinstance(x, View) else x for x in op.inputs]
+            out = None if op.output is None else host_array(op.output)
+            self.calls.append(functools.partial(op.run, *inputs, out=out))
+        self.calls.append(DeviceTurn(target, self.memory, changing, launches))
 
     def _launch(self, kernel, functions):
         """Return a function without arguments that runs a kernel, or its product by cuBLAS."""
@@ -285,8 +201,8 @@ def compiled(kernels):
 
 
 class DeviceTurn:
-    """A copy of what the host has written, and launches: the first time they are made one by one,
-    then as a CUDA graph."""
+    """A copy of what changes in every step (the first `copied` staged buffers), and launches: the
+    first time they are made one by one, then as a CUDA graph."""
 
     def __init__(self, target, memory, copied, launches):
         self.target, self.memory, self.copied, self.launches = target, memory, copied, launches
