@@ -17,47 +17,53 @@ class Arena:
     """
 
     def __init__(self, groups, results):
-        self._first, self._last, self._buffers = {}, {}, {}
+        first, last, sizes = {}, {}, {}
         for i, group in enumerate(groups):
             for view in views_of(group.operations):
-                if view.buffer.is_temporary and id(view.buffer) not in group.local:
-                    self._buffers[id(view.buffer)] = view.buffer
-                    self._first.setdefault(id(view.buffer), i)
-                    self._last[id(view.buffer)] = i
-        for view in results:
-            self._last[id(view.buffer)] = len(groups)
-        self.offsets, self.nbytes = self._place()
+                key = id(view.buffer)
+                if view.buffer.is_temporary and key not in group.local:
+                    sizes[key], last[key] = view.buffer.nbytes, i
+                    first.setdefault(key, i)
+        last |= {id(view.buffer): len(groups) for view in results}
+        self.offsets, self.nbytes = place(sizes, first, last)
         self.allocate()
 
     def allocate(self):
         """Make the block of memory."""
-        memory = np.zeros(self.nbytes + ALIGNMENT, np.uint8)
-        self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
+        self.memory = aligned(self.nbytes)
         self.address = self.memory.ctypes.data
-
-    def _place(self):
-        """Place the largest buffers first, each in the first gap between those used meanwhile.
-
-        Returns ({id of a buffer: its first byte}, size of the arena).
-        """
-        keys = sorted(self._buffers, key=lambda key: -self._buffers[key].nbytes)
-        first, last = (np.array([uses[key] for key in keys]) for uses in (self._first, self._last))
-        low, high = np.zeros((2, len(keys)), np.int64)
-        for i, key in enumerate(keys):
-            meanwhile = np.flatnonzero((first[:i] <= last[i]) & (last[:i] >= first[i]))
-            meanwhile = meanwhile[np.argsort(low[meanwhile])]
-            ends = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where a gap may begin
-            size = rounded(self._buffers[key].nbytes)
-            fits = np.flatnonzero(low[meanwhile] - ends[:-1] >= size)
-            low[i] = ends[fits[0] if len(fits) else -1]
-            high[i] = low[i] + size
-        return dict(zip(keys, low.tolist(), strict=True)), int(high.max(initial=0))
 
     def array(self, view):
         """Return the NumPy array of a view."""
         if view.buffer.is_temporary:
             return view.array_at(self.address + self.offsets[id(view.buffer)], self.memory)
         return view.array_at(view.buffer.address, view.buffer.array)
+
+
+def place(sizes, first, last):
+    """Place the largest blocks first, each in the first gap between those that are used meanwhile.
+
+    sizes, first, last  {key of a block: its bytes, or the number of its first or last use}
+    Returns ({key: its first byte}, the bytes of all).
+    """
+    keys = sorted(sizes, key=lambda key: -sizes[key])
+    begin, end = (np.array([uses[key] for key in keys]) for uses in (first, last))
+    low, high = np.zeros((2, len(keys)), np.int64)
+    for i, key in enumerate(keys):
+        meanwhile = np.flatnonzero((begin[:i] <= end[i]) & (end[:i] >= begin[i]))
+        meanwhile = meanwhile[np.argsort(low[meanwhile])]
+        gaps = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where each may begin
+        size = rounded(sizes[key])
+        fits = np.flatnonzero(low[meanwhile] - gaps[:-1] >= size)
+        low[i] = gaps[fits[0] if len(fits) else -1]
+        high[i] = low[i] + size
+    return dict(zip(keys, low.tolist(), strict=True)), int(high.max(initial=0))
+
+
+def aligned(nbytes):
+    """Return memory whose address is a multiple of ALIGNMENT."""
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    return memory[-memory.ctypes.data % ALIGNMENT:]
 
 
 def views_of(operations):

@@ -86,17 +86,6 @@ class GroupSource:
         self._lines.append((f"{kind} r{k} = ({kind})s{k};", None))
         self._write(rows.output, f"r{k}", 1)
 
-    def _add_total(self, k, rows):
-        """Add a sum of everything: the sum of each row is added to that of the rows before."""
-        (x,) = self._read_all(rows)
-        kind = TYPES[rows.output.view.dtype.name]
-        self._start(rows.width, f"double s{k} = 0;", f"+:s{k}")
-        self._lines.append((f"s{k} += {x};", None))
-        self._close()
-        self._lines.append((f"t{k} += s{k};", None))
-        self._before.append(f"double t{k} = 0;")
-        self._after.append(f"*{self._pointer(rows.output, moving=False)} = ({kind})t{k};")
-
     def _add_column(self, k, rows):
         """Add a sum over the rows: into a row of scratch memory, which is written at the end."""
         (x,) = self._read_all(rows)
@@ -270,7 +259,7 @@ def flattened(rows, local):
         if len(joined) > 1:
             raise ValueError
         return x._replace(lead=(), inner=joined[0] if joined else 0)
-    if any(each.form not in ("map", "total") for each in rows) or len(
+    if any(each.form != "map" for each in rows) or len(
             {each.width for each in rows}) > 1:
         return rows
     flat = []
@@ -278,11 +267,10 @@ def flattened(rows, local):
         for each in rows:
             inputs = tuple(along(x, each.width) for x in each.inputs)
             output = along(each.output, each.width)
-            if each.form == "map" and output.inner == 0 and each.count * each.width > 1:
+            if output.inner == 0 and each.count * each.width > 1:
                 return rows
-            form = "row" if each.form == "total" else "map"
-            flat.append(each._replace(form=form, sizes=(), width=each.count * each.width,
-                                      inputs=inputs, output=output))
+            flat.append(each._replace(sizes=(), width=each.count * each.width, inputs=inputs,
+                                      output=output))
     except ValueError:
         return rows
     return flat

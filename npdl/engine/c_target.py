@@ -7,9 +7,8 @@ ctypes, which releases the interpreter's lock.
 import ctypes
 import functools
 
-import numpy as np
-
 from npdl.engine import c_build
+from npdl.engine.arena import aligned
 from npdl.engine.c_module import can_be_function, module_source
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import find_local
@@ -25,7 +24,7 @@ class CLowered(Lowered):
         library = c_build.load(source)
         self._functions = {id(group): (getattr(library, f"g{i}"), sources[i])
                            for i, group in enumerate(rows)}
-        self._scratch = np.zeros(max([s.scratch for s in sources], default=0) + 64, np.uint8)
+        self._scratch = aligned(max([s.scratch for s in sources], default=0))
         self._kept = []
         super().__init__(groups, results)
 
@@ -34,9 +33,8 @@ class CLowered(Lowered):
             return super().lower(group)
         function, source = self._functions[id(group)]
         arrays = [self.array(view) for view in source.pointers]
-        scratch = self._scratch.ctypes.data
         table = (ctypes.c_void_p * (len(arrays) + 1))(
-            scratch + -scratch % 64, *(array.ctypes.data for array in arrays))
+            self._scratch.ctypes.data, *(array.ctypes.data for array in arrays))
         function.restype, function.argtypes = None, [ctypes.c_void_p]
         self._kept.append((table, arrays))
         address = ctypes.addressof(table)

@@ -332,8 +332,8 @@ def group_kernels(group, name):
     """Return the kernels of a group: maps and sums along rows, then sums over the rows."""
     if not group.rows:
         return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
-    inside = [rows for rows in group.rows if rows.form in ("map", "row")]
-    apart = [rows for rows in group.rows if rows.form in ("column", "total")]
+    inside = [rows for rows in group.rows if rows.form != "column"]
+    apart = [rows for rows in group.rows if rows.form == "column"]
     for rows in apart:
         group.local -= {id(x.view.buffer) for x in rows.operands}
     kernels = []

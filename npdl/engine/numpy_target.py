@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from npdl.engine.arena import ALIGNMENT, Arena, rounded
+from npdl.engine.arena import Arena, aligned, place
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import find_local, row_pitch
@@ -52,7 +52,7 @@ class BlockedLowered(Lowered):
             if block_size(group) is None:
                 group.local = set()
             for rows in group.rows:
-                if rows.form in ("column", "total"):
+                if rows.form == "column":
                     group.local -= {id(x.view.buffer) for x in rows.operands}
         super().__init__(groups, results)
 
@@ -60,12 +60,12 @@ class BlockedLowered(Lowered):
         step = block_size(group)
         if step is None:
             return super().lower(group)
-        inside = [rows for rows in group.rows if rows.form in ("map", "row")]
+        inside = [rows for rows in group.rows if rows.form != "column"]
         block = Block(self.array, inside, group.local, step)
         calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
                  for rows in inside]
         return calls + [(self.call(rows.op), [rows.op]) for rows in group.rows
-                        if rows.form in ("column", "total")]
+                        if rows.form == "column"]
 
 
 class Block:
@@ -74,23 +74,16 @@ class Block:
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
-        self.slots, free, top, last = {}, {}, 0, {}
-        for i, rows in enumerate(inside):
-            last |= {id(x.view.buffer): i for x in rows.operands}
+        first, last, bytes_of = {}, {}, {}
         for i, rows in enumerate(inside):
             for x in rows.operands:
                 key = id(x.view.buffer)
-                if key in local and key not in self.slots:
-                    size = rounded(row_pitch(x, self.sizes) * step * math.prod(self.sizes[1:]))
-                    if free.get(size):
-                        self.slots[key] = free[size].pop()
-                    else:
-                        self.slots[key], top = (top, size), top + size
-            for key in {id(x.view.buffer) for x in rows.operands} & self.slots.keys():
-                if last[key] == i:
-                    free.setdefault(self.slots[key][1], []).append(self.slots[key])
-        memory = np.zeros(top + ALIGNMENT, np.uint8)
-        self.memory = memory[-memory.ctypes.data % ALIGNMENT:]
+                if key in local:
+                    bytes_of[key] = row_pitch(x, self.sizes) * step * math.prod(self.sizes[1:])
+                    last[key] = i
+                    first.setdefault(key, i)
+        self.slots, top = place(bytes_of, first, last)
+        self.memory = aligned(top)
 
     def call(self, rows, start):
         """Return a call of one operation on the rows from `start` on along the first axis."""
@@ -111,7 +104,7 @@ class Block:
         width = 1 if x.inner == 0 else rows.width
         view = x.view._replace(shape=(count, *self.sizes[1:], width), strides=(*x.lead, x.inner))
         if id(x.view.buffer) in self.local:
-            return view.array_at(self.memory.ctypes.data + self.slots[id(x.view.buffer)][0],
+            return view.array_at(self.memory.ctypes.data + self.slots[id(x.view.buffer)],
                                  self.memory)
         return self.array(view._replace(offset=view.offset + start * x.lead[0]))
 
@@ -132,7 +125,7 @@ def direct_call(op, inputs, out):
 
 def block_size(group):
     """Return how many entries of the first axis make a block; None if blocks gain nothing."""
-    inside = [rows for rows in group.rows if rows.form in ("map", "row")]
+    inside = [rows for rows in group.rows if rows.form != "column"]
     if len(inside) < 2 or not group.sizes:
         return None
     entries = math.prod(group.sizes[1:]) * max(rows.width for rows in inside)

@@ -14,6 +14,8 @@ import numpy as np
 CALLS = ("argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "flatten",
          "nonzero", "ravel", "repeat", "round", "searchsorted", "squeeze", "std", "swapaxes",
          "take", "trace", "transpose", "var", "view")
+REDUCTIONS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+              "any": np.logical_or, "all": np.logical_and}
 ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides", "flags")
 
 
@@ -108,24 +110,6 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
                 return quick(self)
         return np.power(self, exponent)
 
-    def sum(self, axis=None, dtype=None, out=None, keepdims=False):
-        return reduce(np.add, self, axis, dtype, out, keepdims)
-
-    def prod(self, axis=None, dtype=None, out=None, keepdims=False):
-        return reduce(np.multiply, self, axis, dtype, out, keepdims)
-
-    def max(self, axis=None, out=None, keepdims=False):
-        return reduce(np.maximum, self, axis, None, out, keepdims)
-
-    def min(self, axis=None, out=None, keepdims=False):
-        return reduce(np.minimum, self, axis, None, out, keepdims)
-
-    def any(self, axis=None, out=None, keepdims=False):
-        return reduce(np.logical_or, self, axis, None, out, keepdims)
-
-    def all(self, axis=None, out=None, keepdims=False):
-        return reduce(np.logical_and, self, axis, None, out, keepdims)
-
     def mean(self, axis=None, dtype=None, out=None, keepdims=False):
         """Compute a sum, then divide by the count in place, as NumPy does."""
         if self.dtype == np.float16 or out is not None:
@@ -133,7 +117,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
         count = np.prod([self.shape[i] for i in axes], dtype=np.intp)
         wide = np.float64 if dtype is None and self.dtype.kind in "iub" else dtype
-        total = reduce(np.add, self, axis, wide, None, keepdims)
+        total = self.sum(axis, dtype=wide, keepdims=keepdims)
         return np.true_divide(total, count, out=total, casting="unsafe")
 
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
@@ -172,10 +156,11 @@ class RecordedGenerator:
         return lambda *args, **options: self.recorder.draw(self, name, args, options)
 
 
-def reduce(ufunc, x, axis, dtype, out, keepdims):
-    """Record a reduction."""
-    options = {"axis": axis, "keepdims": keepdims} | ({} if dtype is None else {"dtype": dtype})
-    return ufunc.reduce(x, **options) if out is None else ufunc.reduce(x, out=out, **options)
+def _reduction(ufunc):
+    def method(self, axis=None, *, keepdims=False, **options):
+        given = {name: value for name, value in options.items() if value is not None}
+        return ufunc.reduce(self, axis=axis, keepdims=keepdims, **given)
+    return method
 
 
 def _call(name):
@@ -183,6 +168,8 @@ def _call(name):
     return lambda self, *args, **options: self.recorder.call(method, (self, *args), options)
 
 
+for _name, _ufunc in REDUCTIONS.items():
+    setattr(RecordedArray, _name, _reduction(_ufunc))
 for _name in CALLS:
     setattr(RecordedArray, _name, _call(_name))
 for _name in ATTRIBUTES:

@@ -29,7 +29,7 @@ class Operand(NamedTuple):
 class RowOperation(NamedTuple):
     """An operation as a loop over rows.
 
-    form    "map"; "row", a reduction of each row; "column", of each column; "total", of all
+    form    "map"; "row", a reduction of each row; "column", of each column
     sizes   of the axes over which the rows go; their product is the number of rows
     width   of a row
     inputs  Operands, and scalars as they are
@@ -74,10 +74,6 @@ def as_rows(op, count=None):
     cut = _cut(form, shape, reduced, count)
     if cut is None:
         return None
-    if form == "row" and cut and reduced == len(shape):
-        if op.kind != "add.reduce":
-            return None
-        form = "total"
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
         inner = collapsed(shape[cut:], along[cut:])
@@ -149,9 +145,9 @@ def is_turned(view):
 
 def _cut(form, shape, reduced, count):
     """Return how many axes go over the rows; None if that can't be `count` rows."""
-    if form == "map" or form == "row" and reduced == len(shape):
+    if form == "map":
         cuts = range(len(shape), -1, -1)
-        preferred = max(0, len(shape) - 1) if form == "map" else 0
+        preferred = max(0, len(shape) - 1)
     else:
         preferred = reduced if form == "column" else len(shape) - reduced
         cuts = [preferred]

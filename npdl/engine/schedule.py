@@ -149,7 +149,7 @@ def find_local(groups, results):
                     group.local.add(key)
         for rows in group.rows:
             for x in rows.operands:
-                if row_pitch(x, rows.sizes) is None or rows.form in ("column", "total") and (
+                if row_pitch(x, rows.sizes) is None or rows.form == "column" and (
                         x is rows.output):
                     group.local.discard(id(x.view.buffer))
 
