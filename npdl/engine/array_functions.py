@@ -70,7 +70,8 @@ def erf(recorder, x):
 
 def minus_one_hot(recorder, p, index):
     """Record p - one_hot(index) elementwise, with the bits of a subtraction at each index."""
-    recorder.check_range(index, p.shape[-1])
+    if not recorder.check_range(index, p.shape[-1]):
+        return NotImplemented
     at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
     return p - (at[..., None] == np.arange(p.shape[-1]))
 

@@ -273,7 +273,7 @@ class ProductKernel(Kernel):
     """a @ b where cuBLAS cannot read the operands: a thread for each entry of the result."""
 
     def __init__(self, name, op):
-        self.views = a, b, out = as_matrices(op)
+        self.views = a, b, out = *op.inputs, op.output
         self.spread(out.size)
         a_steps, b_steps = (list(broadcast_strides(x, out.ndim)) for x in (a, b))
         a_k, b_k, a_steps[-1], b_steps[-2] = a_steps[-1], b_steps[-2], 0, 0
@@ -289,26 +289,7 @@ class ProductKernel(Kernel):
 
     @staticmethod
     def fits(op):
-        return op.kind == "matmul" and known(op)
-
-
-def as_matrices(op):
-    """Return the Views of a product, in which a vector is a matrix of one row or column."""
-    (a, b), out = op.inputs, op.output
-    if a.ndim == 1:
-        out = with_axis(out, out.ndim - (b.ndim > 1))
-        a = with_axis(a, 0)
-    if b.ndim == 1:
-        b, out = with_axis(b, 1), with_axis(out, out.ndim)
-    return a, b, out
-
-
-def with_axis(view, place):
-    """Return a View with one more axis, of length 1."""
-    shape, strides = list(view.shape), list(view.strides)
-    shape.insert(place, 1)
-    strides.insert(place, 0)
-    return view._replace(shape=tuple(shape), strides=tuple(strides))
+        return op.kind == "matmul" and known(op) and min(x.ndim for x in op.inputs) > 1
 
 
 def known(op):

@@ -140,6 +140,10 @@ class Recorder:
     def ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
         (out,) = options.pop("out", None) or (None,)
+        if ufunc is np.matmul and out is None and 1 in (inputs[0].ndim, inputs[1].ndim):
+            a, b = inputs                               # a vector is a matrix of one row or column
+            return np.matmul(a, b[:, None], **options)[..., 0] if b.ndim == 1 else \
+                np.matmul(a[None], b, **options)[..., 0, :]
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
             return self._other_method(ufunc, method, inputs, options)
         if method == "reduce":
@@ -260,9 +264,8 @@ class Recorder:
         return self.add("getitem", [x, *inputs], self.new(result), run)
 
     def check_range(self, index, size):
-        """Note a guard that an index is not below -size and not above size - 1."""
-        if index.size:
-            self.guard(bool, (index.min() >= -size) & (index.max() < size))
+        """Return True if an index is not below -size and not above size - 1, and note a guard."""
+        return not index.size or self.guard(bool, (index.min() >= -size) & (index.max() < size))
 
     def setitem(self, x, index, value):
         x = self.written(x)

@@ -134,6 +134,21 @@ def test_a_replayed_sum_by_index_checks_its_indices(target):
     assert len(step.recordings) == 1
 
 
+@pytest.mark.parametrize("look_up", [
+    lambda x, index: x[index], lambda x, index: np.take_along_axis(x, index[:, None], 1),
+    lambda x, index: functions.minus_one_hot(x, index)])
+def test_a_replayed_look_up_checks_its_indices(look_up):
+    step, x = RecordedStep(look_up, (), "numpy"), np.arange(9.0).reshape(3, 3)
+    for index in ([0, 1, 2], [2, 2, 0], [0, 3, 1], [0, -4, 1], [-1, -3, 2], [1, 1, 1]):
+        index = np.array(index)
+        if index.max() > 2 or index.min() < -3:
+            with pytest.raises(IndexError):
+                step(x, index)
+        else:
+            np.testing.assert_array_equal(step(x, index), look_up(x, index))
+    assert step.why_not is None and len(step.recordings) < 3
+
+
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_step_of_one_operation(target):
