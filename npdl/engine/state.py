@@ -113,10 +113,10 @@ class Mirror:
     def settle(self):
         """Collect what the step assigned to the copies.
 
-        An array in the place of another is recorded as a copy into it. Returns True if the
-        recording can be replayed, False if a number changed that was taken for a setting.
+        An array in the place of another is recorded as a copy into it. A number that changed
+        is no setting: it is varying from now on.
         """
-        can_replay, moves = True, []
+        moves = []
         assign = self._assignments.append
         for container, copy, key, made in self._pairs:
             new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
@@ -126,7 +126,6 @@ class Mirror:
                 self.updates.append((container, key, new))
                 assign((container, key, new))
             elif isinstance(new, (int, float)) and isinstance(made, (int, float)):
-                can_replay = False
                 assign((container, key, new))
                 self.varying.add((id(container), key))
             elif not self._pair_up(made, new, moves):
@@ -139,10 +138,9 @@ class Mirror:
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
         for old, new in moves:
             old[...] = new
-        return can_replay
 
     def keeps_structure(self):
-        """Return True if the step has assigned only numbers, which a replay assigns too."""
+        """Return True if the step has assigned only Numbers, which a replay assigns too."""
         return all(isinstance(value, Number) for _, _, value in self._assignments)
 
     def commit(self):

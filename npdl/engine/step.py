@@ -143,20 +143,17 @@ class Recording:
             given = map_nest(self._wrapped, arguments)
             answer = step.function(*objects, *given)
             self.answer = map_nest(unwrapped, answer)
-            can_replay = self.mirror.settle()
+            self.mirror.settle()
         self._answer = answer
-        replays = self.mirror.keeps_structure()
-        if replays:
-            recorder.roll_back()        # the first step has the same bits as a later one
-        release_freed_memory()
-        if can_replay:
-            results = [recorder.view(x) if isinstance(x, np.ndarray) else x
-                       for x in leaves(is_recorded, answer)]
-            self.program = Program(recorder, results, step.target)
-        if not replays:
+        if not self.mirror.keeps_structure():       # the next step is recorded again
             self.mirror.commit()
             recorder.keep_results()
             return
+        recorder.roll_back()            # the first step has the same bits as a later one
+        release_freed_memory()
+        results = [recorder.view(x) if isinstance(x, np.ndarray) else x
+                   for x in leaves(is_recorded, answer)]
+        self.program = Program(recorder, results, step.target)
         try:
             self.answer = self.replay(arguments)
         except Diverged:                # a guard on a value that the target rounds differently
