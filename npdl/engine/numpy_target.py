@@ -117,9 +117,6 @@ def direct_call(op, inputs, out):
         return functools.partial(op.run, *inputs, out=out)
     if op.kind.endswith(".reduce"):
         return functools.partial(op.ufunc.reduce, *inputs, out=out, **op.options)
-    if op.loop is not None:         # a Python number would be looked at in every call
-        inputs = [x if isinstance(x, np.ndarray) else np.array(x, dtype)
-                  for x, dtype in zip(inputs, op.loop, strict=False)]
     return functools.partial(op.ufunc, *inputs, out=out, **op.options)
 
 

@@ -105,7 +105,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     def __pow__(self, exponent):
         """Compute a square for the exponent 2 and a root for 0.5, as NumPy does."""
         if type(exponent) in (int, float) and self.dtype.kind == "f":
-            quick = {2: np.square, 0.5: np.sqrt, 1: np.positive, -1: np.reciprocal}.get(exponent)
+            quick = {2: np.square, 0.5: np.sqrt}.get(exponent)
             if quick is not None:
                 return quick(self)
         return np.power(self, exponent)
@@ -118,7 +118,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         count = np.prod([self.shape[i] for i in axes], dtype=np.intp)
         wide = np.float64 if dtype is None and self.dtype.kind in "iub" else dtype
         total = self.sum(axis, dtype=wide, keepdims=keepdims)
-        return np.true_divide(total, count, out=total, casting="unsafe")
+        return np.true_divide(total, count, out=total)
 
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
         if not copy and self.dtype == dtype:
