@@ -152,12 +152,20 @@ def test_a_replayed_look_up_checks_its_indices(look_up):
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_step_of_one_operation(target):
-    """One that is no loop over rows, and one that is."""
-    for step_of in (np.matmul, np.add):
-        step, x = RecordedStep(lambda a, f=step_of: f(a, a), (), target), np.eye(3) * 2
+    """One that is no loop over rows, one that is, and one in place."""
+    x, total = np.arange(6.0).reshape(2, 3), np.zeros((2, 3))
+
+    def add_to(total, x):
+        total += x
+    for step_of in (lambda x: x @ x.T, lambda x: x + x):
+        step = RecordedStep(step_of, (), target)
         for factor in (1.0, 2.0):
-            np.testing.assert_array_equal(step(x * factor), step_of(x * factor, x * factor))
+            np.testing.assert_array_equal(step(x * factor), step_of(x * factor))
         assert step.why_not is None
+    step = RecordedStep(add_to, (total,), target)
+    for _ in range(3):
+        step(x)
+    np.testing.assert_array_equal(total, 3 * x)
 
 
 def planned(function, *arrays, target="numpy"):
@@ -175,11 +183,18 @@ def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_be
     assert program.lowered.nbytes == 4000 * 50 * 8      # of the result alone
 
 
-def test_the_first_gradient_is_written_where_it_belongs():
-    def step(grad, x, dy):
-        grad[...] = 0
+@pytest.mark.parametrize("start", [0, 1])
+def test_the_first_gradient_is_written_where_it_belongs(start):
+    def function(grad, x, dy):
+        grad[...] = start
         grad += x.T @ dy
-    assert [op.kind for op in planned(step, *np.ones((3, 4, 4))).operations] == ["matmul"]
+        return grad * 1.0
+    given = np.ones((3, 4, 4))
+    kinds = [op.kind for op in planned(function, *given).operations]
+    assert kinds == ["matmul", "multiply"] if start == 0 else "copy" in kinds
+    step = RecordedStep(function, (), "numpy")
+    for _ in range(2):
+        np.testing.assert_array_equal(step(*given), np.full((4, 4), 4.0 + start))
 
 
 @pytest.mark.usefixtures("quick_compiler")

@@ -98,6 +98,23 @@ def test_two_branches_are_two_recordings_however_often_they_alternate():
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
 
 
+def test_a_branch_on_what_the_step_has_written_restores_it():
+    """The guard fails after the parameter was changed."""
+    def function(W, rng, x):
+        W += x + 0 * rng.random(x.shape)
+        if W.sum() > 0:
+            W *= -0.5
+        return W.sum()
+    plain, recorded = np.ones(3), np.ones(3)
+    generators = [np.random.default_rng(0) for _ in "ab"]
+    step = RecordedStep(function, (recorded,), "numpy")
+    for x in np.random.default_rng(0).standard_normal((8, 3)):
+        assert step(generators[0], x) == function(plain, generators[1], x)
+        np.testing.assert_array_equal(recorded, plain)
+        assert generators[0].bit_generator.state == generators[1].bit_generator.state
+    assert step.why_not is None and len(step.recordings) == 2
+
+
 def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
     models, plain, step = two_sides(lambda: gpt(dropout=0.3, norm="pre"))
 
