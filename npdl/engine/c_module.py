@@ -89,7 +89,7 @@ class SmallProductsSource:
             tuple(s // size for s in x.strides[-2:]) for x in self.pointers)
         lines.append(f"for (size_t i = 0; i < {m}; i++) {{")
         if b_j == 1 or n == 1 or k == 1:
-            lines += [f"{kind} sum[{n}];", f"for (size_t j = 0; j < {n}; j++) sum[j] = 0;",
+            lines += [f"{kind} sum[{n}];", "__builtin_memset(sum, 0, sizeof sum);",
                       f"for (size_t k = 0; k < {k}; k++) {{ {kind} x = a[i * {a_i} + k * {a_k}];",
                       "#pragma omp simd",
                       f"for (size_t j = 0; j < {n}; j++) "
