@@ -211,3 +211,16 @@ def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
     for factor in (1.0, 2.0):
         for found, wanted in zip(step(x * factor), function(x * factor), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_a_guard_comes_first_only_with_what_may_move():
+    """The sum in place is needed for the guard, but `z` reads what was there before."""
+    def function(x):
+        t = x * 2.0
+        z = t + 1.0
+        t += 1.0
+        return z if t.sum() > 0 else -z
+    step = RecordedStep(function, (), "numpy")
+    for x in (np.ones(3), 3 * np.ones(3), -np.ones(3)):
+        np.testing.assert_array_equal(step(x), function(x))
+    assert len(step.recordings) == 2
