@@ -88,12 +88,12 @@ class SmallProductsSource:
         (a_i, a_k), (b_k, b_j), (c_i, c_j) = (
             tuple(s // size for s in x.strides[-2:]) for x in self.pointers)
         lines.append(f"for (size_t i = 0; i < {m}; i++) {{")
-        if b_j == 1 or n == 1 or k == 1:
+        if b_j == 1:
             lines += [f"{kind} sum[{n}];", "__builtin_memset(sum, 0, sizeof sum);",
                       f"for (size_t k = 0; k < {k}; k++) {{ {kind} x = a[i * {a_i} + k * {a_k}];",
                       "#pragma omp simd",
                       f"for (size_t j = 0; j < {n}; j++) "
-                      f"sum[j] += x * b[k * {b_k} + j * {b_j}]; }}",
+                      f"sum[j] += x * b[k * {b_k} + j]; }}",
                       f"for (size_t j = 0; j < {n}; j++) c[i * {c_i} + j * {c_j}] = sum[j];"]
         else:
             lines += [f"for (size_t j = 0; j < {n}; j++) {{ {kind} sum = 0;",

@@ -94,8 +94,6 @@ class GroupSource:
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
         self._open(width)
         self._lines.append((f"{total}[{self._j(width)}] += {x};", None))
-        if width == 1:
-            self._close()
         out, kind = self._pointer(rows.output, moving=False), TYPES[rows.output.view.dtype.name]
         step = rows.output.inner // rows.output.view.dtype.itemsize
         self._after.append(f"for (size_t j = 0; j < {width}; j++) "
