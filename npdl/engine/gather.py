@@ -54,8 +54,8 @@ def _changed(views, writes, since, now):
 def _is_simple(op):
     """Return True if a take reads whole rows of a matrix into a contiguous array."""
     table, index = op.inputs
-    return table.ndim == 2 and table.is_contiguous and op.output.is_whole and (
-        op.output.buffer.is_temporary and index.is_contiguous and index.dtype.name == "int64")
+    return table.ndim == 2 and op.output.is_whole and op.output.buffer.is_temporary and (
+        index.is_contiguous and index.dtype.name == "int64")
 
 
 def _gathered(x, takes, writes, now):

@@ -229,17 +229,18 @@ def test_a_guard_comes_first_only_with_what_may_move():
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_only_looks_like_a_pattern_is_computed_as_it_is(target):
-    """Zeros to which no gradient is added, and a table whose rows are not contiguous."""
-    def function(x, index, table):
+    """Zeros to which no gradient is added; tables and indices that lie in memory in other ways."""
+    def function(x, index, narrow, table):
         a, b, c = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
         a += 1.0
         b += b[::-1]
         c += x[:1]
-        return a, b, c, table.T[index] @ x
+        return a, b, c, *(table.T[i] @ x for i in (index, index[::2], narrow))
     rng = np.random.default_rng(0)
-    step, index = RecordedStep(function, (), target), rng.integers(0, 2, 5)
+    step, index = RecordedStep(function, (), target), rng.integers(0, 2, 9)
     for _ in range(3):
-        given = rng.standard_normal((3, 3)), index, rng.standard_normal((3, 2))
+        given = (rng.standard_normal((3, 3)), index, index.astype("int32"),
+                 rng.standard_normal((3, 2)))
         for found, wanted in zip(step(*given), function(*given), strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
     assert step.why_not is None
