@@ -203,6 +203,16 @@ def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):
     assert "an argument of the step is a Cache" in capsys.readouterr().err
 
 
+def test_a_function_that_holds_an_object_runs_plainly(capsys):
+    """A setting of that object would be taken for a constant."""
+    owner = Cache(rate=2.0)
+    models, plain, step = two_sides(lambda: Squares(lambda y: y * owner.rate), loss=SquaredError())
+    x, y = np.random.default_rng(0).standard_normal((2, 4, 3))
+    for owner.rate in (2.0, 2.0, 3.0):
+        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    assert "holds objects" in capsys.readouterr().err
+
+
 def test_a_step_inside_of_another_is_recorded_with_it():
     lines = []
     inner = RecordedStep(lambda x: x * 2.0, (), "numpy", lines.append)
