@@ -273,6 +273,7 @@ def test_some_of_a_users_operations(target):
         y[[0, 1]] += y[[1, 0]]
         y[1:] += y[:-1]
         y[:, ::-1][...] = y.copy()
+        y.astype(y.dtype)[...] = 7.0                    # of a copy
         y[:3, :3] += y[:3, :3].T
         np.add.at(y, (np.array([0, 0]), np.array([1, 1])), 1.0)
         np.maximum(y, -3, out=y)
@@ -389,6 +390,7 @@ def test_a_shard_that_raises_leaves_the_next_step_right():
 
 @pytest.mark.parametrize(("model", "loss"), [
     (gpt, SequenceLoss(average="token")), (gpt, CrossEntropy(ignored=0)),
+    (lambda: Squares((lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))), SquaredError()),
     (lambda: npdl.Sequential(npdl.Linear(5, 4, dtype="float64"),
                              npdl.BatchNorm(4, dtype="float64")), SquaredError())])
 def test_what_threads_cannot_split_is_an_input_error(model, loss):
