@@ -232,7 +232,7 @@ def check_spoilt_gradients(case):
 OPTIMIZERS = {"SGD": optim.SGD, "NesterovSGD": optim.NesterovSGD, "RMSprop": optim.RMSprop,
               "Adam": optim.Adam, "AdamW": optim.AdamW,
               "Muon": lambda model, **o: optim.Muon(model, ["W"], **o)}
-NEITHER = {"Cache", "Cell", "Layer", "Param",                  # bases and holders
+NEITHER = {"Cache", "Layer", "Param",                          # bases and holders
            "BLASThreads",                                              # a setting
            "Grokfast"}                          # with what changes gradients
 

@@ -6,15 +6,13 @@ from typing import Any
 
 import numpy as np
 
-import npdl
 from npdl.backend import stream
-from npdl.core import Layer
 from npdl.study.check.gradcheck import gradcheck
+from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast, is_float, leaves, mapped
 
 CASE_LIMIT = 1e-7
-BASES = ("RecurrentLayer", "Recurrent")         # what they run is named by their subclasses
 
 
 def case_rng(case):
@@ -86,10 +84,8 @@ def arrays_in(nest):
 
 
 def npdl_layers():
-    """Every layer that npdl exports; the bases are not layers yet."""
-    public = (getattr(npdl, name) for name in npdl.__all__)
-    return [cls for cls in public if isinstance(cls, type) and issubclass(cls, Layer)
-            and cls.__name__ not in BASES and cls.forward is not Layer.forward]
+    """Return every layer of npdl."""
+    return list(layer_classes().values())
 
 
 def covers(checked, cls):

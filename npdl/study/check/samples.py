@@ -27,13 +27,15 @@ ROW = "a sample", "another", "sizes of 1"
 
 @functools.cache
 def layer_classes():
-    """Return {name: class} of every layer and model of npdl that has examples."""
+    """Return {name: class} of every layer and model of npdl, without the bases of others."""
     folders = (npdl.layers, npdl.models, npdl.adapt)
     names = ["npdl.losses", *(found.name for folder in folders for found in pkgutil.iter_modules(
         folder.__path__, f"{folder.__name__}."))]
-    held = {name: value for module in names
-            for name, value in vars(importlib.import_module(module)).items()}
-    return {name: held[name] for name in EXAMPLES}
+    held = {cls.__name__: cls for name in names
+            for cls in vars(importlib.import_module(name)).values()
+            if isinstance(cls, type) and issubclass(cls, Layer)}
+    return {name: cls for name, cls in sorted(held.items())
+            if name in EXAMPLES or not cls.__subclasses__()}
 
 
 def sample(cls, seed=0, **options):
