@@ -8,7 +8,7 @@ import sys
 import tempfile
 
 from npdl.train.config import Config
-from npdl.train.sweep import load_run_metrics, sweep
+from npdl.train.sweep import load_sweep_metrics, sweep
 
 
 def main(root=None):
@@ -19,7 +19,7 @@ def main(root=None):
     outcomes = sweep(configs, root, jobs=2, quiet=True)
     print("width  seed  best loss of training")
     for config in configs:
-        records = load_run_metrics(root, config)        # None while a run isn't finished
+        records = load_sweep_metrics(root, config)        # None while a run isn't finished
         if records is not None:
             loss = min(record["train_loss"] for record in records)
             print(f"{config.width:5}  {config.seed:4}  {loss:.4f}")

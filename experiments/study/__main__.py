@@ -36,7 +36,7 @@ from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
 from npdl.train.recipes import RECIPES, new_config
 from npdl.train.run import load_run
-from npdl.train.sweep import folder_of, load_run_metrics, sweep
+from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
 
 
 def settings_of(question):
@@ -167,7 +167,7 @@ def make(study, options):
     sweep(list(configs.values()), options.out, options.jobs)
     finished = {}
     for place, (question, model, settings) in missing.items():
-        records = load_run_metrics(options.out, configs[place])
+        records = load_sweep_metrics(options.out, configs[place])
         if records is not None:
             folder = folder_of(options.out, configs[place])
             finished.setdefault(question, []).append(

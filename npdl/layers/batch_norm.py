@@ -90,8 +90,8 @@ def split_groups(x, groups):
 
 def normalise_backward(dx_hat, x_hat, std, axes):
     """Return dx from dx_hat, where x_hat = (x - mean) / std and mean and std depend on x."""
-    # Adding a constant to x doesn't change x_hat, and scaling x - mean hardly does.
-    # So two parts of dx_hat are removed: the constant part, and the part along x_hat.
+    # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
+    # scaled. So two parts of dx_hat are removed: the constant, and the part along x_hat.
     shift = mean_over(dx_hat, axes)
     stretch = mean_over(dx_hat * x_hat, axes)
     dx = (dx_hat - shift - stretch * x_hat) / std

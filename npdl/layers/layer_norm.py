@@ -46,8 +46,8 @@ class LayerNorm(Layer):
         self.gain.grad += sum_rows(dy * x_hat)              # y = gain * x_hat + bias
         self.bias.grad += sum_rows(dy)
         dx_hat = dy * self.gain.data
-        # Adding a constant to x doesn't change x_hat, and scaling x - mean hardly does.
-        # So two parts of dx_hat are removed: the constant part, and the part along x_hat.
+        # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
+        # scaled. So two parts of dx_hat are removed: the constant, and the part along x_hat.
         shift = dx_hat.mean(-1, keepdims=True)
         stretch = (dx_hat * x_hat).mean(-1, keepdims=True)
         dx = (dx_hat - shift - stretch * x_hat) / std

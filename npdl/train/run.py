@@ -42,6 +42,9 @@ from npdl.train.versions import versions
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend", "engine", "target", "threads")    # they change results by rounding only
 MAY_MOVE = ("text", "pretrained")       # files that may move; their SHA-256 is compared
+# The numbers of a record that are printed: name, text before it, format.
+SHOWN = (("train_loss", "  train ", ".2e"), ("train_accuracy", " ", "7.2%"),
+         ("validation_loss", "  val ", ".2e"), ("validation_accuracy", " ", "7.2%"))
 
 
 class Run:
@@ -117,10 +120,8 @@ class Run:
         if odd is not None:
             self._check_finite(f", {odd} is {record[odd]}")
         append(self.folder / "metrics.jsonl", record)
-        text = "  ".join(
-            f"{short} {record[f'{name}_loss']:.2e} {record[f'{name}_accuracy']:7.2%}"
-            for name, short in (("train", "train"), ("validation", "val"))
-            if f"{name}_loss" in record)
+        text = "".join(before + format(record[name], form) for name, before, form in SHOWN
+                       if name in record).lstrip()
         if not self.bar.disable:
             self.bar.set_postfix_str(text)
         elif not self.quiet:

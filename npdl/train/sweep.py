@@ -93,7 +93,7 @@ def folder_of(root, config):
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def load_run_metrics(root, config):
+def load_sweep_metrics(root, config):
     """Return the metrics of the run of `config` in a sweep, or None if it isn't finished.
 
     The metrics are a list of records, one for each evaluation.

@@ -13,7 +13,7 @@ from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.folder import is_finished, locked, read_config
 from npdl.train.run import load_run, train
-from npdl.train.sweep import folder_of, load_run_metrics, sweep
+from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
 from tests.tools import device
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.processes import recorded_step, start_python
@@ -48,7 +48,7 @@ def test_a_sweeps_runs_are_bitwise_identical_and_none_is_made_twice(tmp_path, al
     assert outcomes == {"finished": [folder_of(tmp_path, config) for config in CONFIGS]}
     for config in CONFIGS:
         assert_same_runs(folder_of(alone, config), folder_of(tmp_path, config))
-        assert load_run_metrics(tmp_path, config) == load_run_metrics(alone, config)
+        assert load_sweep_metrics(tmp_path, config) == load_sweep_metrics(alone, config)
     stamps = {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
     assert sweep(CONFIGS, tmp_path, jobs=jobs, quiet=True) == outcomes
     assert stamps == {f: f.stat().st_mtime_ns for f in tmp_path.rglob("*")}
