@@ -4,8 +4,8 @@
 answers ten of the others. This takes about half a minute on one core.
 
 B sequences of S tokens; width D; H heads of width d. dx is the gradient of the loss with respect to
-x; w holds weights, dw their gradients; x.mT is x transposed. A forward returns its output and a
-cache for its backward. In a backward, a comment repeats the line of forward that is differentiated.
+x; w holds weights, dw their gradients; x.mT (NumPy 2) is x transposed. A forward returns its output
+and a cache. In a backward, a comment repeats the line of forward that is differentiated.
 """
 
 import numpy as np
@@ -95,7 +95,7 @@ def gpt(ids, weights):
 
 
 def gpt_backward(dlogits, weights, cache):
-    (ends, *blocks), (ids, caches, n, c_norm) = weights, cache
+    (ends, *blocks), (ids, caches, n, c_norm) = weights, cache  # as in gpt
     dends, dblocks = {"classifier": (n.mT @ dlogits).sum(0)}, []    # logits = n W
     dx, dends["gain"], dends["bias"] = norm_backward(dlogits @ ends["classifier"].mT, c_norm)
     for w, cache in zip(reversed(blocks), reversed(caches), strict=True):
@@ -126,7 +126,7 @@ def train(steps, lr=1e-3, decay=3.0, examples=97, seed=0):
     ids, answers = np.stack([a, np.full_like(a, P), b, np.full_like(a, P + 1)], 1), (a + b) % P
     weights = [{name: rng.normal(0, shape[-2] ** -0.5, shape) if len(shape) > 1 else
                 np.full(shape, 1.0 if "gain" in name else 0.0) for name, shape in shapes.items()}
-               for shapes in [ENDS, *[BLOCK] * BLOCKS]]
+               for shapes in [ENDS, *[BLOCK] * BLOCKS]]     # matrices: normal(0, 1 / sqrt(rows))
     M, R = ([{name: np.zeros_like(w[name]) for name in w} for w in weights] for _ in range(2))
     for t in range(1, steps + 1):
         logits, cache = gpt(ids[:examples], weights)

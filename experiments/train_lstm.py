@@ -49,7 +49,7 @@ def train(config, **process):
     rng = stream(config.seed, 0)
     model = LSTMLM(data.vocab_size, config.width, config.layers, bias=config.bias,
                    dropout=config.dropout, padding_id=data.padding_id, rng=rng, dtype=config.dtype)
-    initialise(model, config.init, rng)                 # by --init; "torch" changes nothing
+    initialise(model, config.init, rng)                 # --init torch keeps the layers' values
     optimizer = make_optimizer(config, model)           # AdamW, unless --optimizer names another
     lr_at = learning_rate(config)                       # a function of the step
     loss_layer = SequenceLoss()
@@ -58,17 +58,20 @@ def train(config, **process):
         """Make one update by npdl's layers and return the loss; `dropout` draws its masks."""
         model.zero_grad()
         (logits, state), cache = model.forward(batch.inputs, rng=dropout)  # logits (B, S, V)
-        targets, counted = to_device(batch.targets), to_device(batch.counted)  # of --backend
+        targets = to_device(batch.targets)              # onto the device of --backend
+        counted = to_device(batch.counted)
         loss, loss_cache = loss_layer.forward(logits, targets, counted)
         dlogits = loss_layer.backward(1.0, loss_cache)
-        model.backward(dlogits, cache)                  # adds to every param.grad
+        # This adds to every param.grad. The loss doesn't use the last state, so it has no gradient.
+        model.backward(dlogits, cache)
         if max_norm is not None:
             clip_by_global_norm(optimizer.params.values(), max_norm)
         optimizer.step(lr)
         return loss
 
-    # By default the same update is recorded once and replayed (npdl.engine), which is faster. With
-    # --engine plain, every layer can be stepped through in a debugger.
+    # By default the same update is recorded once and replayed (npdl.engine), which is faster;
+    # engine.step has the arguments of plain_update. With --engine plain, every layer can be
+    # stepped through in a debugger.
     engine = make_engine(config.engine, model, optimizer, config.target, config.threads)
     update = plain_update if engine.name == "plain" else engine.step
 
@@ -80,7 +83,8 @@ def train(config, **process):
             dropout = dropout_rng(config.dropout, config.seed, step)    # None without dropout
             update(data.batch(step), lr, config.clip, dropout)
             if run.evaluation_due():
-                run.record(data.measure(engine), lr)    # loss and accuracy of both sets
+                # Loss and accuracy of both sets. The engine computes them as it does a step.
+                run.record(data.measure(engine), lr)
         return run.finish(data)                         # curves, summary, and what it prints
 
 

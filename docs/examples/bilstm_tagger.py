@@ -1,7 +1,7 @@
-"""A tag for every token of sequences of one's own: a bidirectional LSTM over padded batches.
+"""A label for every token of your own sequences: a bidirectional LSTM over padded batches.
 
-The tag says whether the same token occurs again later (1), occurred before (2), both (3) or
-neither (0): no direction alone can know it.
+The label says whether the same token occurs again later (1), occurred before (2), both (3) or
+neither (0). An LSTM that reads in one direction can't compute all four.
 
     python docs/examples/bilstm_tagger.py
 """
@@ -27,7 +27,7 @@ def main(steps=500):
     model = npdl.Sequential(npdl.Embedding(V, D, rng=1),
                             npdl.Bidirectional(LSTM(D, H, rng=2), LSTM(D, H, rng=3)),
                             npdl.Linear(2 * H, TAGS, rng=4))
-    loss_of = npdl.CrossEntropy(ignored=NOT_A_TAG)               # what fills up does not count
+    loss_of = npdl.CrossEntropy(ignored=NOT_A_TAG)               # the loss skips padding
     optimizer = npdl.AdamW(model, lr=1e-2)
 
     for step in range(steps):
@@ -43,7 +43,7 @@ def main(steps=500):
         if step % 100 == 0:
             print(f"step {step}: loss {loss:.3f}")
 
-    words, tags = sentences(500, np.random.default_rng(1))          # of which it saw none
+    words, tags = sentences(500, np.random.default_rng(1))          # it was not trained on these
     ids, lengths = pad(words)
     logits, _ = model.forward(ids, lengths=lengths)
     targets, _ = pad(tags, NOT_A_TAG)
@@ -54,5 +54,5 @@ def main(steps=500):
 
 
 if __name__ == "__main__":
-    with npdl.BLASThreads(1):            # more of them only wait for each other at these sizes
+    with npdl.BLASThreads(1):            # more threads are slower for arrays this small
         main()

@@ -1,6 +1,7 @@
-"""A class for sequences of one's own: a transformer encoder over padded batches, a mean, a map.
+"""A class for your own sequences: a transformer encoder over padded batches, a mean, and a linear
+layer.
 
-The class: whether token 1 stands before token 2.   python docs/examples/encoder_classifier.py
+The class says whether token 1 comes before token 2.   python docs/examples/encoder_classifier.py
 """
 
 import numpy as np
@@ -43,7 +44,7 @@ def main(steps=400):
     optimizer = npdl.AdamW(model, lr=3e-3)
     for _ in range(steps):
         ids, lengths, labels = texts(32, rng)
-        logits, cache = model.forward(ids, lengths, rng=rng)    # with rng, dropout drops
+        logits, cache = model.forward(ids, lengths, rng=rng)    # with rng, dropout is active
         loss, c_loss = loss_of.forward(logits, labels)
         optimizer.zero_grad()
         model.backward(loss_of.backward(1.0, c_loss), cache)
@@ -55,5 +56,5 @@ def main(steps=400):
 
 
 if __name__ == "__main__":
-    with npdl.BLASThreads(1):            # more of them only wait for each other at these sizes
+    with npdl.BLASThreads(1):            # more threads are slower for arrays this small
         main()

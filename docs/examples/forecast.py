@@ -1,6 +1,6 @@
-"""A forecast, no token ids: a GRU reads 40 values of a noisy wave and says the next one.
+"""A forecast of numbers: a GRU reads 40 values of a noisy wave and predicts the next one.
 
-A loss of two arrays has a gradient for each; the forecast's is the first.
+The loss of two arrays has a gradient for each. The first is that of the forecast.
     python docs/examples/forecast.py
 """
 
@@ -21,7 +21,7 @@ class Forecaster(npdl.Layer):
 
     def backward(self, dy, cache):
         dh = np.zeros_like(cache.h)
-        dh[:, -1] = self.out.backward(dy, cache.out)            # y reads the last step alone
+        dh[:, -1] = self.out.backward(dy, cache.out)            # y depends on the last step only
         return self.gru.backward(dh, cache.gru)
 
 
@@ -52,5 +52,5 @@ def main(steps=250):
 
 
 if __name__ == "__main__":
-    with npdl.BLASThreads(1):            # more of them only wait for each other at these sizes
+    with npdl.BLASThreads(1):            # more threads are slower for arrays this small
         main()

@@ -32,7 +32,7 @@ def main(folder=None):
         print(f"step {record['step']}: loss {record['train_loss']:.4f}, "
               f"{record['carried']:.1%} of the sums that wrap around are right")
     accuracy = records[-1]["train_accuracy"]
-    print(f"{accuracy:.1%} of the sums are known; the run is in {folder}")
+    print(f"{accuracy:.1%} of the sums are right; the run is in {folder}")
     return accuracy
 
 

@@ -1,7 +1,7 @@
-"""A model of your own: an LSTM with coupled gates, its backward by hand, learns a rhyme by heart.
+"""A model of your own: an LSTM with coupled gates, with a backward by hand, memorises a rhyme.
 
-What the input gate lets in, the cell forgets: c = (1 - i) c + i g (Greff et al. 2017, CIFG). The
-run ends with a sample.    python docs/examples/own_model.py [FOLDER]
+One gate i decides how much of the new value g replaces the cell's value c: c = (1 - i) c + i g
+(Greff et al. 2017, CIFG). The run ends with a sample.    python docs/examples/own_model.py [FOLDER]
 """
 
 import sys

@@ -1,7 +1,7 @@
 """An optimizer and a schedule of your own: a GPT groks sums while its weight decay falls.
 
-AdamW's weight decay falls on a line to a fraction `end` of its value. Several ends and seeds are a
-sweep; the same command again skips what is finished and resumes the rest.
+AdamW's weight decay falls linearly to a fraction `end` of its value. A sweep trains with several
+values of `end` and several seeds. The same command again skips finished runs and resumes others.
     python docs/examples/own_optimizer.py [FOLDER]
 """
 

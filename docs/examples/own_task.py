@@ -1,7 +1,7 @@
 """A task of your own: a GPT learns to compose permutations, a b = a after b, in S5.
 
-The run saves, resumes (the same command again), draws its curves and stands in the table, as any
-other does.    python docs/examples/own_task.py [FOLDER]
+Like any other run, it is saved, is resumed by the same command, draws its curves, and can be a
+column of `npdl table`.    python docs/examples/own_task.py [FOLDER]
 """
 
 import functools

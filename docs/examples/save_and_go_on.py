@@ -1,7 +1,8 @@
-"""A training loop of one's own, saved half-way and gone on with: to the last bit the same.
+"""A training loop of your own, saved half-way and resumed, with bitwise identical results.
 
-Saved are the parameters, the optimizer's moments and its count of steps; batches are drawn by the
-step, so that nothing else has to be.    python docs/examples/save_and_go_on.py [FOLDER]
+It saves the parameters, the optimizer's moments and its number of steps. The step decides which
+batch is drawn, so nothing else has to be saved.
+    python docs/examples/save_and_go_on.py [FOLDER]
 """
 
 import sys
@@ -58,20 +59,19 @@ def main(folder=None):
     train(*whole, HALF)
     save(path, *whole)
     train(*whole, END)
-    again = fresh()                                     # in another process, say
+    again = fresh()                                     # as another process would
     load(path, *again)
     train(*again, END)
     equal = [np.array_equal(p.data, q.data) for (_, p), (_, q) in zip(
         whole[0].params(), again[0].params(), strict=True)]
-    print(f"gone on with from step {HALF}: {sum(equal)} of {len(equal)} parameters are the same "
-          "to the bit")
+    print(f"resumed at step {HALF}: {sum(equal)} of {len(equal)} parameters are bitwise identical")
     examples = DATA.train
     logits, _ = again[0].forward(examples.inputs)
     accuracy = exact_match(logits, examples.targets, examples.answer_mask)
-    print(f"after {END} steps {accuracy:.1%} of the sums are known; half-way is in {path}")
+    print(f"after {END} steps {accuracy:.1%} of the sums are right; the saved half is in {path}")
     return accuracy * all(equal)
 
 
 if __name__ == "__main__":
-    with npdl.BLASThreads(1):            # more of them only wait for each other at these sizes
+    with npdl.BLASThreads(1):            # more threads are slower for arrays this small
         main(*sys.argv[1:])

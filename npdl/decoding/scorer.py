@@ -35,7 +35,10 @@ class Scorer:
         return np.zeros(len(tokens), bool)
 
     def settings(self, rows):
-        """Return the context (for a `with` block) in which `rows` sequences are extended."""
+        """Return a context manager that is active while `rows` sequences are extended.
+
+        For example, it sets the number of BLAS threads.
+        """
         return contextlib.nullcontext()
 
 
