@@ -64,7 +64,9 @@ def _main(given, chosen):
             getattr(importlib.import_module(module), add)(sub)
     if not chosen.startswith("-") and chosen not in COMMANDS:
         parser.error(_unknown(chosen))
-    options = parser.parse_args(given)
+    options, unknown = parser.parse_known_args(given)
+    if unknown:                                         # with the name of the command
+        commands.choices.get(chosen, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     command = vars(options).pop("command")
     _, module, _, run = COMMANDS[command]
     return _run_until_output_closes(getattr(importlib.import_module(module), run), options)

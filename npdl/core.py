@@ -13,7 +13,7 @@ integers.
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, check_gradient, require_bool, require_dtype
+from npdl.errors import FLOATS, InputError, check_gradient, described, require_bool
 from npdl.safetensors import read, write
 from npdl.training_errors import check_state_dict
 
@@ -45,8 +45,9 @@ class Param:
         if hasattr(data, "mask"):
             raise InputError("Param: a parameter has no mask; give data.filled(0) or data.data")
         self.data = to_device(data)
-        if trainable:
-            require_dtype(self.data.dtype)
+        if trainable and self.data.dtype.name not in FLOATS:
+            raise InputError(f"Param: the data is {described(self.data)}; it must be float32 or "
+                             "float64")
         self.decay = decay
         self._can_learn = trainable
         self.trainable = trainable
@@ -250,7 +251,11 @@ class Layer:
         Raises CheckpointError if the file is not a safetensors file or is damaged, and InputError
         if its names, shapes or dtypes differ from those of this layer.
         """
-        self.load_state_dict(read(path))
+        arrays = read(path)
+        try:
+            self.load_state_dict(arrays)
+        except InputError as error:
+            raise InputError(f"{path}, loaded into a {type(self).__name__}: {error}") from None
 
     def count_params(self, embeddings=True):
         """Return the number of trainable parameters.

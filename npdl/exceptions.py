@@ -21,7 +21,8 @@ class BackendError(NpdlError, RuntimeError):
 
 REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulimit -n"),
             **dict.fromkeys((errno.EAGAIN, errno.ENOMEM), "end other programs, or free memory"),
-            **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose another place")}
+            **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "choose another place"),
+            errno.ENOENT: "make the folder, or choose another place"}
 
 
 def remedy(error):

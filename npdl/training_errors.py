@@ -81,7 +81,9 @@ def check_learns(owner, param):
 def check_optimizer_state(own, state):
     """Raise InputError unless `state` has the steps, moments and arrays of the state `own`."""
     if not isinstance(state, dict) or state.keys() != own.keys():
-        given = ", ".join(map(str, state)) if isinstance(state, dict) else described(state)
+        given = described(state)
+        if isinstance(state, dict):
+            given = ", ".join(map(str, state)) or "an empty dict"
         raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
     require_number("steps", state["steps"], lambda steps: is_integer(steps) and steps >= 0,
                    "an integer, 0 or more")
@@ -94,7 +96,8 @@ def check_state_dict(own, arrays, what="parameter"):
     odd = sorted(own.keys() ^ arrays.keys())
     if odd:
         how = "missing" if odd[0] in own else "unknown"
-        raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all)")
+        raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all); give the "
+                         "arrays of a model of the same class, made with the same options")
     for name, wanted in own.items():
         given = arrays[name]
         if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):

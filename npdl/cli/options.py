@@ -27,8 +27,8 @@ class Range:
     words: str
 
 
-COUNT = Range(lambda n: 1 <= n < LARGEST_NUMBER, "an integer, 1 or more, below 2^63")
-NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more, below 2^63")
+COUNT = Range(lambda n: 1 <= n < LARGEST_NUMBER, "an integer, 1 or more")
+NATURAL = Range(lambda n: 0 <= n < LARGEST_NUMBER, "an integer, 0 or more")
 NOT_NEGATIVE = Range(lambda x: x >= 0, "a finite number, 0 or more")
 POSITIVE = Range(lambda x: x > 0, "a finite number above 0")
 SHARE = Range(lambda x: 0 < x <= 1, "a number in (0, 1]")

@@ -16,6 +16,7 @@ OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
 MOST_EQUATIONS = 10_000_000     # all equations are in memory: these take 0.7 GB
 MOST_NUMBERS = 1_000_000        # each is a token
+LARGEST = 2**63 - 1             # integer of NumPy
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,9 @@ def _shown(value):
     return " ".join(repr(value).split())[:60]
 
 
-def _integer(name, value, low, high=2**63 - 1):
+def _integer(name, value, low, high=LARGEST):
     require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
+                   f"an integer, {low} or more" if high == LARGEST else
                    f"an integer from {low} to {high}")
     return int(value)
 

@@ -53,7 +53,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     InputError for a temperature that is not above 0, top_k < 1, and top_p outside (0, 1].
     """
     require_number("temperature", temperature, lambda value: 0 < value < math.inf,
-                   "above 0 (near 0 is greedy)")
+                   "above 0; for greedy decoding call npdl.decoding.greedy")
     if top_k is not None:
         require_positive(top_k=top_k)
     if top_p is not None:

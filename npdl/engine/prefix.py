@@ -24,6 +24,7 @@ from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
 from npdl.layers.transformer import PreNormBlock, Same
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
+from npdl.training_errors import check_loss_shapes
 
 CAUSAL = (GPT, GPT2, LSTMLM)        # models whose layers take rows
 
@@ -266,6 +267,7 @@ class Prefixes:
         if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
             checked_tokens(given[0], type(model).__name__, getattr(model, "max_len", None),
                            model.embedding.W.shape[0])
+            check_loss_shapes((*given[0].shape, model.embedding.W.shape[0]), *targets)
             self._rows = rows_of(*given)
             self._given = tuple(np.array(each) for each in given)
         return self._rows

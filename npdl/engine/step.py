@@ -47,6 +47,9 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
     """
     def make(function, objects):
         return RecordedStep(function, objects, target)
+    if {id(param) for _, param in model.params()}.isdisjoint(map(id, optimizer.params.values())):
+        raise InputError("compile_step: the optimizer has no parameter of this model; make it from "
+                         f"the model: {type(optimizer).__name__}(model)")
     if threads != 1 and not is_host():
         raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
     if threads != 1 or share_prefixes:

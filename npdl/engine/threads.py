@@ -59,6 +59,13 @@ class ShardedStep:
 
     def __call__(self, inputs, targets, options, lr, max_norm):
         self._prepare()
+        try:
+            return self._step(inputs, targets, options, lr, max_norm)
+        except InputError:          # it may name the shapes of a shard; raise it for the batch
+            shard_step(self.model, self.loss, 1.0, inputs, targets, options)
+            raise
+
+    def _step(self, inputs, targets, options, lr, max_norm):
         B = len(inputs[0])
         count = max(1, min(self.threads, B))
         ends = [B * i // count for i in range(count + 1)]

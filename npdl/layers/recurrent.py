@@ -223,7 +223,7 @@ class Recurrent(Layer):
         self.dropout = Dropout(dropout)
 
     def forward(self, x, state=None, rng=None, lengths=None):
-        starts, lasts, caches = by_layer(state, len(self.layers), "Recurrent"), [], []
+        starts, lasts, caches = by_layer(state, len(self.layers), type(self).__name__), [], []
         for layer, start in zip(self.layers, starts, strict=True):
             if caches:                                      # between two layers
                 x, caches[-1].drop = self.dropout.forward(x, rng)
@@ -235,7 +235,7 @@ class Recurrent(Layer):
 
     def backward(self, dout, cache):
         dx, dstate = gradients_of(dout, cache.out, type(self).__name__)
-        dlasts, dstarts = by_layer(dstate, len(self.layers), "Recurrent"), []
+        dlasts, dstarts = by_layer(dstate, len(self.layers), type(self).__name__), []
         for i in reversed(range(len(self.layers))):
             c_layer, c_drop = cache.layers[i].layer, cache.layers[i].drop
             dx = dx if c_drop is None else self.dropout.backward(dx, c_drop)

@@ -14,11 +14,13 @@ from npdl.cli.options import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
+    Range,
     check,
     count,
     option_of,
     setting,
 )
+from npdl.data.arithmetic import OPERATORS
 from npdl.engine.target import TARGETS
 from npdl.errors import InputError
 from npdl.layers.activation import ACTIVATIONS
@@ -88,14 +90,15 @@ class Own:
 class Adapters:
     """The settings of LoRA (npdl.adapt.add_lora) and, with `bits`, of QLoRA."""
 
-    rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R")
+    rank: int = setting(ADAPTERS, 4, "r of the matrices A (D, r) and B (E, r)", "R", COUNT)
     alpha: float | None = setting(ADAPTERS, None, "scale the adapter's product by alpha / r; "
                                   "none: by 1", allowed=POSITIVE)
     where: tuple[str, ...] | None = setting(
         ADAPTERS, None, "linear layers that get an adapter, by the ends of their names, such as "
         "W_Q,W_V; none: every one", "NAMES")
     bits: int | None = setting(ADAPTERS, None, "QLoRA: bits for each weight of the frozen linear "
-                               "layers", "M")
+                               "layers", "M",
+                               Range(lambda m: 2 <= m <= 16, "an integer from 2 to 16"))
     block: int | None = setting(ADAPTERS, None, "weights that share a step size; none: a whole "
                                 "matrix", "N", COUNT)
     rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
@@ -304,9 +307,11 @@ class ArithmeticConfig(LanguageModelConfig):
     """
 
     kind = "modular arithmetic"
-    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P")
+    p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P",
+                     Range(lambda p: p >= 2, "an integer, 2 or more"))
     q: int | None = setting(ARITHMETIC, None, "results are modulo q; none: p", "Q", rare=True)
-    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p", "O")
+    operator: str = setting(ARITHMETIC, "+", "one of + - * /; '/' needs a prime p",
+                            allowed=OPERATORS)
     orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
                                       rare=True)
     symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)

@@ -45,6 +45,9 @@ def finetune_config(run, adapters, given, folder="the run"):
                          "to")
     settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
     if base.text is None:
+        if "text" in given:
+            raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "
+                             "text; give a run of a text, or a real model")
         settings |= {"numbers": run.task.vocabulary.size - 5}
         settings |= {} if "p" in given else {"q": base.q}
     elif "text" not in given:

@@ -22,7 +22,7 @@ def print_result(run, task, records, summary):
     if run.config.text is None:
         print(table({describe(run.config): combine([summary])}))
         print("L: lowest loss, A: best accuracy, t_f: the step that first reached it, "
-              "Δt: from training's to validation's")
+              "Δt: t_f of validation minus t_f of training")
     else:
         print_text_result(run, task, records[0], summary)
     print(f"{run.step} steps in {summary['seconds']:.0f} s; "

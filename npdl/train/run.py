@@ -218,7 +218,8 @@ def resumed_config(folder, given):
         free.add("steps")
     odd = next((name for name in differ if name not in free), None)
     if odd is not None:
-        more = " and can only be made longer, with a constant schedule" if odd == "steps" else (
+        more = ". It can't be made shorter (and longer only with a constant schedule); resume it " \
+            "without --steps" if odd == "steps" else (
             "; resume it without this option, or start another run with another --out")
         raise InputError(f"{option_of(odd)} {given[odd]}: the run in {folder} has "
                          f"{getattr(config, odd)}{more}")

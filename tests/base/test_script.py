@@ -21,7 +21,8 @@ from tests.tools.refusals import status_of
 
 
 @pytest.mark.parametrize(("number", "advice"), [
-    (errno.ENOSPC, "free space, or"), (errno.EMFILE, "raise the limit"),
+    (errno.ENOSPC, "free space, or"), (errno.ENOENT, "make the folder"),
+    (errno.EMFILE, "raise the limit"),
     (errno.EACCES, "choose another"), (errno.EAGAIN, "end other programs")])
 def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
     def refuse():

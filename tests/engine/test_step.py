@@ -388,6 +388,20 @@ def test_a_shard_that_raises_leaves_the_next_step_right():
     assert_same(models, 1e-12)
 
 
+@pytest.mark.parametrize("share_prefixes", [False, True])
+def test_an_error_in_a_shard_names_the_shapes_of_the_batch(share_prefixes):
+    model, (ids, targets) = gpt(), batch(0)
+    step = compile_step(model, SequenceLoss(), optim.SGD(model), threads=3, target="numpy",
+                        share_prefixes=share_prefixes)
+    with pytest.raises(InputError, match=r"logits \(3, 5, 11\).* counted \(3, 4\) do not fit"):
+        step(ids, targets, COUNTED[:, 1:])
+
+
+def test_the_optimizer_of_another_model_is_an_input_error():
+    with pytest.raises(InputError, match=r"no parameter of this model; .* SGD\(model\)"):
+        compile_step(gpt(), SequenceLoss(), optim.SGD(gpt()))
+
+
 @pytest.mark.parametrize(("model", "loss"), [
     (gpt, SequenceLoss(average="token")), (gpt, CrossEntropy(ignored=0)),
     (lambda: Squares((lambda owner: lambda y: y * owner.rate)(Cache(rate=2.0))), SquaredError()),

@@ -145,7 +145,7 @@ def test_the_help_needs_no_docstrings():
 
 
 BAD = [
-    (("--p", 1), "p = 1; it must be an integer from 2"),
+    (("--p", 1), "--p 1 must be an integer, 2 or more"),
     (("--width", 30), "--heads 4 does not divide --width 30"),
     (("--r-train", "nan"), "--r-train"),
     (("--steps", "many"), "--steps"),

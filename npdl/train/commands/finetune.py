@@ -22,7 +22,7 @@ import dataclasses
 import textwrap
 from pathlib import Path
 
-from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.console import file_or_folder, note, set_description
 from npdl.cli.options import add_settings, option_of
 from npdl.errors import InputError
 from npdl.train import folder as folders
@@ -106,6 +106,9 @@ def adapted(source, given, adapters, quiet):
     base = runs.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config, parameters = finetune_config(base, adapters, given, source), base.model.state_dict()
+    if not quiet and base.config.text is None and not given.keys() & {"p", "q", "operator"}:
+        note(f"no option changes the task (--operator, --p): the adapters learn the equations of "
+             f"{source}")
     if not quiet:
         print(counts(base.model, make_model(config, make_task(resolved(config)), parameters)))
     return config, parameters

@@ -28,6 +28,7 @@ from npdl.cli.options import (
     NATURAL,
     POSITIVE,
     SHARE,
+    Range,
     add_settings,
     check,
     count,
@@ -69,7 +70,9 @@ class Settings:
                                   "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
     count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
-    temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T", POSITIVE)
+    temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T",
+                                 Range(POSITIVE.holds, f"{POSITIVE.words}; for greedy decoding, "
+                                       "give --method greedy"))
     top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
     top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
                                   "reach P", "P", SHARE)

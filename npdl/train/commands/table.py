@@ -3,8 +3,8 @@
   python -m npdl table runs/gpt-p31-plus-seed0 runs/gpt-p31-plus-seed42 runs/lstm-*
 
 Rows: L, the lowest loss; A, the best accuracy (train: on the training set, val: on the validation
-set); t_f, the first step that reached it; Δt, the steps from training's t_f to validation's. Each
-cell is the mean over the seeds ± the population standard deviation. Columns are sorted by the
+set); t_f, the first step that reached it; Δt, t_f of validation minus t_f of training. Each cell
+is the mean over the seeds ± the population standard deviation. Columns are sorted by the
 settings that differ. Unfinished runs are listed below the table and are not part of the means.
 """
 
@@ -19,6 +19,7 @@ from npdl.train.summary import combine, summarise, table
 
 # Settings that the outline of a run names, or that follow from another one.
 OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
+MAY_BE_OFF = ("adapters", "clip")       # settings whose None is named; another one's is left out
 
 
 def grouped(folders):
@@ -38,7 +39,8 @@ def grouped(folders):
     for config in sorted(groups, key=lambda config: [_rank(getattr(config, name, None))
                                                      for name in differ]):
         apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
-                        if name not in OUTLINED and hasattr(config, name))
+                        if name not in OUTLINED and hasattr(config, name)
+                        and (name in MAY_BE_OFF or getattr(config, name) is not None))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
         found[f"{outline(config)}{apart} (seeds {seeds})"] = [run for _, run in groups[config]]
     return found
@@ -69,9 +71,9 @@ def _rank(value):
 
 
 def _setting(name, value):
-    if name == "adapters":
-        return "no adapters" if value is None else f"LoRA of rank {value.rank}"
-    return f"{name} {value}"
+    if value is None:
+        return f"no {name}"
+    return f"LoRA of rank {value.rank}" if name == "adapters" else f"{name} {value}"
 
 
 def add_arguments(parser):
