@@ -304,7 +304,7 @@ def test_what_changes_gradients(change):
 
 def test_parameters_are_floats_of_32_bits_or_more():
     for data in (np.ones(3, "float16"), np.ones(3, int), np.ones(3, bool), np.ones(3, complex)):
-        with pytest.raises(InputError, match="dtype"):
+        with pytest.raises(InputError, match="must be float32 or float64"):
             Param(data)
         Param(data, trainable=False)                    # packed bits, a running count
     with pytest.raises(InputError, match="no mask"):

@@ -13,7 +13,7 @@ from npdl.errors import InputError
 from npdl.train.config import Config, Own
 from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
-from npdl.train.run import load_run, train
+from npdl.train.run import Run, load_run, train
 from tests.tools import commands
 from tests.tools.trained import assert_same_runs
 
@@ -150,3 +150,20 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
     config = Config(text=str(tmp_path / "rhyme.txt"), model=names["coupled"], width=64, block=32,
                     lr=1e-2, clip=1.0, steps=4, eval_every=1, engine="plain")
     assert load_run(tmp_path / "run", config).model.params()
+
+
+def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
+    config = Config(model=npdl.Linear, steps=4, eval_first=0, eval_every=2)
+    for for_steps in (3, None):
+        model = npdl.Linear(3, 2)
+        optimizer = npdl.SGD(model, lr=0.1)
+        with Run(config, model, optimizer, tmp_path / "run", None, for_steps=for_steps) as run:
+            for _ in run.steps():
+                optimizer.step()
+                if run.evaluation_due():
+                    run.record({"train_loss": 0.5, "mine": 2.0}, optimizer.lr)
+            run.finish(None)
+    out, err = capsys.readouterr()
+    assert "step      4/4  train 5.00e-01\n" in err and "run the same program to resume it" in err
+    assert "| L_train | 0.5 |" in out
+    assert [record["mine"] for record in read_records(tmp_path / "run" / "metrics.jsonl")] == [2, 2]
