@@ -153,7 +153,7 @@ def test_a_model_of_ones_own_has_right_gradients_and_ends_with_a_sample(tmp_path
 
 
 def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
-    config = Config(model=npdl.Linear, steps=4, eval_first=0, eval_every=2)
+    config = Config(model=npdl.Linear, task=alternating, steps=4, eval_first=0, eval_every=2)
     for for_steps in (3, None):
         model = npdl.Linear(3, 2)
         optimizer = npdl.SGD(model, lr=0.1)
@@ -165,5 +165,5 @@ def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
             run.finish(None)
     out, err = capsys.readouterr()
     assert "step      4/4  train 5.00e-01\n" in err and "run the same program to resume it" in err
-    assert "| L_train | 0.5 |" in out
+    assert "| Metric | Linear, alternating, seed 0 |" in out and "| L_train | 0.5 |" in out
     assert [record["mine"] for record in read_records(tmp_path / "run" / "metrics.jsonl")] == [2, 2]
