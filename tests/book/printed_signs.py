@@ -27,7 +27,6 @@ TRUE = {
     ("grokking-15", "sign", None): "theta and g_perp are orthogonal: their sum is as long",
     ("rnn-9", "transpose", None): NORM,
     ("grokking-18", "transpose", None): NORM,
-    ("rnn-12", "index", r"- r_t)\,dh[_t -> _{t-1}]"): SAME,
     ("gru-11", "index", r"row\quad h[_t -> _{t-1}] = h_{t-1}"): SAME,
     ("gru-13", "index", r"|h[_t -> _{t-1}]| \le \max"): "a maximum bounds what it is of",
     ("grokking-12", "index", r"c{q_j}{s(z[_y -> _{j}])}\Big)\, "): "q_j is 0 but at y",
