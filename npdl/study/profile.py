@@ -13,7 +13,8 @@ from npdl.engine.target import TARGETS
 from npdl.errors import InputError, require_positive
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
-from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.samples import sample
+from npdl.study.check.target import npdls_class
 from npdl.study.containment import written
 from npdl.study.trace.source import definitions
 from npdl.study.trace.statements import code_and_comments
@@ -78,12 +79,11 @@ def _row(number, code, line, total):
 
 
 def recorded_step(options):
-    """A RecordedStep of one step of training, or of forward and backward, that has run."""
-    classes = layer_classes()
-    if options.name not in classes:
-        raise InputError(f"profile: {options.name!r} is no layer of npdl; give one of: "
-                         f"{', '.join(classes)}")
-    cls, rng = classes[options.name], stream(0, 5)
+    """Return a RecordedStep, after its first run.
+
+    A model is run with a loss and an optimizer; a layer runs forward and backward.
+    """
+    cls, rng = npdls_class(options.name), stream(0, 5)
     taken = inspect.signature(cls).parameters
     shape = options.batch, options.length
     if list(taken)[:1] == ["vocab_size"]:

@@ -89,10 +89,10 @@ def write_mine(folder, **lines):
     (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
     (["LSTM", "--set", "d_in=abc"], "d_in = 'abc'; it must be a positive integer"),
     (["LSTM", "--set", "d_in"], "--set 'd_in': write name=value"),
-    (["Linear", "--input", "x=2,0"], "a shape is lengths of at least 1"),
+    (["Linear", "--input", "x=2,0"], "the shape of x must be positive integers"),
     (["Linear", "--input", "z=2,3"], "Linear.forward has no argument 'z'; it takes x"),
     (["arrays.py:Affine", "--set", "W=3,2"], "--set W=3,2 needs --input too"),
-    (["arrays.py:Affine"], "no inputs are known for Affine: give it a classmethod sample()"),
+    (["arrays.py:Affine"], "its inputs are not known; give the shape of each"),
     (["arrays.py:Affine", "--input", "x=2,3"], "Affine needs W, b: give --set W=4 for"),
 ])
 def test_errors_of_the_command_line_are_one_line_and_no_ones_mistake(

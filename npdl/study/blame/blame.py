@@ -72,7 +72,7 @@ def check(subject):
     with note_at_time_over(compared.progress):
         found = compared.verdict(stop=True)
     found.notes += found.questions if found.dout is not None else [
-        f"{row.name}: inconclusive here: {row.reason}" for row in found.rows
+        f"gradient of {row.name}: {row.doubt}" for row in found.rows
         if row.right is None and row.kind != "missing"]
     return found
 
@@ -206,7 +206,10 @@ def _with_fixes(result, found, fixes):
 
 
 def _without_fix(result, found, candidate):
-    about = f"it should be the gradient of {candidate.gradient_of}" * bool(candidate.gradient_of)
+    """Return the Blame of the most likely line, for which no fix was found."""
+    name = candidate.gradient_of
+    about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
+                      f"the uses of {name} in forward left out?")
     return with_values(located(candidate.line, result, diagnosis=about), found, candidate)
 
 
@@ -228,13 +231,13 @@ def _first_suspicious(result, found):
     if misshapen:
         first = min(misshapen, key=lambda c: (c.status == PASSED, c not in alone, c.order))
         return located(first.line, result, kind="shape", diagnosis=(
-            "its shape is not that of the array of which it is the gradient"))
+            "the gradient that this line makes has the wrong shape"))
     if not alone:
         return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
             "no change of a single line corrects a gradient; try smaller inputs"))
     first = replace(min(alone, key=lambda c: (c.status, c.order)), rest=REMAINS)
     return with_values(located(first.line, result, kind="unknown", diagnosis=(
-        "only wrong gradients depend on this value")), found, first)
+        "only wrong gradients depend on the value of this line")), found, first)
 
 
 def confirm(result, report, fix, budget):

@@ -138,7 +138,7 @@ def _syntax_edits(node, is_index):
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
             turned = f"{_turned(right)} @ {_turned(left)}"
-            yield FACTOR, "missing or extra transpose", turned
+            yield FACTOR, "missing transpose", turned
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
             yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
@@ -172,8 +172,9 @@ def _value_edits(node, text, parent, is_whole, words):
     elif not (text.startswith("-") and isinstance(node, ast.BinOp) and isinstance(
             node.op, (ast.Mult, ast.MatMult, ast.Div))):    # in a product the inner minus goes
         yield TOKEN, "wrong sign", f"-({text})"
-    yield TOKEN, "missing or extra transpose", _turned(node)
-    yield FACTOR, "missing or extra transpose", f"({text}).swapaxes(-1, -2)"
+    is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
+    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _turned(node)
+    yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
     if not (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))):
         yield from ((FACTOR, "missing factor", (sign, a)) for a in words.operands for sign in "*/")
         yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))

@@ -41,12 +41,10 @@ def blame_no_fault(checked, search, budget):
     faults = side_effects(checked.check) if search else ()
     if faults:
         return Blame(False, rows, notes, kind="side effect", diagnosis="; ".join(faults))
-    doubtful = [f"{row.unknown} entries of {row.name}: {row.reason}" for row in rows
-                if row.right is None]
+    doubtful = [f"gradient of {row.name} is {row.doubt}" for row in rows if row.right is None]
     if doubtful:
         return Blame(False, rows, notes, kind="unchecked", diagnosis=(
-            f"all other entries are correct, but inconclusive are {'; '.join(doubtful)}. Give "
-            "other inputs"))
+            f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
     return Blame(True, rows, notes)
 
 

@@ -27,7 +27,7 @@ from npdl.study.trace.runs import quiet, unwritten
 from npdl.study.trace.source import applied
 from npdl.study.trace.syntax import cloned, expressions, only_unpacks
 
-RESHAPING = ("wrong axis", "missing or extra transpose", "missing sum", "extra sum")
+RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs

@@ -1,4 +1,4 @@
-"""A Blame: what was found, as text and as HTML."""
+"""Hold the answer of `blame`, and print it as text and as HTML."""
 
 import ast
 import html
@@ -10,25 +10,34 @@ import numpy as np
 
 from npdl.exceptions import printable
 from npdl.study.containment import message
-from npdl.study.deviation import deviation
 from npdl.study.trace.source import original_file
 
-# The first line of an answer that accuses no line, by its kind.
+# The first line of an answer that names no incorrect line. The keys are values of Blame.kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
          "side effect": "incorrect, although every gradient agrees with its numerical value:"}
 REMAINS = "another incorrect line remains; run blame again when this one is corrected"
-SHOWN = 4               # entries that are listed if two printed arrays look alike; larger: longer
+SHOWN = 4               # entries that are listed if two arrays look alike when they are printed; a
+                        # larger number makes the report longer
 
 
 @dataclass(repr=False)
 class Blame:
-    """The answer of `blame`. `right` is True if all gradients are correct.
+    """The answer of `blame`.
 
-    Otherwise `file`, `line`, `function` and `source` name the statement; `iteration` its loop
-    variables. `computed` is its value, `expected` the correct one (None if unknown). `fix` is a
-    statement to paste in its place; `verified` says what was checked with it ("" if not verified).
-    `alternatives` are (line, fix) of other lines whose correction alone would do as well.
-    `rows` are the gradients (check.verdicts.Row); `kind` is the diagnosis without details.
+    right         True if all gradients are correct
+    rows          one check.verdicts.Row for each gradient
+    notes         sentences that are printed at the end
+    kind          the kind of the mistake, such as "wrong sign", or a key of HEADS
+    diagnosis     a sentence or a few words on the mistake
+    file, line, function, source    the incorrect statement; line is 0 if none was found
+    iteration     the names and values of the loop variables of the statement
+    name          the variable that the statement assigns, or "return"
+    computed      the value that the statement computed
+    expected      the value that it should have computed, or None if it is unknown
+    fix           a statement that replaces the incorrect one, or ""
+    verified      a sentence that says which gradients are correct with the fix, or ""
+    alternatives  pairs (line, fix); correcting any one of these lines would be enough, too
+    error         the exception that the code raised, or None
     """
 
     right: bool
@@ -51,15 +60,14 @@ class Blame:
 
     @property
     def head(self):
-        """Return the words for the line, with the relative error of its value."""
+        """Return the first line of the text, if a line was found."""
         if self.kind == "raised":
             return "this line raises an exception:" if not self.fix else "incorrect line:"
-        error = "" if self.expected is None else \
-            f" (relative error {deviation(self.computed, self.expected):.1g})"
-        return f"{'' if self.verified else 'most likely '}incorrect line{error}:"
+        return f"{'' if self.verified else 'most likely '}incorrect line:"
 
     @property
     def place(self):
+        """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
         return f"{nearby(self.file)}:{self.line} in {self.function}" + f", first at {turns}" * bool(
             turns)
@@ -72,7 +80,7 @@ class Blame:
 
 
 def located(line, checked, **fields):
-    """Return the Blame of a Line."""
+    """Return a Blame that names the statement of a Line; `fields` are its other fields."""
     function = line.function
     return Blame(False, checked.rows, checked.notes, line=line.first, source=line.source,
                  file=original_file(function.code.co_filename), function=function.qualname,
@@ -80,7 +88,10 @@ def located(line, checked, **fields):
 
 
 def with_values(report, found, candidate):
-    """Add to a Blame what a Candidate of a Localization computed, and should have computed."""
+    """Add the values of a Candidate to a Blame, and return the Blame.
+
+    These are the value that the statement computed, the expected value, and the loop variables.
+    """
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
     line, key = candidate.line, candidate.key
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
@@ -107,11 +118,11 @@ def describe(report):
     elif report.kind in HEADS or not report.line:
         head = HEADS.get(report.kind, "incorrect, but no line was found:")
         lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
-            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_affected(report)]
+            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_wrong(report)]
     else:
         lines = [report.head, f"  {report.place}", "",
                  *("    " + line.strip() for line in report.source.splitlines()), ""]
-        lines += [*_values(report), *_fix(report), *_affected(report)]
+        lines += [*_values(report), *_fix(report), *_wrong(report)]
     return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
@@ -140,10 +151,11 @@ def _differing(report):
 
 
 def _fix(report):
+    """Return the lines on the fix and the alternatives."""
     gap = " " * 13
     if not report.fix:
         return [] if report.kind == "raised" else [
-            "  fix        none verified: no edit that blame tries makes all gradients correct"]
+            "  fix        none found: blame tried small edits; none makes all gradients correct"]
     text = "delete this line" if report.fix == "pass" else report.fix
     lines = [f"  fix        {text}", gap + (report.verified or (
         "not verified: gradients are correct at these inputs, but not at others"))]
@@ -154,14 +166,17 @@ def _fix(report):
     return lines
 
 
-def _affected(report):
-    names = [f"{row.name} ({row.reason if row.kind else f'relative error {row.error:.1e}'})"
-             for row in report.rows if row.right is False]
-    return [f"  affected   {', '.join(names)}"] if names else []
+def _wrong(report):
+    """Return the line on the wrong gradients, with the same errors as gradcheck."""
+    wrong = [row for row in report.rows if row.right is False]
+    names = [f"{row.name} (relative error {row.error:.1e})" for row in wrong if not row.kind]
+    texts = [f"gradient{'s' * (len(names) > 1)} of {', '.join(names)}"] * bool(names)
+    texts += [f"gradient of {row.name} {row.reason}" for row in wrong if row.kind]
+    return [f"  wrong      {'; '.join(texts)}"] if wrong else []
 
 
 def shown(value, width=68):
-    """Return the shape of an array, and its entries in a line or two."""
+    """Return an array as text: its shape, then its entries, the middle ones left out."""
     array = np.asarray(value)
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
     text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,
@@ -171,13 +186,13 @@ def shown(value, width=68):
 
 
 def nearby(file):
-    """Return the path of a file relative to the current folder, if it is inside of it."""
+    """Return the path of a file, relative to the current folder if the file is inside of it."""
     near = os.path.relpath(file)
     return file if near.startswith("..") else near
 
 
 def blame_html(report):
-    """Return a Blame as HTML for a notebook, the incorrect line marked."""
+    """Return a Blame as HTML for a notebook, in which the incorrect line is marked."""
     colour = "#2e7d3233" if report.right else "#c6282833"
     text, line = html.escape(str(report)), html.escape(report.source.strip())
     marked = f'<mark style="background:{colour};color:inherit">{line}</mark>'

@@ -36,6 +36,8 @@ def as_layer(thing):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
     if inspect.isclass(thing) or not is_layer_class(type(thing)):
         name = getattr(thing, "__name__", type(thing).__name__)
+        if inspect.isclass(thing):
+            raise InputError(f"{name} is a class; give an instance of it")
         how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")

@@ -17,7 +17,7 @@ import npdl.models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
-from npdl.study.check.adapters import as_layer
+from npdl.study.check.adapters import Functions, as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast
@@ -47,9 +47,10 @@ def sample(cls, seed=0, **options):
         return _parse_sample(own(), cls)
     row = _row(cls)
     if row is None:
-        raise InputError(f"no inputs are known for {cls.__name__}: give it a classmethod sample() "
-                         "that returns (layer, inputs), or use --input, for example "
-                         "--input x=2,3,4")
+        sampler = f"function {cls.__name__}_sample() that returns the arguments of forward" if \
+            issubclass(cls, Functions) else "classmethod sample() that returns (layer, inputs)"
+        raise InputError("its inputs are not known; give the shape of each, for example --input "
+                         f"x=2,3,4, or write a {sampler}")
     layer, inputs, given = row[0](cls, stream(seed, 11), **options)
     return as_layer(layer), inputs, given
 

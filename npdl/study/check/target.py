@@ -28,13 +28,7 @@ def find_class(name):
     """
     where, colon, attribute = name.rpartition(":")
     if not colon and not name.endswith(".py"):
-        classes = {known.lower(): cls for known, cls in layer_classes().items()}
-        if name.lower() not in classes:
-            near = difflib.get_close_matches(name.lower(), classes, 2)
-            meant = f"did you mean {' or '.join(classes[n].__name__ for n in near)}? " * bool(near)
-            raise InputError(f"layer {name!r} is unknown; {meant}give file.py:Class, module:Class, "
-                             f"or one of: {', '.join(layer_classes())}")
-        return classes[name.lower()]
+        return npdls_class(name, " (for your own code, give file.py:Class)")
     module = _load(where or name)
     cls = getattr(module, attribute, None)
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
@@ -48,6 +42,20 @@ def find_class(name):
     raise InputError(f"{name}: give {where or name}:NAME of a class with the methods forward and "
                      "backward, or of functions NAME_forward and NAME_backward; it has: "
                      f"{', '.join(own) or 'none'}")
+
+
+def npdls_class(name, more=""):
+    """Return the class of npdl that has a name, in upper or lower case.
+
+    Raises InputError if there is none; `more` is a remark in its text.
+    """
+    classes = {known.lower(): cls for known, cls in layer_classes().items()}
+    if name.lower() not in classes:
+        near = difflib.get_close_matches(name.lower(), classes, 2)
+        advice = f"did you mean {' or '.join(classes[n].__name__ for n in near)}?" if near else \
+            f"give one of: {', '.join(layer_classes())}"
+        raise InputError(f"{name!r} is not a layer of npdl{more}; {advice}")
+    return classes[name.lower()]
 
 
 def _load(where):
@@ -134,10 +142,10 @@ def _made(cls, make):
     try:
         return make()
     except NpdlError as error:
-        raise InputError(f"{cls.__name__} can't be made: {error}") from error
+        raise InputError(f"{cls.__name__} can't be run: {error}") from error
     except Exception as error:
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        raise InputError(f"{cls.__name__} can't be made: {described(error, file)}; fix it, or give "
+        raise InputError(f"{cls.__name__} can't be run: {described(error, file)}; fix it, or give "
                          "other --input and --set") from error
 
 
@@ -155,5 +163,6 @@ def _drawn(rng, name, shape):
     """Return a normal array of a shape, a tuple or one length."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
-        raise InputError(f"{name}: a shape is lengths of at least 1, for example {name}=2,3,4")
+        raise InputError(f"the shape of {name} must be positive integers with commas between "
+                         f"them, for example {name}=2,3,4")
     return rng.standard_normal(shape)

@@ -45,6 +45,7 @@ class Row:
     reason: str = ""
     points: int = 0
     unknown: int = 0
+    unknown_index: tuple = ()
     used: str = ""
     kind: str = ""
 
@@ -54,14 +55,21 @@ class Row:
         return self.kind == "missing" and self.right is None
 
     @property
+    def doubt(self):
+        """Return the words for the inconclusive entries: which ones, and why."""
+        at = f" at {list(map(int, self.unknown_index))}" * bool(self.unknown_index)
+        more = f" and {self.unknown - 1} other entries" * (self.unknown > 1)
+        return f"inconclusive{at}{more}: {self.reason}"
+
+    @property
     def text(self):
         """Return the row of a table on this gradient, without its name."""
         if self.kind:
             return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
         if not self.points and self.right is None:
-            return f"inconclusive here: {self.reason}"
+            return self.doubt
         used = f", with the gradient of output {self.used} alone"
-        unknown = f"; {self.unknown} entries are inconclusive: {self.reason}"
+        unknown = f"; {self.doubt}"
         return (f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
                 f"numerical {self.numerical:.9g}" + used * bool(self.used and self.right is False)
                 + unknown * bool(self.unknown))
@@ -211,7 +219,8 @@ class Check:
             row.reason = "backward returned no gradient for it"
         elif np.shape(gradient) != wanted:
             row.right, row.error, row.kind = False, np.inf, "shape"
-            row.reason = f"its shape is {np.shape(gradient)}; it must be {wanted}"
+            turned = ": transpose it" * (wanted == np.shape(gradient)[::-1])
+            row.reason = f"has shape {np.shape(gradient)}, must be {wanted}{turned}"
         else:
             with np.errstate(all="ignore"):
                 self._fill(row, gradient, *self._known(tuple(used)))
@@ -221,17 +230,19 @@ class Check:
         """Fill in a Row: compare the entries of a gradient with the numerical derivatives."""
         worst, known = -1.0, known[row.name]
         for i, point in enumerate(self.points[row.name]):
-            computed = float(at(gradient, point))
+            computed = float(component(gradient, point))
             if known[i].excess(computed) > 1 and not known[i].is_final:
                 known[i] = self.lines[row.name][i].derivative(columns, largest)
             one, excess = known[i], known[i].excess(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
-                row.unknown, row.reason = row.unknown + 1, row.reason or one.reason
+                if not row.unknown:
+                    row.reason, row.unknown_index = one.reason, _index(point)
+                row.unknown += 1
                 continue
             row.points += 1
             if excess > worst:
                 worst, row.computed, row.numerical = excess, computed, one.value
-                row.index = point if isinstance(point, tuple) else ()
+                row.index = _index(point)
         row.error = self.limit * max(worst, 0.0)
         row.right = False if worst > 1 else None if row.unknown else True
 
@@ -257,8 +268,13 @@ def padding_rows(subject):
                     if row is not None and param is getattr(part, "W", None))
 
 
-def at(gradient, point):
-    """Return an entry of a gradient, or its inner product with a direction."""
+def _index(point):
+    """Return the index of an entry, or () for a direction."""
+    return point if isinstance(point, tuple) else ()
+
+
+def component(gradient, point):
+    """Return the entry of a gradient at an index, or its inner product with a direction."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 

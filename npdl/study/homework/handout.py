@@ -12,7 +12,7 @@ from pathlib import Path
 import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
-from npdl.study.check.target import find_class
+from npdl.study.check.target import npdls_class
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
 
@@ -41,7 +41,7 @@ def new_folder(out):
     """Return the path of a folder that is new or empty; raise InputError for another."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out {out}: is not an empty folder; give an empty or a new one")
+        raise InputError(f"--out {out} is not an empty folder; give an empty or a new one")
     return out
 
 
@@ -54,9 +54,7 @@ def hand_out(out, layers=None, is_exam=False):
     Raises InputError for a folder that isn't empty and for a layer that npdl doesn't have.
     """
     out = new_folder(out)
-    if own := [layer for layer in layers or () if ":" in layer]:
-        raise InputError(f"--layers {own[0]}: is not a layer of npdl; give the name of one")
-    names = [find_class(layer).__name__ for layer in layers or LAYERS]
+    names = [npdls_class(layer).__name__ for layer in layers or LAYERS]
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
     texts = {one.file: one.text() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),

@@ -41,7 +41,7 @@ def _data(walk, phases):
         "title": walk.title, "steps": steps, "calls": writer.calls,
         "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
         "finals": [{"name": row.name, "right": row.right, "error": _number(row.error),
-                    "reason": row.reason} for row in walk.finals],
+                    "reason": row.doubt} for row in walk.finals],
         "error": message(error) if error is not None else "",
     }
 

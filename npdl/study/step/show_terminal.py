@@ -49,7 +49,7 @@ def _lines(walk, phases, paint):
         yield paint("\n=== gradients against their numerical values ===", BOLD)
     width = max((len(row.name) for row in walk.finals), default=0)
     for row in walk.finals:
-        word = paint(f"inconclusive here: {row.reason}", YELLOW) if row.right is None else \
+        word = paint(row.doubt, YELLOW) if row.right is None else \
             paint("right", GREEN) if row.right else paint("WRONG", RED)
         error = "" if row.right is None else f" ({row.reason or f'relative error {row.error:.1e}'})"
         yield paint(f"  {row.name:<{width}}  ") + word + error
