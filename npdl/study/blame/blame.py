@@ -1,15 +1,15 @@
 """Find the incorrect line of a backward pass.
 
     report = blame(layer, x)
-    print(report)                       # the line, what it computed and should have, and a fix
+    print(report)                       # the line, its computed and expected value, and a fix
     assert_right(layer, x)              # in a test: fails with that report
 
 `search` has four stages:
 
-    check     which gradients are wrong, and for which upstream gradient
-    localize  which statements could be the mistake (localize.py)
-    repair    an edit of one of them that makes all gradients correct (repair.py)
-    confirm   the same check of the student's own inputs, and of others, with the edit
+    check     find the wrong gradients, and an upstream gradient for which they are wrong
+    localize  find the statements that could be the mistake (localize.py)
+    repair    find an edit of one statement that makes all gradients correct (repair.py)
+    confirm   check the corrected code on the student's own inputs and on other inputs
 """
 
 import contextlib
@@ -31,23 +31,24 @@ from npdl.study.containment import is_npdls, message, note_at_time_over
 from npdl.study.trace.runs import Budget, Runs, quiet
 from npdl.study.trace.source import applied
 
-WORK = 9_000_000        # values that a search may compute; larger: more fixes, longer answers
-SECONDS = 7.0           # processor time of a search; larger: likewise, on slow machines
+WORK = 9_000_000        # values that a search may compute; a larger number finds more, slowly
+SECONDS = 7.0           # processor time in seconds of a search; it matters on slow machines only
 
 
 def blame(layer, *inputs, seed=0, **options):
-    """Check a layer as gradcheck does and, if a gradient is wrong, find the line: a Blame.
+    """Check the gradients of a layer; return a Blame, which names the incorrect line, if any.
 
-    layer     a Layer; an object that keeps its cache in self; (f_forward, f_backward)
-    inputs    what forward takes; float arrays are taken in float64, parameters made random
-    options   keywords of forward
-    Raises InputError if `layer` is no layer, or if one of npdl's own layers rejects the inputs.
+    layer     a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
+    inputs    the positional arguments of forward; float arrays are converted to float64
+    seed      the seed of the random parameters and upstream gradients
+    options   the keyword arguments of forward
+    Raises InputError if `layer` is not a layer, or if a layer of npdl rejects the inputs.
     """
     return examine(layer, inputs, options, seed)
 
 
 def examine(layer, inputs, options=None, seed=0):
-    """Do the same as `blame`, with the keywords of forward in a dict."""
+    """Return the same Blame as `blame`; `options` is a dict of the keyword arguments of forward."""
     layer = as_layer(layer)
     try:
         subject = Subject(layer, inputs, options, seed=seed)
@@ -61,13 +62,16 @@ def examine(layer, inputs, options=None, seed=0):
 
 
 def assert_right(layer, *inputs, **options):
-    """Raise AssertionError, with the whole report, unless every gradient of `layer` is right."""
+    """Raise AssertionError with the report of `blame` unless every gradient of `layer` is right."""
     report = blame(layer, *inputs, **options)
     assert report.right, f"\n{report}"
 
 
 def check(subject):
-    """Return the Verdict on a Subject up to the first upstream gradient with a wrong gradient."""
+    """Return the Verdict on a Subject.
+
+    The check ends with the first upstream gradient for which a gradient is wrong.
+    """
     compared = Check(subject)
     with note_at_time_over(compared.progress):
         found = compared.verdict(stop=True)
@@ -78,7 +82,11 @@ def check(subject):
 
 
 def search(subject, other_inputs=True, budget=None):
-    """Return the Blame of a Subject; with `other_inputs`, check these too if all is correct."""
+    """Return the Blame of a Subject.
+
+    If all gradients are correct and `other_inputs` is True, other inputs are checked too. `budget`
+    limits the work of the search.
+    """
     budget = budget or Budget(WORK, SECONDS)
     with quiet():
         result = check(subject)
@@ -94,6 +102,7 @@ def search(subject, other_inputs=True, budget=None):
 
 
 def _wrong_so_far(result):
+    """Return a sentence on the errors that a check found."""
     if result.error is not None:
         return f"backward raises {message(result.error)}"
     return f"wrong are the gradients of {', '.join(row.name for row in result.wrong)}"
@@ -102,8 +111,9 @@ def _wrong_so_far(result):
 def _find_line(result, budget):
     """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward.
 
-    A part that is wrong when it is checked alone is searched first. It is the answer if its fix
-    corrects the whole, or if no line of the whole is found that does.
+    The search begins with a part of the layer that is wrong when it is checked alone. The Blame of
+    this part is returned if its fix corrects the whole layer, or if the search in the whole layer
+    finds no verified fix.
     """
     small = result if result.error is not None else _minimised(result)
     runs, part = Runs(small.subject, small.dout, budget=budget), None
@@ -121,7 +131,7 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Return (Blame, Fix or None) of a Verdict; `small` is that on the inputs of the Runs."""
+    """Return (Blame, Fix or None) of a Verdict; `small` is the Verdict on the Runs' inputs."""
     with runs.watch:
         report, fix = blame_raised(result, runs) if result.error is not None else \
             _blame_wrong(result, small, runs)
@@ -129,9 +139,9 @@ def _blame_lines(result, small, runs):
 
 
 def _blame_part(whole, runs):
-    """Return the Blame of the innermost part of a layer that is wrong alone, or None.
+    """Return the Blame of the innermost part that is wrong when it is checked alone, or None.
 
-    A fix of the part must leave right what is right in the whole.
+    A fix of the part must not make any gradient of the whole layer wrong that is right now.
     """
     for name, (part, inputs) in part_calls(runs).items():
         with contextlib.suppress(Exception):            # the part can't be checked alone
@@ -153,7 +163,7 @@ def _blame_part(whole, runs):
 
 
 def _minimised(result):
-    """Return the Verdict on smaller inputs for which backward is wrong, too."""
+    """Return the Verdict on smaller inputs for which a gradient is wrong, too."""
     found = minimise_inputs(result.subject)
     if found is result.subject:
         return result
@@ -163,9 +173,10 @@ def _minimised(result):
 
 
 def _blame_wrong(result, small, runs):
-    """Return (Blame, Fix or None) where a gradient is wrong.
+    """Return (Blame, Fix or None) for a Verdict with a wrong gradient.
 
-    A statement that corrects all gradients is looked for, or one that does so with another one.
+    The search looks for one statement whose change corrects all gradients, and then for pairs of
+    such statements.
     """
     runs.learn({row.name for row in small.rows if row.right is False and row.kind != "missing"},
                runs.gradients())
@@ -186,6 +197,7 @@ def _blame_wrong(result, small, runs):
 
 
 def _most_suspicious(found, candidates):
+    """Return the Candidate that is most likely the mistake."""
     def suspicion(c):
         order = -c.order if c.status == MATCHED else c.order
         is_foreign, _, order = found.rank(c.line, order)
@@ -194,7 +206,7 @@ def _most_suspicious(found, candidates):
 
 
 def _with_fixes(result, found, fixes):
-    """Return the Blame of Fixes of which each corrects every gradient, or of a partial one."""
+    """Return the Blame of Fixes that each correct all gradients, or of one Fix of two mistakes."""
     best = fixes[0]
     report = located(best.line, result, kind=best.kind, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
@@ -214,10 +226,10 @@ def _without_fix(result, found, candidate):
 
 
 def _first_suspicious(result, found):
-    """Return the Blame if no statement could correct even one gradient.
+    """Return the Blame if no change of a single statement could correct even one gradient.
 
-    It names the statement where an array of the wrong shape was made, or else the first one that
-    only wrong gradients depend on.
+    The Blame names the statement that makes an array of the wrong shape. If there is none, it names
+    the first statement on which only wrong gradients depend.
     """
     def affects(c):
         rows = np.abs(c.J).max(1, initial=0) > 0
@@ -241,7 +253,10 @@ def _first_suspicious(result, found):
 
 
 def confirm(result, report, fix, budget):
-    """Check the student's own inputs, and others, with a Fix; put it into the Blame as verified."""
+    """Check the corrected code, set the fix of the Blame, and return the Blame.
+
+    The check uses the student's own inputs and other inputs. If it succeeds, `verified` is set.
+    """
     with applied(fix.line, fix.body):
         again = check(result.subject)
         then = blame_no_fault(again, lambda other: search(other, False, budget), budget) \

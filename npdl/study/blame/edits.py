@@ -1,12 +1,13 @@
-"""The single edits of a statement, in four ranks, which `repair` tries in this order.
+"""Make the single edits of a statement. They have four ranks, which `repair` tries in this order:
 
-    TOKEN       another token, or one too many: an operator, a sign, a name, a transpose, a number,
-                an axis, `=` for `+=`, an index that is off by one
-    FACTOR      one factor, sum or transpose more or less
-    DERIVATIVE  a derivative, a root or a square: (1 - y ** 2), y * (1 - y)
-    TERM        one more term, another function, or a statement that shouldn't be there
+    TOKEN       change or remove one token, such as an operator, a sign, a name, a number, an axis,
+                a transpose or an index; exchange `=` and `+=`
+    FACTOR      add or remove one factor, sum or transpose
+    DERIVATIVE  add or change a derivative, a root or a square, such as (1 - y ** 2)
+    TERM        add one term, use another function, or remove the statement
 
-An edit is (rank, kind, new), where `kind` is the diagnosis.
+An edit is a tuple (rank, kind, new). `kind` is the diagnosis that `blame` prints, and `new` is the
+code that replaces a part of the statement.
 """
 
 import ast
@@ -33,7 +34,7 @@ REDUCTIONS = ("sum", "mean", "max", "min", "cumsum")
 
 
 def statement_edits(node):
-    """Yield (rank, kind, [statement]) of edits that change more than an expression."""
+    """Yield edits (rank, kind, [new statement]) that change more than one expression."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     value = getattr(node, "value", None)
@@ -65,23 +66,24 @@ def statement_edits(node):
 
 
 def expression_edits(whole, words):
-    """Yield (part, its edits) of an expression.
+    """Yield (part, edits) for each part of an expression; `words` is the Vocabulary.
 
-    The `new` of such an edit is a syntax node, its source, or (sign, operand): the part combined
-    with one more operand.
+    The last entry `new` of an edit is a syntax node, the source of a node, or a pair (sign,
+    operand). The pair ("*", "h") multiplies the part by h.
     """
     for node, parent, is_index in subexpressions(whole):
         yield node, _edits(node, parent, is_index, node is whole, words)
 
 
 def as_node(part, new):
-    """Return the syntax node that an edit puts in the place of a part."""
+    """Return the syntax node that replaces a part; `new` is the last entry of an edit."""
     if isinstance(new, tuple):
         return binary(part, new[0], parsed(new[1]))
     return parsed(new) if isinstance(new, str) else new
 
 
 def _edits(node, parent, is_index, is_whole, words):
+    """Yield the edits of one part of an expression."""
     text = ast.unparse(node)
     if isinstance(node, (ast.Starred, ast.Slice)) or isinstance(parent, ast.Starred) or text in (
             "np", "xp", "self", "numpy") or isinstance(parent, ast.Attribute) and isinstance(
@@ -107,6 +109,7 @@ def _edits(node, parent, is_index, is_whole, words):
 
 
 def _function_edits(node):
+    """Yield edits that call a similar function, such as mean instead of sum."""
     for group in SIMILAR:
         if isinstance(node, ast.Attribute) and node.attr in group:
             yield from ((TOKEN, "wrong operation", ast.Attribute(node.value, other, ast.Load()))
@@ -114,6 +117,7 @@ def _function_edits(node):
 
 
 def _keyword_edits(node):
+    """Yield edits of a keyword argument: another axis, or the other truth value."""
     if node.arg == "axis":
         yield from ((TOKEN, "wrong axis", ast.keyword("axis", parsed(a))) for a in AXES)
     elif isinstance(getattr(node.value, "value", None), bool):
@@ -121,7 +125,7 @@ def _keyword_edits(node):
 
 
 def _syntax_edits(node, is_index):
-    """Yield edits that need the syntax of a node alone."""
+    """Yield edits that depend only on the syntax of a node, and not on the values."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         v = node.value
         for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
@@ -153,14 +157,14 @@ def _syntax_edits(node, is_index):
 
 
 def _turned(node):
-    """Return the source of a transposed expression: x for x.T."""
+    """Return the source of the transpose of an expression. For x.T this is x."""
     if isinstance(node, ast.Attribute) and node.attr == "T":
         return f"({ast.unparse(node.value)})"
     return f"({ast.unparse(node)}).T"
 
 
 def _value_edits(node, text, parent, is_whole, words):
-    """Yield edits that put another value in the place of a node, or combine it with one."""
+    """Yield edits that replace a node by another value, or combine the node with another value."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call)):
         own = words.numbers if text in words.numbers or isinstance(node, ast.Constant) else \
             words.arrays
@@ -170,7 +174,7 @@ def _value_edits(node, text, parent, is_whole, words):
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield TOKEN, "wrong sign", node.operand
     elif not (text.startswith("-") and isinstance(node, ast.BinOp) and isinstance(
-            node.op, (ast.Mult, ast.MatMult, ast.Div))):    # in a product the inner minus goes
+            node.op, (ast.Mult, ast.MatMult, ast.Div))):    # another edit removes this minus
         yield TOKEN, "wrong sign", f"-({text})"
     is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
     yield TOKEN, "extra transpose" if is_turned else "missing transpose", _turned(node)
@@ -195,6 +199,7 @@ def _value_edits(node, text, parent, is_whole, words):
 
 
 def _call_edits(node):
+    """Yield edits of a call: without the call, with swapped arguments, or along another axis."""
     func, word = node.func, getattr(node.func, "attr", "")
     is_library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (
         "np", "xp", "numpy")

@@ -1,4 +1,4 @@
-"""A backward or a forward that raises: the line, and whether the student's code is responsible."""
+"""Find the line that is responsible if forward or backward raises an exception."""
 
 import ast
 import contextlib
@@ -27,7 +27,7 @@ STUDY = __file__.rpartition("blame/")[0]
 
 
 def blame_raised(checked, runs):
-    """Return (Blame, Fix or None) of a backward that raises."""
+    """Return (Blame, Fix or None) of a backward that raises an exception."""
     trail = list(_trail(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
@@ -52,10 +52,10 @@ def blame_raised(checked, runs):
 
 
 def blame_exception(layer, error, notes=(), in_backward=False):
-    """Return the Blame of an exception that no line of a watched backward raised.
+    """Return the Blame of an exception that no statement of a watched backward raised.
 
-    A NotImplementedError is code that isn't written yet (kind "blank"). In every other case the
-    inputs or the way in which npdl calls the layer may be wrong, so no line is accused.
+    NotImplementedError means that the code isn't written yet (kind "blank"). In every other case
+    the inputs may be wrong, or npdl may call the layer in a wrong way, so no line is named.
     """
     place = _place(layer, error)
     if isinstance(error, NotImplementedError):
@@ -70,7 +70,10 @@ def blame_exception(layer, error, notes=(), in_backward=False):
 
 
 def _place(layer, error):
-    """Return the fields of a Blame for the innermost line of the student's code in a traceback."""
+    """Return the fields of a Blame for the innermost line of the student's code in a traceback.
+
+    They are a dict with the keys file, function, line and source. It is empty if there is no line.
+    """
     frames = [(f.f_code, number) for f, number in traceback.walk_tb(
         error.__traceback__) if not f.f_code.co_filename.startswith(STUDY)]
     own = [(c, n) for c, n in frames if not c.co_filename.startswith(NPDL) and defined(c)]
@@ -99,10 +102,11 @@ def _trail(error, watch):
 
 
 def _line_at_fault(error, trail, found):
-    """Return the line that is responsible for an exception.
+    """Return the Line that is responsible for an exception.
 
-    This is the innermost line of a traceback that is in no function of forward; or, if shapes don't
-    fit, a line before it that made an array whose shape differs from its namesake's in forward.
+    It is the innermost line of the traceback in a function that forward doesn't run. If shapes
+    don't fit, an earlier line may be responsible: it made a gradient whose shape differs from the
+    shape of its variable in forward.
     """
     places, oracle, shapes = found.runs.watch.places, found.oracle, {}
     shared = {places[key[0]].function for key in oracle.values}
@@ -136,7 +140,7 @@ def _arrays_read(line, held):
 
 
 def _localization(runs):
-    """Return a Localization without candidates: the variables of the statements that did run."""
+    """Return a Localization without candidates, with the variables of the statements that ran."""
     roots = {i for i, place in enumerate(runs.watch.places) if place.root and place.line}
     with contextlib.suppress(Exception):
         runs.gradients(only=roots, record=True, frames=True)

@@ -1,4 +1,4 @@
-"""Smaller inputs for the search, other inputs to validate a fix on, and the inputs of parts."""
+"""Make smaller inputs for the search and other inputs to validate a fix; record inputs of parts."""
 
 import contextlib
 import copy
@@ -10,15 +10,18 @@ from npdl.study.trace.runs import Runs
 from npdl.study.trace.watch import profiled
 from npdl.study.trees import is_float, leaves, mapped
 
-ENOUGH = 64             # entries of the largest input, above which inputs are cut; larger: slower
-SHORT = (2, 3, 4)       # lengths that an axis is cut to, the first that still shows the mistake
-LENGTHS = 3             # axis lengths that are varied to validate a fix; larger: surer and slower
+ENOUGH = 64             # inputs with more entries than this are cut; a larger number makes the
+                        # search slower
+SHORT = (2, 3, 4)       # an axis is cut to the first of these lengths that still shows the mistake
+LENGTHS = 3             # so many axis lengths are varied to validate a fix; a larger number makes
+                        # the answer surer, but slower
 
 
 def minimise_inputs(subject):
-    """Return a Subject with shorter inputs on which a gradient is still wrong.
+    """Return a Subject with shorter inputs, for which a gradient is still wrong.
 
-    Axes of equal length are cut together. Return the Subject itself if it is small already.
+    Axes of equal length are cut together. If the inputs are small already, the function returns
+    `subject` itself.
     """
     found = subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
@@ -36,20 +39,23 @@ def minimise_inputs(subject):
 
 
 def cut_axes(nest, length, n):
-    """Return a nested structure of arrays with n entries along each axis of a length."""
+    """Return nested arrays in which each axis of the given `length` is cut to n entries."""
     def cut(value):
         if not isinstance(value, np.ndarray):
             return value
         part = value[tuple(slice(n if m == length else None) for m in value.shape)]
         if set(np.unique(value)) == {0.0, 1.0} and (value.sum(-1) == 1).all() and part.size:
-            part = part.copy()                          # a one-hot row stays one
+            part = part.copy()                          # a one-hot row must stay one-hot
             part[..., 0] += part.sum(-1) == 0
         return part
     return mapped(nest, cut)
 
 
 def validation_runs(checked, runs):
-    """Return Runs that a fix was not found on: other upstream gradients, values and lengths."""
+    """Return Runs with other input values, axis lengths and upstream gradients.
+
+    A fix was not found on these Runs, so they validate it.
+    """
     subject, watch, budget = checked.subject, runs.watch, runs.budget
     missing = [r.name for r in checked.rows if r.kind == "missing"]
     rng = np.random.default_rng(5)
@@ -77,9 +83,10 @@ def validation_runs(checked, runs):
 
 
 def part_calls(runs):
-    """Return {name: (part, inputs)} of the last call of each part, the innermost parts first.
+    """Run forward and return {name: (part, inputs)}, with the inputs of the last call of each part.
 
-    A part is an object with a forward and a backward, or two functions f_forward and f_backward.
+    The innermost parts come first. A part is an object with a forward and a backward, or two
+    functions f_forward and f_backward.
     """
     codes, layer, found = {f.code: f for f in runs.watch.functions}, runs.subject.layer, {}
     own = {type(getattr(layer, "made", layer)), getattr(layer, "run", None)}

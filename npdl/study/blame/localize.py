@@ -29,7 +29,8 @@ from npdl.study.trace.oracle import Oracle, plain, stems
 from npdl.study.trace.runs import SOLVED, ZERO, solved
 from npdl.study.trace.syntax import is_pass_through
 
-MAX_ENTRIES = 400       # entries of a statement that are perturbed; larger: slower, fewer unknown
+MAX_ENTRIES = 400       # statements with more entries are not perturbed; a larger number is slower,
+                        # but leaves fewer statements unknown
 
 # What is known of a statement's values, most suspicious first: they match no forward variable's
 # gradient; they don't depend on the upstream gradient; they match a forward variable's gradient;
@@ -41,13 +42,21 @@ UNMATCHED, CONSTANT, MATCHED, PASSED, CORRECT = range(5)
 class Candidate:
     """A statement, or an argument that it passes to one of the student's functions.
 
-    values       {key: array}, in the order of execution; `order` is the place of the first
-    J, residual  the change of all gradients for each entry, and true - computed gradients
-    feasible     True if values exist that correct all gradients; None if unknown
-    expected     {key: array}: such values; `unique` if there are no others
-    status       UNMATCHED .. CORRECT; gradient_of: the forward variable whose gradient is expected
-    constant     keys of values that don't depend on the upstream gradient
-    free, rest   the change of the gradients by what else must be corrected, and a sentence on it
+    line         the Line of the statement
+    is_argument  True for an argument
+    values       {key: array} of the computed values, in the order of execution
+    order        the position of the first value in the order of execution
+    J            the changes of all gradients if 1 is added to an entry of the values; one column
+                 for each entry, or None if the changes are unknown
+    residual     the true minus the computed gradients, one entry for each row of J
+    feasible     True if values exist that correct all gradients; None if that is unknown
+    expected     {key: array} of such values
+    unique       True if no other values correct all gradients
+    status       what is known of the values, from UNMATCHED to CORRECT
+    gradient_of  the variable of forward whose gradient the statement should compute, or ""
+    constant     the keys of values that don't depend on the upstream gradient
+    free         the columns of a second change that is needed, or None
+    rest         a sentence on this second change, or ""
     """
 
     line: object
@@ -67,7 +76,7 @@ class Candidate:
 
     @property
     def changed(self):
-        """Return the keys whose value must change; all of them if that is unknown."""
+        """Return the keys of the values that must change, or all keys if that is unknown."""
         return [k for k in self.values if k in self.expected and not agree(
             self.expected[k], self.values[k])] or list(self.values)
 
@@ -77,14 +86,15 @@ class Candidate:
 
     @property
     def unknown(self):
-        """Return the number of unknown values of this statement and the rest."""
+        """Return the number of unknowns of the linear system, those of the rest included."""
         return self.J.shape[1] + (0 if self.free is None else self.free.shape[1])
 
     def value_test(self, place):
-        """Return a function that tells if the first value of an expression could be an array.
+        """Return a function test(array) for the first value of the expression `place`.
 
-        All other occurrences of the expression may change as well. Return None if nothing is
-        known, and False if no value can be right.
+        test(array) returns True if all gradients can be correct when this value is replaced by the
+        array. The later values of the expression may change as well. The result is None if nothing
+        is known, and False if no array passes the test.
         """
         if self.J is None or set(self.values) <= self.constant:
             return None
@@ -117,11 +127,12 @@ class Candidate:
 class Localization:
     """The candidates for the wrong gradients.
 
-    runs        reruns the layer with changed intermediate values
+    runs        Runs, which rerun the layer with changed intermediate values
     base        {name: gradient} as backward computes them
     wrong       the names of the wrong gradients
-    candidates  all Candidates, most suspicious first
-    frames      {key: local variables at that moment}
+    oracle      an Oracle, which returns the true gradients of the values of forward
+    candidates  all Candidates, the most suspicious one first
+    frames      {key: {name: value}} of the local variables when a value was computed
     """
 
     runs: object
@@ -136,7 +147,7 @@ class Localization:
         return [c for c in self.candidates if c.feasible]
 
     def rank(self, line, order):
-        """Return the rank of a line among those that could be the mistake; smaller comes first.
+        """Return a tuple by which lines are sorted; the most suspicious line has the smallest one.
 
         Statements of the layer's file come first, then callers before the functions that they
         call, then the order of execution. If all of backward ignores the upstream gradient, the
@@ -148,10 +159,11 @@ class Localization:
 
     @functools.cached_property
     def partial(self):
-        """Return Candidates that correct all gradients together with a rest, fewest unknowns first.
+        """Return Candidates that can't correct all gradients alone, but together with a rest.
 
-        With two mistakes, the rest is a later statement: one linear system tells the values of
-        both. With more mistakes, the rest is every wrong gradient except for one.
+        With two mistakes, the rest is a later statement, and one linear system gives the values of
+        both statements. With more mistakes, the rest is all wrong gradients except for one.
+        Candidates with the fewest unknowns come first.
         """
         known, best = [c for c in self.candidates if c.J is not None and c.feasible is False
                        and c.status < PASSED], {}
@@ -175,7 +187,7 @@ class Localization:
 
     @functools.cached_property
     def forward_lines(self):
-        """Return the statements that forward runs: their values are correct."""
+        """Return the Lines that forward runs. Their values are correct."""
         return {self.runs.watch.places[key[0]].line for key in self.oracle.values}
 
     @property
@@ -193,12 +205,13 @@ class Localization:
 
 
 def agree(a, b):
+    """Return True if two arrays have the same shape and nearly the same entries."""
     return a.shape == b.shape and bool((np.abs(a - b) <= SOLVED * max(
         np.abs(b).max(initial=0), 1e-3)).all())
 
 
 def localize(runs):
-    """Return the Localization of Runs that know the true gradients."""
+    """Return the Localization for Runs whose true gradients are known (`Runs.learn`)."""
     base, places = runs.gradients(), runs.watch.places
     roots = {i for i, place in enumerate(places) if place.root and place.line is not None}
     runs.gradients(only=roots, record=True, frames=True)
@@ -236,7 +249,7 @@ def _constant_keys(runs, values):
 
 
 def _perturb(runs, candidate):
-    """Set J and the residual of a Candidate by adding 1 to each entry of its values."""
+    """Add 1 to each entry of a Candidate's values in turn, and set its J and its residual."""
     values, only = candidate.values, {key[0] for key in candidate.values}
     if not 0 < sum(v.size for v in values.values()) <= MAX_ENTRIES:
         return
@@ -256,7 +269,10 @@ def _perturb(runs, candidate):
 
 
 def _solve(found, candidate):
-    """Solve for values of a Candidate with which all gradients are correct."""
+    """Compute the values of a Candidate with which all gradients would be correct.
+
+    Set `expected`, `unique` and `feasible`.
+    """
     runs = found.runs
     delta, candidate.unique, _ = solved(candidate.J, candidate.residual)
     _expect(candidate, delta)
@@ -268,7 +284,7 @@ def _solve(found, candidate):
 
 
 def _expect(candidate, delta):
-    """Set the expected values of a Candidate, by the changes of all their entries."""
+    """Set the expected values of a Candidate; `delta` holds the changes of all their entries."""
     candidate.expected = {}
     for key, value in candidate.values.items():
         own, delta = delta[: value.size], delta[value.size :]
@@ -276,6 +292,7 @@ def _expect(candidate, delta):
 
 
 def _set_status(found, candidate):
+    """Set the status of a Candidate, and the variable whose gradient it should compute."""
     places, node = found.runs.watch.places, candidate.line.node
     candidate.gradient_of = ""
     statuses = [_status(found, candidate, *item) for item in candidate.values.items()]
@@ -291,19 +308,19 @@ def _set_status(found, candidate):
 
 
 def _called(node):
-    """Return the name of the function whose result a statement only assigns or returns, or ""."""
+    """Return f for the statements `y = f(x)` and `return f(x)`, and "" for others."""
     func = getattr(getattr(node, "value", None), "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
 
 
 def _status(found, candidate, key, value):
-    """Return what is known of one value."""
+    """Return the status of one value of a Candidate, from UNMATCHED to CORRECT."""
     oracle, node = found.oracle, found.runs.watch.places[key[0]].node
     expected = candidate.expected.get(key) if candidate.feasible and candidate.unique else None
     is_difference = isinstance(getattr(node, "op", None), ast.Sub) and not found.runs.uses_dout
     if not value.any() and (expected is None or not expected.any()):
         return CORRECT
-    if oracle.is_forwards(value) and not is_difference:     # y - t of a loss is also its gradient
+    if oracle.is_forwards(value) and not is_difference:     # a loss may return y - t
         return CORRECT
     if key in candidate.constant:                       # a derivative, a mask, an index
         is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
@@ -319,7 +336,7 @@ def _status(found, candidate, key, value):
 
 
 def _named_variable(found, candidate, key):
-    """Return forward's `z` for a value that is assigned to `dz`, or ""."""
+    """Return the name of the variable z of forward if a value is assigned to dz, or ""."""
     names = found.runs.watch.places[key[0]].names
     if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):
         return ""

@@ -1,4 +1,8 @@
-"""The answer if no gradient is wrong: correct, not checked, or wrong for other inputs."""
+"""Find the answer of `blame` if no gradient is wrong for the given inputs.
+
+The answer is that the layer is correct, that it could not be checked, or that a gradient is wrong
+for other inputs.
+"""
 
 import ast
 
@@ -10,13 +14,15 @@ from npdl.study.check.side_effects import side_effects
 from npdl.study.trace.source import defined, original_file
 from npdl.study.trees import mapped
 
-FACTORS = (10.0, -1.0, 0.01, -10.0)     # of all inputs, to reach other sides of np.maximum, an if
+FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
+                                        # the other branches of np.maximum or of an if statement
 
 
 def blame_no_fault(checked, search, budget):
     """Return the Blame of a Verdict without a wrong gradient.
 
-    `search(subject)` checks other inputs; if it is None, none are tried.
+    search   search(subject) returns the Blame for other inputs; None or False tries no other inputs
+    budget   ends the trials of other inputs
     """
     notes, rows, questions = checked.notes, checked.rows, checked.questions
     if questions:
@@ -49,6 +55,7 @@ def blame_no_fault(checked, search, budget):
 
 
 def _question(checked):
+    """Return the Blame of a Verdict with open questions."""
     place = return_place(checked.subject.layer)
     if place and not any(row.right for row in checked.rows) and not place["source"].startswith(
             "return"):
@@ -59,9 +66,11 @@ def _question(checked):
 
 
 def other_inputs(subject):
-    """Yield (words, inputs, draw): a repeated id, another mask, a second row, other magnitudes.
+    """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
 
-    `draw` is the number of the random parameters.
+    words   a sentence that says what is different, such as "... but not for a second row"
+    inputs  the arguments of forward
+    draw    is added to the seed of the random parameters; 0 draws the same parameters again
     """
     given = "all gradients are correct for the given inputs, but not for "
     if subject.params:
@@ -92,7 +101,10 @@ def other_inputs(subject):
 
 
 def return_place(layer):
-    """Return the fields of a Blame that name backward's last return, or its last statement."""
+    """Return the fields of a Blame for the last return statement of backward.
+
+    Without a return statement they describe the last statement; without source they are {}.
+    """
     own = layer.made if isinstance(layer, InSelf) else layer
     code = getattr(getattr(own, "undo", type(own).backward), "__code__", None)
     found = code is not None and defined(code)

@@ -1,8 +1,8 @@
-"""Repair: run edits of the candidate statements until one makes every gradient correct.
+"""Run edits of the candidate statements until one makes every gradient correct.
 
-An edit of a statement whose values are known is first evaluated alone: only if it gives a value
-that the linear system allows, the whole backward is run with it, also on inputs and upstream
-gradients that the candidate was not found on.
+If the values of a statement are known, its edited expression is evaluated first. Only if the linear
+system allows the value, the whole backward is run with the edit. It is also run on inputs and
+upstream gradients that were not used to find the candidate.
 """
 
 import ast
@@ -30,12 +30,19 @@ from npdl.study.trace.syntax import cloned, expressions, only_unpacks
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-RUN_COST = 1500         # values that a run of an edit costs besides its own; larger: fewer runs
+RUN_COST = 1500         # a run of an edit spends so many values more than it computes; a larger
+                        # number allows fewer runs
 
 
 @dataclass
 class Fix:
-    """An edit of a Line after which every gradient is correct."""
+    """An edit of a Line after which every gradient is correct.
+
+    kind       the diagnosis
+    line       the Line that is edited
+    body       the statements that replace it
+    candidate  the Candidate of the line, or None
+    """
 
     kind: str
     line: object
@@ -44,12 +51,12 @@ class Fix:
 
     @property
     def text(self):
-        """Return the statement that replaces the line; of a loop its header."""
+        """Return the source of the statement that replaces the line, or the header of a loop."""
         return ast.unparse(self.body[0]).split("\n")[0]
 
 
 class FixSearch:
-    """Search the fixes of a Localization; they must also work in the Runs of `validation`."""
+    """A search for Fixes of a Localization. A Fix must also work in the Runs of `validation`."""
 
     def __init__(self, found, validation):
         self.found, self.validation = found, validation
@@ -70,9 +77,11 @@ class FixSearch:
     def _stages(self):
         """Yield (Candidates or Lines, rank of edits) in the order in which they are tried.
 
-        First come values that match no gradient or are constant (after FACTOR, also one token of
-        values that are passed on), then values that match a gradient, correct ones, Candidates that
-        correct all gradients together with a rest, and the other lines that backward ran.
+        1. Candidates whose values match no gradient, or are constant. After the edits of the rank
+           FACTOR come edits of one token of Candidates that only pass values on.
+        2. Candidates whose values match a gradient, and then those whose values are correct.
+        3. Candidates that correct all gradients together with a rest.
+        4. The other lines that backward ran.
         """
         unmatched, constant, matched, passed, correct = (
             [c for c in self.found.candidates if c.status == status and (
@@ -89,7 +98,7 @@ class FixSearch:
         yield from itertools.product((self.found.partial, rest), RANKS)
 
     def fix(self, candidate, rank):
-        """Return the first Fix of a rank of a Candidate, or of a Line without values; or None."""
+        """Return the first Fix of a Candidate or a Line among the edits of a rank, or None."""
         line = getattr(candidate, "line", candidate)
         own = candidate if candidate is not line else None
         if only_unpacks(line.node) and rank > TOKEN:
@@ -102,7 +111,10 @@ class FixSearch:
         return None
 
     def _works(self, line, body, own):
-        """Return True if all gradients are correct with an edit, except for a Candidate's rest."""
+        """Return True if all gradients are correct with an edit.
+
+        If the Candidate `own` has a rest, it is enough that the rest can correct the others.
+        """
         if any(isinstance(one.node, ast.While) for one in line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
@@ -112,7 +124,7 @@ class FixSearch:
             return is_valid and all(run.works() for run in (self.runs, *self.validation))
 
     def _other_lines(self, lines):
-        """Yield the other lines that backward ran, as Candidates where these exist."""
+        """Yield the lines of backward that are not in `lines`, as Candidates if these exist."""
         known = {c.line: c for c in self.found.candidates if not c.is_argument}
         for function in self.found.functions:
             for line in function.lines:
@@ -120,7 +132,7 @@ class FixSearch:
                     yield known.get(line, line)
 
     def _edits(self, line, own, rank):
-        """Yield (kind, [statement]) of a rank that agree with what is known of the values."""
+        """Yield the edits (kind, [statement]) of a rank that agree with the known values."""
         words, node = self.words(line), line.node
         if own is None or not own.is_argument:
             yield from ((kind, body) for r, kind, body in statement_edits(node)
@@ -148,7 +160,7 @@ class FixSearch:
         return {_site(places[key[0]].node): key[0] for key in own.values} if own else {}
 
     def _vocabulary(self, line):
-        """Return the Vocabulary at a Line, with the variables of a moment close to it."""
+        """Return the Vocabulary at a Line, with the variables that were recorded nearest to it."""
         frames, places = self.found.frames, self.runs.watch.places
         keys = [k for k in frames if places[k[0]].function is line.function and k[1] == 0]
         keys.sort(key=lambda k: (places[k[0]].line is not line, abs(
@@ -159,17 +171,18 @@ class FixSearch:
 
 
 def _site(node):
-    """Return what tells an expression from all others in a function."""
+    """Return the source and the position of an expression, which identify it in its function."""
     return ast.unparse(node), node.lineno, node.col_offset
 
 
 class OwnInputs:
-    """The student's own inputs, as further Runs of a FixSearch."""
+    """The student's own inputs, which a FixSearch uses in the same way as Runs."""
 
     def __init__(self, check):
         self.check = check
 
     def works(self):
+        """Return True if no gradient is wrong for these inputs."""
         try:
             with unwritten(self.check.subject.layer):
                 return self.check.passes()
@@ -178,13 +191,14 @@ class OwnInputs:
 
 
 class ValueTest:
-    """Tells if an edit of the expression `whole` gives a value that `allows` accepts."""
+    """A test of edits of the expression `whole`: allows(value) must return True."""
 
     def __init__(self, allows, words, whole, budget):
         self.allows, self.words, self.whole, self.budget = allows, words, whole, budget
         self.holes, self.parts = {}, {}
 
     def __call__(self, part, new):
+        """Return True if the value of the expression is allowed after an edit of a part."""
         self.budget.spend(30)
         shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
@@ -200,7 +214,7 @@ class ValueTest:
         space = self.words.space
         if isinstance(part, ast.keyword):
             return evaluate(cloned(self.whole, part, new), space)
-        if isinstance(new, tuple):                      # most edits are such: be fast
+        if isinstance(new, tuple):                      # most edits are pairs: be fast
             if part not in self.parts:
                 self.parts[part] = evaluate(cloned(part), space)
             new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
@@ -214,8 +228,10 @@ class ValueTest:
 
 
 def compiled(node):
+    """Return the code of an expression."""
     return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
 
 def evaluate(node, space):
+    """Return the value of an expression with the variables in `space`."""
     return eval(compiled(node), space)

@@ -1,7 +1,7 @@
-"""The vocabulary of edits: what the student's own code reads or computes at a statement.
+"""Collect the expressions that an edit of a statement may use, with their values.
 
-It holds the variables of the function, the fields of the cache and of self, small expressions in
-forward and backward that can be evaluated at the statement, and derivatives of these.
+These are the variables of the function, the fields of the cache and of self, the small expressions
+of forward and backward that can be evaluated at the statement, and derivatives of all of these.
 """
 
 import ast
@@ -14,8 +14,8 @@ import numpy as np
 from npdl.study.trace.runs import quiet
 from npdl.study.trace.syntax import is_pure, names_of
 
-MAX_NODES = 12          # syntax nodes of an expression in the vocabulary; larger: slower
-MAX_ENTRIES = 4096      # entries of an array in the vocabulary; larger: slower
+MAX_NODES = 12          # expressions with more syntax nodes are left out; a larger number is slower
+MAX_ENTRIES = 4096      # arrays with more entries are left out; a larger number is slower
 ROOTS = ("{a} ** 2", "np.sqrt({a})")
 DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *ROOTS,
                "np.exp({a})", "np.sign({a})", "np.cos({a})")
@@ -23,9 +23,11 @@ DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *R
 
 @dataclass
 class Vocabulary:
-    """{source: value} of arrays and numbers at a statement.
+    """The arrays and the numbers at a statement.
 
-    `space` holds the names that an expression may be evaluated with.
+    space    {name: value} of the variables with which an expression is evaluated
+    arrays   {source: array}
+    numbers  {source: number}
     """
 
     space: dict
@@ -34,7 +36,7 @@ class Vocabulary:
 
     @functools.cached_property
     def derivatives(self):
-        """Return {source: value} of derivatives, roots and squares."""
+        """Return {source: value} of derivatives, roots and squares of the arrays and numbers."""
         forms = [(a, f) for a, value in self.arrays.items() for f in DERIVATIVES
                  if value.dtype.kind != "b"]
         forms += [(n, f) for n in self.numbers for f in ROOTS]
@@ -61,7 +63,10 @@ class Vocabulary:
 
 
 def vocabulary_at(line, frame, functions):
-    """Return the Vocabulary at a Line; `frame` holds its local variables, `functions` all that ran.
+    """Return the Vocabulary at a Line.
+
+    frame      {name: value} of the local variables at the line
+    functions  the functions of forward and backward, whose expressions are collected
     """
     tree = line.function.node
     inner = {n for loop in ast.walk(tree) if isinstance(loop, ast.For) and loop not in line.loops
@@ -85,7 +90,7 @@ def vocabulary_at(line, frame, functions):
 
 
 def _variables(line, frame):
-    """Return {source: value} of local and global variables, and of the fields of what they hold."""
+    """Return {source: value} of the variables at a Line, and of fields of caches and of self."""
     found = {n: v for n, v in frame.items() if n != "self"}
     found |= {n: v for n, v in line.function.space.items()
               if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
@@ -100,7 +105,7 @@ def _variables(line, frame):
 
 
 def _sort_in(found, texts):
-    """Put {source: value} into the arrays and numbers of a Vocabulary, each value once."""
+    """Add {source: value} to the arrays and the numbers of a Vocabulary, each value only once."""
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:

@@ -118,8 +118,8 @@ class Line:
             return "the outputs are not finite"
         fine = [known[level] for level in LEVELS if level >= 1]
         if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
-            return ("a kink, where the derivatives from the left and from the right differ by "
-                    f"{fine[-1][2]:.2g}")
+            return ("the derivatives from the left and from the right differ by "
+                    f"{fine[-1][2]:.2g} (a kink)")
         return (f"two steps differ by {doubt:.1g}: the derivative changes abruptly here, or "
                 "rounding hides it")
 

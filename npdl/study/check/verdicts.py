@@ -58,7 +58,8 @@ class Row:
     def doubt(self):
         """Return the words for the inconclusive entries: which ones, and why."""
         at = f" at {list(map(int, self.unknown_index))}" * bool(self.unknown_index)
-        more = f" and {self.unknown - 1} other entries" * (self.unknown > 1)
+        ending = "y" if self.unknown == 2 else "ies"
+        more = f" and {self.unknown - 1} other entr{ending}" * (self.unknown > 1)
         return f"inconclusive{at}{more}: {self.reason}"
 
     @property
