@@ -1,11 +1,12 @@
-"""Make a Layer of code that is not written as npdl's layers are.
+"""Convert layers of other forms into npdl's Layer. These forms are known:
 
-    y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         a Layer, as it is
+    y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         npdl's Layer
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
 
-A class may have `__call__` in place of `forward`. A loss's backward may take no gradient. Functions
-may return their gradients in a dict: {"dx": dx}. `learned` finds the parameters of objects.
+A class may define `__call__` in place of `forward`. The backward of a loss may take no gradient. A
+function may return its gradients in a dict, such as {"dx": dx}. The module `learned` finds the
+parameters of an object.
 """
 
 import contextlib
@@ -27,11 +28,14 @@ from npdl.study.trees import tupled
 
 
 class Unfit(InputError):
-    """Code whose gradients can't be checked, although it may be right."""
+    """The gradients of some code can't be checked, although the code may be right."""
 
 
 def as_layer(thing):
-    """Return a Layer for a layer, an object or a pair of functions; raise InputError for others."""
+    """Return a Layer for a layer, an object, or a pair (f_forward, f_backward).
+
+    Raises InputError for anything else.
+    """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
     if inspect.isclass(thing) or not is_layer_class(type(thing)):
@@ -49,25 +53,31 @@ def as_layer(thing):
 
 
 def is_layer_class(cls):
-    """Return True for a class with a forward, or a `__call__`, and a backward."""
+    """Return True for a class with a backward and with a forward or a `__call__`."""
     return inspect.isfunction(getattr(cls, "backward", None)) and inspect.isfunction(
         forward_of(cls))
 
 
 def forward_of(thing):
-    """Return the forward of a class or an object, which may be its __call__."""
+    """Return the forward of a class or an object, or its `__call__` if it has no forward."""
     return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
 
 
 def gradient_arguments(backward):
-    """Return the positional arguments of a backward, flags left out: gradients and a cache."""
+    """Return the positional arguments of a backward, which are gradients and a cache.
+
+    Arguments whose default is True or False are flags and are left out.
+    """
     return [p for p in inspect.signature(backward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
             and not isinstance(p.default, bool)]
 
 
 def split(returned, name):
-    """Return (outputs, cache) of what a forward returned; raise Unfit if there is no cache."""
+    """Split the value that a forward returned into (outputs, cache).
+
+    Raises Unfit if there is no cache.
+    """
     if not isinstance(returned, tuple) or len(returned) < 2:
         raise Unfit(f"{name} must return its output and a cache, which backward "
                     "takes: return out, cache")
@@ -76,16 +86,17 @@ def split(returned, name):
 
 
 class Adapter(Layer):
-    """Code made a Layer. `called` is its backward.
+    """The base class of the layers that are made of other code.
 
-    `bound(cache)` returns the backward of one run and a tuple of the cache to hand it, or ().
-    `is_loss` is True if backward may be called without an upstream gradient, which is then 1.
+    called         the student's backward function
+    bound(cache)   returns (backward, arguments) for one run; the arguments are (cache,) or ()
+    is_loss        True if backward may be called without an upstream gradient, which is then 1
     """
 
     is_loss = False
 
     def prepare(self, inputs, options):
-        """Run forward once, to find out what backward takes."""
+        """Run forward once and find out if backward takes an upstream gradient."""
         _, cache = self.forward(*inputs, **options)
         self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
             self.called)[0].default in (1, 1.0)
@@ -96,7 +107,7 @@ class Adapter(Layer):
         return len(gradient_arguments(backward)) - len(given)
 
     def backward(self, dout, cache):
-        """Return what backward returns, handed the gradients and the cache as it takes them."""
+        """Call the student's backward with the arguments that it takes, and return its result."""
         backward, given = self.bound(cache)
         wanted = self.wanted(cache)
         if wanted < 1:
@@ -105,7 +116,7 @@ class Adapter(Layer):
 
 
 class Functions(Adapter):
-    """Two functions as a Layer without parameters: each array that forward takes is an input."""
+    """A Layer that calls two functions. It has no parameters: all arrays are inputs."""
 
     @property
     def called(self):
@@ -119,7 +130,12 @@ class Functions(Adapter):
 
 
 def functions(name, forward, backward, sample=None):
-    """Return a Layer class for two functions; `sample()` returns the arguments of forward."""
+    """Return a Layer class that calls two functions.
+
+    name               the name of the class
+    forward, backward  the functions
+    sample             a function that returns the arguments of forward, or None
+    """
     cls = _named(Functions, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
@@ -128,9 +144,10 @@ def functions(name, forward, backward, sample=None):
 
 
 def _named(base, name, thing, forward):
-    """Return an Adapter class with the docstring and the module of a thing.
+    """Return a subclass of the Adapter class `base` for the code `thing`.
 
-    Its forward has the signature of another forward.
+    The subclass has the docstring and the module of `thing`. The signature of its forward is that
+    of `forward`.
     """
     def run(self, /, *inputs, **options):
         return base.forward(self, *inputs, **options)
@@ -143,10 +160,10 @@ def _named(base, name, thing, forward):
 
 
 class InSelf(Adapter):
-    """An object that keeps its cache in self, or its parameters in plain arrays, as a Layer.
+    """A Layer for an object that keeps its cache in self, or its parameters in plain arrays.
 
-    Each forward runs on a copy of the object, so nothing that the object remembers of other runs
-    is in it. The cache is this copy, and a tuple of the cache that the object's forward returned.
+    Each forward runs on a new copy of the object, so a run can't change the next one. The cache is
+    a pair: this copy, and a tuple with the cache that the object's forward returned, if any.
     """
 
     def __init__(self, made):
@@ -157,7 +174,7 @@ class InSelf(Adapter):
         self._find()
 
     def _find(self, learned=()):
-        """Find the arrays of the object; its Params, and those in `learned`, are parameters."""
+        """Find the arrays of the object. The Params and the paths in `learned` are parameters."""
         self.candidates, self.constants = candidates(self.made), constants(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
@@ -177,7 +194,7 @@ class InSelf(Adapter):
         """Return a copy of the object that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
                 for value in (param, param.data)} | self.constants
-        with contextlib.suppress(Exception):            # it may hold what can't be copied
+        with contextlib.suppress(Exception):            # an attribute can't be copied
             return copy.deepcopy(self.made, memo)
         return self.made
 
@@ -197,11 +214,11 @@ class InSelf(Adapter):
         for one in self.candidates.values():
             gradient = one.gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
-                gradient[...] = 0                       # some backwards write into it, some add
+                gradient[...] = 0                       # some code writes into it, some adds to it
         returned, held = super().backward(dout, cache), dict(held_by(cache[0]))
         self.missing = set()
         for path, param in self.parameters.items():
-            if self.candidates[path].value is param:    # a Param: backward has added to it
+            if self.candidates[path].value is param:    # backward has added to a Param itself
                 continue
             gradient = self.candidates[path].gradient(held)
             if gradient is None:
@@ -210,7 +227,7 @@ class InSelf(Adapter):
                 param.grad += gradient
             else:
                 param.grad = np.asarray(gradient)
-        if returned is None:                            # self.dx or self.dinputs, by name
+        if returned is None:                            # the gradient may be in self.dx
             own = vars(cache[0])
             keys = {gradient_key(name, {**own, name: None})
                     for name in inspect.signature(forward_of(self.made)).parameters}
@@ -218,14 +235,17 @@ class InSelf(Adapter):
         return returned
 
     def prepare(self, inputs, options):
-        """Set up what the first forward makes, such as parameters."""
-        with contextlib.suppress(Exception):            # it may hold what can't be copied
+        """Run forward so that the object makes its parameters, and find them."""
+        with contextlib.suppress(Exception):            # an attribute can't be copied
             self.made = after_first_forward(self.made, forward_of, inputs, options)
         self._find()
         super().prepare(inputs, options)
 
     def learn(self, dout, cache):
-        """Find which arrays get a gradient by a backward; if it raises, each one may need one."""
+        """Run backward; the arrays for which it leaves a gradient are the parameters.
+
+        If backward raises an exception, every array that forward doesn't set is a parameter.
+        """
         try:
             self.backward(dout, cache)
             held = dict(held_by(cache[0]))
@@ -235,7 +255,7 @@ class InSelf(Adapter):
             self._find({*self.parameters, *self.unplaced(cache)})
 
     def unplaced(self, cache):
-        """Return {path: array} of what has no gradient and isn't set by forward."""
+        """Return {path: array} of arrays that are not parameters and that forward doesn't set."""
         held = dict(held_by(cache[0]))
         return {path: one.value for path, one in self.candidates.items()
                 if path not in self.parameters and np.array_equal(held.get(path), one.value)}

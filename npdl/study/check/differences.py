@@ -1,40 +1,45 @@
-"""Finite differences with an estimate of their uncertainty.
+"""Compute finite differences and estimate their uncertainty.
 
-A `Line` is a function along one direction, usually one entry of one array. For a step h it is
-evaluated at -2h, -h, h and 2h. With the value in the middle these five points give
+A `Line` is a function f of a step along one direction, usually along one entry of one array. For a
+step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values give
 
     the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, with an error of O(h^4)
-    the bend            the difference of the two sides, O(h^3) for a smooth curve, O(1) at a kink
-    the noise           the possible effect of rounding
+    the bend            the difference of the derivatives from the left and from the right, which is
+                        O(h^3) for a smooth function and O(1) at a kink
+    the noise           the largest possible effect of rounding
 
-One step size is enough to agree with a gradient to seven digits. To disagree with it, or to say
-anything near a kink, two step sizes must agree with each other: `Line.derivative` tries steps from
-1e-7 to 0.3 of the array's largest entry. If none agree, the derivative is unknown, and a reason is
-given. Outputs are subtracted before they are weighted and summed, which keeps their last digits.
+If a gradient agrees with the derivative for one step size, it is right. To call it wrong, two step
+sizes must agree with each other. `Line.derivative` tries steps from 1e-7 to 0.3 of the array's
+largest entry. If no two steps agree, the derivative is unknown, and a reason is given. Outputs are
+subtracted before they are weighted and summed, which reduces the effect of rounding.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-LIMIT = 1e-7                    # the allowed relative error; for outputs of a lower precision than
-                                # float64 the square root of their eps, 3e-4 for float32
+LIMIT = 1e-7                    # the allowed relative error for float64 outputs; for float32 it is
+                                # the square root of the machine epsilon, 3e-4
 STEP = 5e-4                     # the step at level 0, relative to the array's largest entry
 FINER = 8                       # the next level divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
 SURE = 4                        # the error of a derivative is at most this many times its doubt
 KINK = 1e-3                     # a bend larger than this, relative to the scale, is examined
-FLOOR = 1e-3                    # of the layer's largest derivative: smaller ones are compared as if
-                                # they were so large
-ROUNDING = 1e-13                # of the layer's largest derivative: allowed rounding of a backward
+FLOOR = 1e-3                    # smaller derivatives than this fraction of the layer's largest one
+                                # may have the uncertainty of a derivative of that size
+ROUNDING = 1e-13                # allowed rounding error of a backward, as a fraction of the layer's
+                                # largest derivative
 
 
 @dataclass
 class Derivative:
-    """A derivative `value` with its uncertainty `doubt`; differences up to `allowed` are right.
+    """A numerical derivative.
 
-    `reason` says why the derivative is unknown, or is "". `is_final` is False if only one step was
-    tried.
+    value     the derivative
+    doubt     its uncertainty
+    allowed   a gradient is right if it differs from the value by at most this much
+    reason    why the derivative is unknown, or ""
+    is_final  False if only one step size was tried
     """
 
     value: float
@@ -44,7 +49,7 @@ class Derivative:
     is_final: bool = True
 
     def excess(self, computed):
-        """Return how much of the allowed difference a computed derivative has; wrong if > 1."""
+        """Return |computed - value| / allowed; a computed derivative is wrong if this exceeds 1."""
         if computed == self.value or np.isnan(self.value):
             return 0.0
         found = abs(computed - self.value) / self.allowed
@@ -52,7 +57,7 @@ class Derivative:
 
 
 class Line:
-    """The outputs as a function of a step t along one direction.
+    """The outputs of a layer as a function of a step t along one direction.
 
     at        at(t) returns the outputs, a list of arrays
     base      the outputs at t = 0
@@ -71,7 +76,7 @@ class Line:
         return bool(self._found)
 
     def points(self, level):
-        """Return (value, scale, bend, noise) for every output, at one level of steps."""
+        """Return (derivative, scale, bend, noise) for each output, as an array (4, outputs)."""
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -82,10 +87,11 @@ class Line:
         return self._found[level]
 
     def derivative(self, used=slice(None), largest=0.0, is_quick=False):
-        """Return the Derivative by the two neighbouring steps that agree best.
+        """Return the Derivative from the two neighbouring step sizes that agree best.
 
-        `used` selects outputs. Derivatives much smaller than the `largest` of the layer may have a
-        larger uncertainty. If `is_quick`, one step is enough unless it is doubtful.
+        used      the indices of the outputs whose weighted sum is differentiated
+        largest   the largest derivative of the layer; much smaller ones may be less certain
+        is_quick  True accepts the first step size if its uncertainty is small
         """
         known, best = {0: self.points(0)[:, used].sum(1)}, (np.inf, np.nan, 0.0)
         value, scale, bend, noise = known[0]
@@ -112,7 +118,7 @@ class Line:
         return Derivative(value, doubt, allowed, reason, is_final)
 
     def _reason(self, used, known, doubt):
-        """Return the reason why no two steps agree."""
+        """Return a clause that says why no two step sizes agree."""
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
         if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(doubt):
             return "the outputs are not finite"
@@ -148,9 +154,10 @@ def length(array):
 
 
 def moved(array, index, run):
-    """Return at(t) for a Line: the arrays that `run()` returns with array[index] increased by t.
+    """Return a function at(t), which adds t to array[index] and returns the arrays of `run()`.
 
-    `index` may be an array of the same shape, a direction. The array is restored each time.
+    `index` may also be a direction, an array of the same shape; then t * index is added. The array
+    is restored after each call.
     """
     def at(t):
         before = array.copy()

@@ -51,7 +51,7 @@ def on(*inputs, **options):
 
 
 def drawn(rng, given):
-    """Draw an input from its specification: a shape, a list of shapes, or a function of rng."""
+    """Draw an input from its specification, which is a shape, a list of shapes or a function."""
     if callable(given):
         return given(rng)
     if isinstance(given, list):
@@ -60,7 +60,7 @@ def drawn(rng, given):
 
 
 def ids(high, *shape):
-    """Specify integers below `high`; the first is 1 if it can be, the id that options ignore."""
+    """Specify integers below `high`; the first one is 1, which an option makes the padding id."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)
@@ -74,7 +74,7 @@ def probabilities(*shape):
 
 
 def off_zero(*shape):
-    """Specify values with magnitudes of 0.1 to 2, away from the kink of a ReLU."""
+    """Specify values with magnitudes from 0.1 to 2, because a ReLU has no derivative at 0."""
     return lambda rng: rng.uniform(0.1, 2, shape) * rng.choice([-1.0, 1.0], shape)
 
 
@@ -264,7 +264,10 @@ EXAMPLES = {
 
 
 def visible(layer, inputs, rng):
-    """Draw a mask (queries, keys), True where a query may attend; each attends to some key."""
+    """Draw a mask (queries, keys) that is True where a query may attend to a key.
+
+    Each query may attend to at least one key.
+    """
     keys = 1 if len(inputs) == 3 else 0
     seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
     seen[-1, -1] = False
@@ -287,13 +290,13 @@ def valid(which):
 
 
 def state(layer, inputs, rng):
-    """Draw an initial state, in the structure of the last state."""
+    """Draw an initial state with the structure and the shapes of the last state."""
     (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
     return mapped(last, lambda a: rng.standard_normal(a.shape))
 
 
 def edges(layer, inputs, rng):
-    """Draw the neighbours (N, N) of each node, itself among them."""
+    """Draw the neighbours (N, N) of each node; each node is its own neighbour."""
     N = inputs[0].shape[-2]
     return (rng.random((N, N)) < 0.6) & ~np.eye(N, k=1, dtype=bool) | np.eye(N, dtype=bool)
 

@@ -22,16 +22,16 @@ from npdl.study.containment import is_npdls, message, own_frame, place
 
 
 def gradcheck(layer, *inputs, entries=None, seed=0, **options):
-    """Compare every gradient of `layer` with finite differences; return a Verdict.
+    """Compare every gradient of `layer` with finite differences and return a Verdict.
 
     layer    a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
-    inputs   what forward takes: arrays, or tuples of arrays such as an LSTM's state; integer
-             arrays and None get no gradient
+    inputs   the positional arguments of forward: arrays, or tuples of arrays such as the state of
+             an LSTM; integer arrays and None get no gradient
     entries  compare at most this many entries of each array, chosen at random
     seed     the seed of the random numbers
-    Other keywords are forward's. The layer and the inputs are copied to float64. Outputs that are
-    not used get the upstream gradient 0, or None if the layer is npdl's. A backward that raises an
-    exception is wrong.
+    options  the keyword arguments of forward
+    The layer and the inputs are copied to float64. Outputs that are not used get the upstream
+    gradient 0, or None if the layer belongs to npdl. A backward that raises an exception is wrong.
     Raises InputError if the layer can't be checked, and on the backend 'cupy'.
     """
     if not is_host():

@@ -6,8 +6,8 @@
     self.params[0]           self.grads[0]
     self.W.data              self.W.grad
 
-What an object and its parts hold has a dotted path: "W", "params.0", "layers.1.params.W". Upper and
-lower case are told apart only if both occur.
+Each attribute of an object and of its parts has a dotted path, such as "W", "params.0" or
+"layers.1.params.W". Upper and lower case are distinguished only if both occur.
 """
 
 import copy
@@ -26,18 +26,18 @@ GRADIENTS = ("grads", "gradients", "grad", "gradient")
 
 @functools.cache
 def gradient_names(name):
-    """Return what the gradient of W may be called."""
+    """Return the names that the gradient of an array W may have, such as dW."""
     return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
 def gradient_key(name, held):
-    """Return the key of the gradient of W in a dict: "dW", or another of its names, or "W"."""
+    """Return the key of the gradient of W in a dict, such as "dW" or "W", or None."""
     return _first((*gradient_names(name), name), held)
 
 
 @functools.cache
 def gradient_paths(path):
-    """Return the paths at which the gradient of an array may be."""
+    """Return the paths at which an object may keep the gradient of the array at `path`."""
     *owner, name = path.split(".")
     if name == "data":
         return (".".join([*owner, "grad"]),)
@@ -49,7 +49,7 @@ def gradient_paths(path):
 
 
 def _first(paths, held):
-    """Return the first of some paths at which {path: value} has a number or an array, or None."""
+    """Return the first path in `paths` that is a number or an array in the dict `held`, or None."""
     lower = {str(path).lower(): path for path in held}
     keys = [*paths, *(lower.get(path.lower()) for path in paths)]
     return next((key for key in keys if isinstance(
@@ -58,21 +58,25 @@ def _first(paths, held):
 
 @dataclass
 class Candidate:
-    """An array, or a Param, that may be a parameter; the object holds it at some paths."""
+    """An array or a Param that may be a parameter.
+
+    value  the array or the Param
+    paths  the dotted paths at which the object holds it
+    """
 
     value: object
     paths: list
 
     def gradient(self, held):
-        """Return its gradient in {path: value} of what a copy of the object holds, or None."""
+        """Return the gradient of this array in `held`, {path: value} of an object, or None."""
         return next((held[found] for path in self.paths
                      if (found := _first(gradient_paths(path), held)) is not None), None)
 
 
 def candidates(made):
-    """Return {path: Candidate} of an object's float arrays and Params, each array once.
+    """Return {path: Candidate} for the float arrays and the Params of an object.
 
-    Constants, gradients and frozen Params are left out.
+    An array with several paths occurs once. Constants, gradients and frozen Params are left out.
     """
     held, found = list(held_by(made)), {}
     gradients = {one.lower() for path, _ in held for one in gradient_paths(path)}
@@ -86,7 +90,7 @@ def candidates(made):
 
 
 def held_by(made, path="", around=()):
-    """Yield (dotted path, value) of what an object and its parts hold."""
+    """Yield (dotted path, value) for all attributes of an object and of its parts."""
     for name, value in list(vars(made).items()):
         for at, item in items_of(value, f"{path}{name}"):
             if isinstance(item, Layer):
@@ -106,16 +110,16 @@ def is_part(item):
 
 
 def constants(made):
-    """Return {id: array} of the arrays that are declared constant, as a memo for deepcopy."""
+    """Return {id: array} of the read-only arrays, as a memo with which deepcopy shares them."""
     return {id(value): value for _, value in held_by(made)
             if isinstance(value, np.ndarray) and not value.flags.writeable}
 
 
 def after_first_forward(made, forward, inputs, options):
-    """Return a copy of an object with what its first forward sets up, such as its parameters.
+    """Return a copy of an object with the attributes that its first forward makes.
 
-    Forward runs twice, on different numbers. What the first run sets and the second leaves alone
-    is set up; what differs is a cache, and is left out.
+    Forward runs twice, with different numbers. An attribute that is equal after both runs, such as
+    a parameter, is in the copy. An attribute that differs is a cache, and isn't in the copy.
     """
     memo = constants(made)
     once = copy.deepcopy(made, dict(memo))
@@ -126,7 +130,10 @@ def after_first_forward(made, forward, inputs, options):
 
 
 def _set_up(before, once, twice):
-    """Return `before` with what is the same in `once` and `twice`; its parts likewise."""
+    """Copy the attributes that are equal in `once` and `twice` into `before`, and return it.
+
+    The same is done for the parts of the objects.
+    """
     held, second = vars(before), vars(twice)
     for name, value in vars(once).items():
         parts = [[item for _, item in items_of(one, "") if is_part(item)]

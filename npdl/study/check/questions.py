@@ -1,7 +1,7 @@
-"""Ask about what may be a gradient, or may need one, and whose role is not known.
+"""Ask the author of a layer about arrays whose role is not known.
 
 An array that forward reads and that has no gradient may be a parameter or a constant. An input for
-which backward returned no gradient may be a target. Only the author knows; nothing is ignored.
+which backward returned no gradient may be a target. Only the author knows, so no array is ignored.
 """
 
 import numpy as np
@@ -18,9 +18,12 @@ MOVED = 1e-3                    # relative perturbation of an array, to see if f
 
 
 def questions(subject, missing):
-    """Return ({name: note} of the inputs that need no gradient, [question]).
+    """Return (notes, questions) for the arrays without a gradient.
 
-    `subject` has run backward; `missing` names the arrays for which no gradient was found.
+    subject  a Subject whose backward has run
+    missing  the names of the arrays for which no gradient was found
+    notes    {name: sentence} for the inputs that need no gradient
+    questions  a list of sentences
     """
     excused = {name: f"{name}: backward returns no gradient for it; it is taken as a target or mask"
                for name in missing if is_target(subject, name)}
@@ -40,7 +43,10 @@ def questions(subject, missing):
 
 
 def is_target(subject, name):
-    """Return True if an input needs no gradient, by its name, its values, or a returned None."""
+    """Return True if an input needs no gradient.
+
+    Its name is that of a target, its values are 0 and 1, or backward returned None for it.
+    """
     if name in subject.params:
         return False
     plain = name.removeprefix("input ")
@@ -50,7 +56,7 @@ def is_target(subject, name):
 
 
 def arrays_without_gradient(subject, missing):
-    """Return {path: array} of the float arrays that a layer of the student's own holds."""
+    """Return {path: array} of the float arrays in a student's layer that have no gradient."""
     layer = subject.layer
     if isinstance(layer, InSelf):
         return layer.unplaced(subject.run()[1]) | {
@@ -64,7 +70,7 @@ def arrays_without_gradient(subject, missing):
 
 
 def is_read(subject, array):
-    """Return True if the outputs change with an array that a layer holds."""
+    """Return True if the outputs change when an array of the layer is changed."""
     with np.errstate(all="ignore"):
         before, was = copied(subject.run()[0]), array.copy()
         try:

@@ -1,9 +1,10 @@
-"""Small inputs for every layer, so that `step` and `blame` need nothing but its name.
+"""Make small inputs for every layer, so that `step` and `blame` need only its name.
 
-A sample is (layer, inputs, options): layer.forward(*inputs, **options) runs. A user's own class
-brings its own: a classmethod `sample()` that returns such a triple, a pair without options, or
-layer, *inputs. A class that is named as one of npdl's, or derived from one, uses that one's row of
-`examples`: a sample, another of other sizes, one of sizes of 1, and one for each option.
+A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, **options) runs. A
+user's own class has a classmethod `sample()`, which returns such a tuple, a pair (layer, inputs),
+or layer, *inputs. A class that has the name of a class of npdl, or is derived from one, uses the
+row of this class in `examples`. From a row, four kinds of samples are made: the first sample, one
+with other sizes, one with sizes of 1, and one for each option.
 """
 
 import functools
@@ -41,7 +42,8 @@ def layer_classes():
 def sample(cls, seed=0, **options):
     """Return (layer, inputs, options) for a class, from its own `sample()` or from `examples`.
 
-    `options` are arguments of the constructor of one of npdl's. Raises InputError if there is none.
+    `options` are arguments of the constructor; they are used for classes of npdl only. Raises
+    InputError if there is no sample.
     """
     if callable(own := getattr(cls, "sample", None)):
         return _parse_sample(own(), cls)
@@ -56,7 +58,7 @@ def sample(cls, seed=0, **options):
 
 
 def _parse_sample(built, cls):
-    """Return (layer, inputs, options) of what a class's own sample() returned."""
+    """Return (layer, inputs, options) from `built`, which the sample() of a class returned."""
     layer, *rest = built if isinstance(built, tuple) and built else (None,)
     options = rest.pop() if len(rest) > 1 and isinstance(rest[-1], dict) else {}
     layer = as_layer(layer) if isinstance(layer, cls) else layer
@@ -68,7 +70,7 @@ def _parse_sample(built, cls):
 
 
 def every_sample(cls):
-    """Return {name: build(rng)} of all samples of one of npdl's classes.
+    """Return {name: build} for a class of npdl; each build(rng) returns a sample.
 
     Raises InputError if `examples` has no values for the class, or for one of its options.
     """
@@ -84,10 +86,10 @@ def every_sample(cls):
 
 
 def option_values(cls):
-    """Return [(name, value)] of every option of one of npdl's classes that changes its result.
+    """Return [(name, value)] of every option of a class of npdl that changes its result.
 
-    The value of an option of forward is None: it is drawn. Raises InputError if `examples` has no
-    value for an option.
+    For an option of forward the value is None, because `with_option` draws the value. Raises
+    InputError if `examples` has no value for an option.
     """
     found = []
     for function, known in ((cls.__init__, VALUES), (cls.forward, DRAWN)):
@@ -104,7 +106,10 @@ def option_values(cls):
 
 
 def with_option(cls, name, value, seed=0):
-    """Return the sample of a seed with an option; a state is an input, as it has a gradient."""
+    """Return a sample with one option set; `value` is None for an option of forward.
+
+    A state becomes an input, because it has a gradient.
+    """
     made, more = TOGETHER.get(name, ({}, {}))
     taken = inspect.signature(cls.__init__).parameters
     made = {key: one for key, one in made.items() if key in taken}
@@ -120,13 +125,13 @@ def with_option(cls, name, value, seed=0):
 
 
 def as_float64(layer, inputs, seed=0):
-    """Return a float64 copy with random parameters, gains too, and the inputs in float64."""
+    """Return (layer, inputs) in float64; the layer is a copy with random parameters."""
     layer = layer.astype("float64")
     randomise(layer, stream(seed, 77))
     return layer, cast(tuple(inputs), "float64")
 
 
 def _row(cls):
-    """Return the row of EXAMPLES of a class or of one of its bases, by name, or None."""
+    """Return the row of EXAMPLES for the name of a class or of one of its bases, or None."""
     return next((EXAMPLES[base.__name__] for base in cls.__mro__ if base.__name__ in EXAMPLES),
                 None)

@@ -1,7 +1,7 @@
-"""Find errors of a backward that its gradients alone do not show.
+"""Find errors of a backward that its gradients do not show.
 
-`side_effects(check)` looks whether backward modifies its arguments, and runs it a second time on
-one cache, and after another forward. Each fault is a sentence.
+`side_effects(check)` tests if backward modifies its arguments. It also runs backward a second time
+on the same cache, and after another forward. It returns a sentence for each error.
 """
 
 import contextlib
@@ -13,19 +13,20 @@ from npdl.study.deviation import deviation
 from npdl.study.trees import copied, restored, same, shifted
 
 CLOSE = 1e-9                    # allowed error, relative to the gradient's largest entry
-FLOOR = 1e-3                    # smaller gradients are compared as if their largest entry were this
-                                # part of the layer's largest, or of 1
+FLOOR = 1e-3                    # if a gradient's largest entry is smaller than this fraction of the
+                                # layer's largest gradient entry (or of 1), errors are relative to
+                                # that fraction
 
 
 def side_effects(check):
-    """Return sentences about the side effects of a Check's backward."""
+    """Return a list of sentences about the side effects of the backward in a Check."""
     subject, dout = check.subject, check.dout
     written = written_into(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
     if isinstance(subject.layer, InSelf):               # each run has an object of its own
         return faults
     ways = {}
-    if not set(written) - {"the upstream gradient"}:    # else a second run would differ
+    if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
         ways["it runs a second time on one cache, because it changes the cache"] = {"times": 2}
     cache = subject.run()[1]
     if cache is not None and not (isinstance(cache, (tuple, list, dict)) and not cache):
@@ -47,15 +48,15 @@ def side_effects(check):
 
 
 def gradients(subject, dout, times=1, between=False):
-    """Return {name: gradient} of the last of `times` backwards on one cache.
+    """Run backward `times` times on one cache and return {name: gradient} of the last run.
 
-    With `between`, forward runs on other inputs before backward.
+    If `between` is True, forward runs on other inputs before the first backward.
     """
     with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         _, cache = subject.run()
         if between:
             inputs, subject.inputs = subject.inputs, shifted(subject.inputs)
-            with contextlib.suppress(Exception):        # the layer may not accept them
+            with contextlib.suppress(Exception):        # the layer may not accept other inputs
                 subject.run()
             subject.inputs = inputs
         for _ in range(times):
@@ -64,7 +65,7 @@ def gradients(subject, dout, times=1, between=False):
 
 
 def written_into(subject, dout):
-    """Return what backward modifies: "the upstream gradient", "input x", "parameter W"."""
+    """Return the names of the arrays that backward modifies, such as "input x"."""
     with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         arrays = {name if name.startswith("input ") else f"parameter {name}": array
                   for name, array in subject.arrays.items()}

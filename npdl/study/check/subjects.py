@@ -1,8 +1,8 @@
-"""A Subject: a layer with inputs, ready to be checked.
+"""Prepare a layer and its inputs for a check: the class Subject.
 
-It runs forward and backward in float64, as often as one likes, with the same result each time. The
-layer is a copy, random generators are reset before each run, and parameters and inputs are
-restored after each backward.
+A Subject runs forward and backward in float64, and each run gives the same result. For this the
+layer is copied, random generators are reset before each run, and parameters and inputs are restored
+after each backward.
 """
 
 import contextlib
@@ -30,28 +30,28 @@ from npdl.study.trees import (
     upstream,
 )
 
-FITS, RUNS = "fits", "runs"     # whether gradients have the shapes of the inputs, or others
+FITS, RUNS = "fits", "runs"     # backward ran, and its gradients have the right or the wrong shapes
 
 
 class Subject:
-    """A layer ready to be checked: a float64 copy with random parameters, and float64 inputs.
+    """A float64 copy of a layer with random parameters, and float64 inputs.
 
     params  {name: Param} of the layer
-    arrays  {name: array} of everything with a gradient: parameters by their dotted names, inputs
-            as "input x" or "input state.0"; the next run sees what is written into such an array
-    keep    True leaves the parameters as they are instead of drawing them at random
+    arrays  {name: array} of all parameters and float inputs; the names are such as "W", "input x"
+            and "input state.0". If an array is changed, the next run uses the changed values.
+    keep    True keeps the values of the parameters; False draws them at random
     dout    random upstream gradients in the structure of the outputs
-    paths   the paths of the outputs in that structure
-    uses    lists of paths whose upstream gradients are handed over together
+    paths   the paths of the outputs in this structure
+    uses    lists of paths; for each list, backward runs with the gradients of these outputs
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
-    Raises Unfit for code that can't be checked: no float output, or other outputs in a second run.
+    Raises Unfit if forward returns no float array, or other outputs when it runs a second time.
     """
 
     def __init__(self, layer, inputs, options=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.dropped = None, []     # the number of outputs that backward takes, if few
+        self.count, self.dropped = None, []     # count: so many gradients are taken
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -77,14 +77,17 @@ class Subject:
             if isinstance(array, np.ndarray)}
 
     def _find_generators(self):
-        """Find the generators among the arguments and attributes, and their states."""
+        """Find the random generators among the arguments and attributes, and store their states."""
         places = [dict(enumerate(self.inputs)), self.options, *map(vars, walk(self.layer))]
         found = {id(value): value.bit_generator for held in places for value in held.values()
                  if isinstance(value, np.random.Generator)}
         self._random = [(one, one.state) for one in found.values()]
 
     def _first_run(self):
-        """Run once, as some code makes its parameters then; the next run raises what this does."""
+        """Run forward once, because some code makes its parameters in the first run.
+
+        An exception is ignored here, because the next run raises it again.
+        """
         held = np.random.get_state()
         with np.errstate(all="ignore"), restored((), self.inputs), self._repeated():
             try:
@@ -101,7 +104,7 @@ class Subject:
                 np.random.set_state(held)
 
     def _choose_outputs(self):
-        """Find out of which outputs backward takes the gradients: of all, or of the first ones."""
+        """Find out if backward takes the gradients of all outputs, or only of the first ones."""
         outputs, cache = self.run()
         layer, several = self.layer, len(outputs) if isinstance(outputs, tuple) else 1
         wanted = layer.wanted(cache) if isinstance(layer, Adapter) else 1
@@ -120,10 +123,11 @@ class Subject:
                 layer.learn(ones(outputs), cache)
 
     def _takes_first(self, outputs):
-        """Return True if backward takes the gradient of the first output, not those of all.
+        """Return True if backward takes only the gradient of the first output.
 
-        If it raises the same exception with either, the form isn't the cause, and all outputs are
-        checked; if it raises two different ones, this raises Unfit.
+        Backward runs twice, with the gradients of all outputs and with that of the first output. If
+        it raises the same exception both times, the gradients aren't the cause, and the result is
+        False. Raises Unfit if backward raises two different exceptions.
         """
         together, alone = (self._outcome(given) for given in (outputs, outputs[0]))
         for best in (FITS, RUNS):
@@ -137,7 +141,7 @@ class Subject:
                     "each gradient")
 
     def _outcome(self, given):
-        """Return FITS, RUNS or the exception of a backward with the gradients of some outputs."""
+        """Run backward with gradients for the outputs `given`; return FITS, RUNS or an error."""
         _, cache = self.run()
         with restored([p for _, p in self.layer.params()], self.inputs):
             try:
@@ -152,11 +156,14 @@ class Subject:
         return type(self.layer).__name__
 
     def with_inputs(self, inputs, draw=0, keep=False):
-        """Return the same with other inputs, and with new parameters unless `keep`."""
+        """Return a Subject with other inputs, and with new parameters unless `keep` is True.
+
+        `draw` is added to the seed of the random numbers.
+        """
         return type(self)(self.layer, inputs, self.options, self.seed + draw, keep)
 
     def _given(self):
-        """Return the inputs in new dicts, as forward may add entries to a dict."""
+        """Return the inputs with copies of all dicts, because forward may add entries to one."""
         return mapped(self.inputs, lambda leaf: leaf)
 
     def run(self):
@@ -177,21 +184,22 @@ class Subject:
     def upstream(self, used):
         """Return upstream gradients for the outputs at the paths `used`.
 
-        For the others npdl's own layers get None, and other layers 0.
+        The gradients of the other outputs are None for a layer of npdl, and 0 for another layer.
         """
         zeros = not is_npdls(type(self.layer))
         return copied(only_paths(self.dout, used, zeros))
 
     def backward(self, dout, cache, is_random=False):
-        """Return {name: gradient} after one backward; without those that it doesn't return.
+        """Run backward once and return {name: gradient}, without the gradients that are missing.
 
-        Before it, param.grad is zero or random: backward must add to it.
+        Before the run, each param.grad is filled with zeros, or with random numbers if `is_random`
+        is True. Backward must add to these values; they are subtracted again.
         """
         before = {name: array * is_random for name, array in self._random_gradients.items()}
         for name, param in self.params.items():
             param.grad = before[name].copy()
         with restored(self.params.values(), self.inputs), self._repeated():
-            returned = copied(self.layer.backward(dout, cache))     # it may be an input
+            returned = copied(self.layer.backward(dout, cache))     # a gradient may be an input
         missing = getattr(self.layer, "missing", ())
         return {name: added(param.grad, before[name]) for name, param in self.params.items()
                 if name not in missing} | self.returned(returned)
@@ -202,9 +210,10 @@ class Subject:
         return {name: rng.standard_normal(param.shape) for name, param in self.params.items()}
 
     def returned(self, gradients):
-        """Return {name: gradient} for what a backward returned: a tuple, a list, a dict, an array.
+        """Return {name: gradient} for the value that backward returned.
 
-        In a dict, the gradient of x, and of an entry x of a dict that forward takes, is x or dx.
+        The value may be an array, a tuple, a list or a dict. In a dict, the key of the gradient of
+        an input x is "x" or "dx".
         """
         if isinstance(gradients, dict):
             names = [name for name, _ in self._named(leaves(self.inputs))]
@@ -217,7 +226,7 @@ class Subject:
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
         gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        rest = gradients[max(len(self.inputs), len(self.names)):]   # a state that was not given
+        rest = gradients[max(len(self.inputs), len(self.names)):]   # of a state that was not given
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
@@ -228,7 +237,10 @@ class Subject:
         return list(self.dropped)
 
     def _named(self, found):
-        """Yield (name, array) for (path, array); the first part of a path numbers an argument."""
+        """Yield (name, array) for pairs (path, array) of inputs.
+
+        The first part of a path is the number of an argument, which is replaced by its name.
+        """
         for path, array in found:
             first, dot, rest = path.partition(".")
             number = int(first)
@@ -241,7 +253,7 @@ class Subject:
             held, shared = copied(self.inputs), np.random.get_bit_generator()
             state = np.random.get_state()
             outputs = copied(self.run()[0])
-            if not same(state[1:3], np.random.get_state()[1:3]):    # it draws from NumPy's own
+            if not same(state[1:3], np.random.get_state()[1:3]):    # NumPy's global generator
                 np.random.set_state(state)
                 self._random.append((shared, np.random.MT19937(self.seed).state))
                 outputs = copied(self.run()[0])
@@ -269,12 +281,15 @@ class Subject:
 
 
 def ones(outputs):
-    """Return ones in the structure of the outputs, as upstream gradients."""
+    """Return upstream gradients of 1 in the structure of the outputs."""
     return mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
 
 
 def added(after, before):
-    """Return what was added to a gradient that held `before`, or the array that replaced it."""
+    """Return after - before, or `after` itself if its shape is different.
+
+    Returns None if `after` is not an array.
+    """
     found = as_array(after)
     if not isinstance(found, np.ndarray):
         return None
@@ -282,7 +297,7 @@ def added(after, before):
 
 
 def as_array(value):
-    """Return a float array of a value, or the value itself if it holds other things."""
+    """Return a value as a float array, or the value itself if that is impossible."""
     try:
         return np.asarray(value, float)
     except (TypeError, ValueError):
@@ -300,7 +315,10 @@ def in_form(gradient, value):
 
 
 def randomise(layer, rng, scale=0.5):
-    """Draw every parameter from a normal distribution; vectors around 1, to keep gains from 0."""
+    """Draw every parameter from a normal distribution with the standard deviation `scale`.
+
+    The mean is 0. For vectors it is 1, so that a gain is rarely near 0.
+    """
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0
         param.data[...] = to_device(centre + scale * rng.standard_normal(param.data.shape))

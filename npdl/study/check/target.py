@@ -22,9 +22,11 @@ from npdl.study.containment import is_npdls, message
 
 
 def find_class(name):
-    """Return the class that `name` stands for; raise InputError if there is none.
+    """Return the class that a command line names, which has a forward and a backward.
 
-    It has a forward and a backward. One is made for two functions f_forward and f_backward.
+    name    "LSTM", "package.module:Class", "file.py:Class", or "file.py:f" for the functions
+            f_forward and f_backward, of which a class is made
+    Raises InputError if there is no such class.
     """
     where, colon, attribute = name.rpartition(":")
     if not colon and not name.endswith(".py"):
@@ -75,8 +77,8 @@ def _load(where):
 
 
 def _execute(path):
-    """Import a file under a name that no other module has."""
-    linecache.checkcache(str(path))                     # it may have been changed
+    """Import a file under a name that no other module has, and return the module."""
+    linecache.checkcache(str(path))                     # the file may have been changed
     name = path.stem
     while name in sys.modules:
         name += "_"
@@ -87,7 +89,7 @@ def _execute(path):
 
 
 def described(error, path=None):
-    """Return an exception in one line, with the last line of the file `path` that it came from."""
+    """Return an exception as one line of text, with the line of the file `path` that raised it."""
     text = message(error)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
              if path is not None and frame.filename == str(path)]
@@ -97,9 +99,13 @@ def described(error, path=None):
 def build(name, inputs=(), settings=(), seed=0):
     """Return (layer, inputs, options) for a command line.
 
-    inputs    "x=2,3,4" for each array that forward takes; without them, the class's sample
-    settings  "d_model=4" for each argument of the constructor, "W=4,5" for a random array
-    Raises InputError for what can't be read, and for what the class's own code raises.
+    name      a name that `find_class` accepts
+    inputs    a text such as "x=2,3,4" for each array that forward takes; if there are none, the
+              sample of the class is used
+    settings  a text such as "d_model=4" for each argument of the constructor; "W=4,5" is a random
+              array of this shape
+    seed      the seed of the random arrays
+    Raises InputError if a text can't be read, or if the code of the class raises an exception.
     """
     cls = find_class(name)
     shapes = dict(_parsed(text, "--input", "x=2,3,4") for text in inputs)
@@ -132,13 +138,14 @@ def _arguments(method):
 
 
 def _refuse_unknown(given, known, text):
+    """Raise InputError for the first name in `given` that is not in `known`."""
     for name in given:
         if name not in known:
             raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
 
 
 def _made(cls, make):
-    """Return what the class's own code makes; raise its exceptions as an InputError."""
+    """Return make(), which runs the code of a class; raise InputError if it raises an exception."""
     try:
         return make()
     except NpdlError as error:
@@ -150,7 +157,10 @@ def _made(cls, make):
 
 
 def _parsed(text, option, example):
-    """Return (name, value) of name=value: a number, a tuple, True, False, None or the text."""
+    """Return (name, value) for a text "name=value".
+
+    The value is a Python literal, such as 4, (4, 5) or None. Any other value stays a text.
+    """
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise InputError(f"{option} {text!r}: write name=value, for example {option} {example}")
@@ -160,7 +170,7 @@ def _parsed(text, option, example):
 
 
 def _drawn(rng, name, shape):
-    """Return a normal array of a shape, a tuple or one length."""
+    """Return an array of a shape, drawn from the normal distribution; `shape` may be one length."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
         raise InputError(f"the shape of {name} must be positive integers with commas between "

@@ -1,7 +1,8 @@
-"""The verdict on a backward pass: each gradient is compared with finite differences.
+"""Decide whether a backward pass is right: compare each gradient with finite differences.
 
-A `Check` computes the numerical gradients once and can then judge several backwards. It compares
-with the upstream gradients of all outputs, and with those of each output and each pair alone.
+A `Check` computes the numerical gradients once and can then judge several backward functions. It
+calls backward with the upstream gradients of all outputs, and then with those of each output alone
+and of each pair of outputs.
 
 An entry is right if its error is at most LIMIT, relative to the magnitudes of the terms that the
 derivative is summed from, plus an allowance for rounding. It is wrong if the error is larger than
@@ -20,20 +21,26 @@ from npdl.study.check.differences import LIMIT, Line, limit_of, moved
 from npdl.study.check.questions import questions
 from npdl.study.trees import leaves
 
-FEW, MANY = 200, 400            # of an array with more than MANY entries, FEW are compared, and
+FEW, MANY = 200, 400            # if an array has more than MANY entries, only FEW are compared, and
 DIRECTIONS = 2                  # the derivatives along so many random directions
 
 
 @dataclass
 class Row:
-    """The comparison of one gradient. `right` is None if entries of it are inconclusive.
+    """The comparison of one gradient with the numerical gradient.
 
-    error      the largest relative error of an entry: LIMIT is allowed in float64
-    index      that entry, with its `computed` and `numerical` value
+    name       the name of the array, such as "W" or "input x"
+    right      True, False, or None if some entries are inconclusive
+    error      the largest relative error of an entry; LIMIT is allowed in float64
+    index      the index of this entry
+    computed   the value that backward computed for this entry
+    numerical  the numerical derivative for this entry
     points     the number of entries that were compared
-    unknown    the number of inconclusive entries, with the `reason` of the first
-    used       the outputs whose upstream gradients were handed over, if not all
-    kind       "missing" or "shape" if there is no gradient, or one of another shape
+    unknown    the number of inconclusive entries
+    unknown_index  the index of the first inconclusive entry
+    reason     why this entry is inconclusive, or what is wrong with the gradient's shape
+    used       the outputs whose upstream gradients were used, or "" if all outputs were used
+    kind       "missing" if there is no gradient, "shape" if its shape is wrong, or ""
     """
 
     name: str
@@ -51,7 +58,7 @@ class Row:
 
     @property
     def is_question(self):
-        """Return True if there is no gradient, and one is needed."""
+        """Return True if backward returned no gradient although the outputs depend on the array."""
         return self.kind == "missing" and self.right is None
 
     @property
@@ -64,7 +71,7 @@ class Row:
 
     @property
     def text(self):
-        """Return the row of a table on this gradient, without its name."""
+        """Return the comparison as a row of a table, without the name."""
         if self.kind:
             return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
         if not self.points and self.right is None:
@@ -78,11 +85,16 @@ class Row:
 
 @dataclass(repr=False)
 class Verdict:
-    """The rows of a Check, with sentences: `faults` that no row shows, `questions`, and `notes`.
+    """The result of a Check.
 
-    `right` is None if a gradient is inconclusive or a question is open, and nothing is wrong.
-    `dout` is the upstream gradient for which backward raised `error`, or for which the Check
-    stopped; None if there is none.
+    check      the Check
+    rows       one Row for each gradient
+    notes      sentences for the reader
+    questions  sentences about arrays whose role is not known
+    faults     sentences about errors that no Row shows, such as side effects
+    dout       the upstream gradient for which a gradient was wrong or backward raised an exception;
+               None if there is none
+    error      this exception, or None
     """
 
     check: object
@@ -99,6 +111,10 @@ class Verdict:
 
     @property
     def right(self):
+        """Return True or False, or None if nothing is wrong, but something is not known.
+
+        A gradient may be inconclusive, or a question may be open.
+        """
         if self.faults or any(row.right is False for row in self.rows):
             return False
         known = self.rows and all(row.right for row in self.rows) and not self.questions
@@ -106,6 +122,7 @@ class Verdict:
 
     @property
     def wrong(self):
+        """Return the Rows of the wrong gradients."""
         return [row for row in self.rows if row.right is False]
 
     @property
@@ -119,7 +136,7 @@ class Verdict:
         return self.right is True
 
     def __repr__(self):
-        """Return a table of the gradients, the worst first, and the sentences."""
+        """Return a table of the gradients, the worst one first, followed by the sentences."""
         width = max([len(row.name) for row in self.rows] + [8])
         lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
         lines += [f"{row.name:<{width}}  {row.text}" for row in sorted(
@@ -130,9 +147,11 @@ class Verdict:
 
 
 class Check:
-    """A Subject with its numerical gradients; it judges backwards.
+    """A Subject with its numerical gradients, with which gradients of backward are compared.
 
-    At most `entries` entries of each array are compared, chosen at random.
+    subject  the Subject
+    entries  the largest number of entries of an array that are compared, chosen at random; None
+             compares all entries of arrays with at most MANY entries
     """
 
     def __init__(self, subject, entries=None):
@@ -146,7 +165,7 @@ class Check:
             self.notes.append("forward computes in less than float64, so gradients are compared "
                               f"to a relative error of {self.limit:.0e} only")
         self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
-        for name, row in padding_rows(subject):         # its gradient is 0 by definition
+        for name, row in padding_rows(subject):         # their gradients are 0 by definition
             self.points[name] = [p for p in self.points[name]
                                  if isinstance(p, tuple) and p[0] != row]
         self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
@@ -155,15 +174,16 @@ class Check:
         self._known = functools.cache(self._numerical)
 
     def progress(self):
-        """Return a sentence on how much is computed."""
+        """Return a sentence that says how many numerical derivatives are computed so far."""
         lines = [line for lines in self.lines.values() for line in lines]
         return (f"{sum(line.is_begun for line in lines)} of {len(lines)} numerical derivatives are "
                 "computed")
 
     def verdict(self, stop=False):
-        """Return the Verdict on the backward, with the worst comparison of each gradient.
+        """Run backward for all uses of the outputs and return the Verdict.
 
-        With `stop`, return after the first upstream gradient for which a gradient is wrong.
+        The Row of a gradient is that of the worst use. If `stop` is True, the check ends after the
+        first upstream gradient for which a gradient is wrong.
         """
         found = {}
         for used in self.uses:
@@ -181,9 +201,9 @@ class Check:
         return self._asked(rows)
 
     def _asked(self, rows):
-        """Return the Verdict of Rows, without those of targets, and with the questions.
+        """Return the Verdict with the open questions and without the Rows of targets.
 
-        If all gradients are 0, comparing them shows nothing.
+        If all gradients are 0, all Rows become inconclusive.
         """
         if self.all_zero and not any(row.right is False for row in rows):
             for row in rows:
@@ -195,7 +215,7 @@ class Check:
 
     @property
     def all_zero(self):
-        """Return True if all gradients are 0 here, so that comparing them shows nothing."""
+        """Return True if all gradients are 0 for these inputs, so a comparison shows nothing."""
         return any(self.lines.values()) and not self._known(tuple(self.paths))[1]
 
     def passes(self):
@@ -205,12 +225,15 @@ class Check:
                        for name in self.arrays)
 
     def backward(self, used):
-        """Return {name: gradient} for a use of the outputs; param.grad is random before."""
+        """Run forward and backward for one use of the outputs and return {name: gradient}.
+
+        Before backward runs, each param.grad is filled with random numbers.
+        """
         _, cache = self.subject.run()
         return self.subject.backward(self.subject.upstream(used), cache, is_random=True)
 
     def compare(self, name, gradient, used):
-        """Return the Row of a gradient, an array or None, for a use of the outputs."""
+        """Return the Row of a gradient for one use of the outputs; `gradient` may be None."""
         wanted, row = self.arrays[name].shape, Row(name)
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
@@ -228,7 +251,7 @@ class Check:
         return row
 
     def _fill(self, row, gradient, columns, largest, known):
-        """Fill in a Row: compare the entries of a gradient with the numerical derivatives."""
+        """Compare the entries of a gradient with the numerical derivatives, and fill in the Row."""
         worst, known = -1.0, known[row.name]
         for i, point in enumerate(self.points[row.name]):
             computed = float(component(gradient, point))
@@ -248,7 +271,10 @@ class Check:
         row.right = False if worst > 1 else None if row.unknown else True
 
     def _numerical(self, used):
-        """Return (columns, the largest scale, {name: [Derivative]}) for a use of the outputs."""
+        """Return (columns, largest, {name: [Derivative]}) for one use of the outputs.
+
+        `columns` are the indices of the used outputs, `largest` is the largest derivative scale.
+        """
         columns = [self.paths.index(path) for path in used]
         largest = max((line.points(0)[1, columns].sum() for lines in self.lines.values()
                        for line in lines), default=0.0)
@@ -257,12 +283,12 @@ class Check:
 
 
 def _badness(row):
-    """Return how bad a Row is, for the worst of several."""
+    """Return the key by which Rows are compared; the worst Row has the largest key."""
     return row.right is False, row.is_question, row.unknown, row.error
 
 
 def padding_rows(subject):
-    """Yield (name of the parameter, padding id) of every embedding with a padding id."""
+    """Yield (name of W, padding id) for every embedding that has a padding id."""
     for part in walk(subject.layer):
         row = getattr(part, "padding_id", None)
         yield from ((name, row) for name, param in subject.params.items()
@@ -280,7 +306,7 @@ def component(gradient, point):
 
 
 def chosen(array, rng, entries=None):
-    """Choose what to compare: all entries; of large arrays a sample, and random directions."""
+    """Return the indices of the entries to compare, and random directions for a large array."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices
