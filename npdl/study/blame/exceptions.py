@@ -93,7 +93,7 @@ def _trail(error, watch):
     """Yield (Line, local variables) of a traceback's watched statements, the innermost first."""
     frames = list(traceback.walk_tb(error.__traceback__))
     for frame, number in frames[::-1]:
-        name = frame.f_code.co_filename
+        name = original_file(frame.f_code.co_filename)
         for function in watch.functions:
             line = function.at(number) if function.file == name and (
                 function.node.lineno <= number <= function.node.end_lineno) else None
