@@ -140,6 +140,15 @@ def test_a_chapter_in_good_form(tmp_path):
     assert step_names(everything(path)) == ["Linear"]
 
 
+def test_a_mistake_that_raises_is_named(tmp_path):
+    path = tmp_path / "01-map.md"
+    path.write_text(WHOLE.replace("dx = -dy_rows @ self.W.data.T", "dx = dy_rows @ self.W.data"))
+    read.cache_clear()
+    chapter = read(path)
+    [part] = chapter.directives("mistakes")
+    assert "self.W.data.T" in mistakes(chapter, part, {})[0].said
+
+
 @pytest.mark.parametrize("old, new, said", [
     ("y = x W", "y = -x W", ":47: check map-1 fails"),
     ("y_n = x_n W", "y_n = -x_n W", ":53: check said-1 fails"),
