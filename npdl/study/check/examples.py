@@ -60,7 +60,7 @@ def drawn(rng, given):
 
 
 def ids(high, *shape):
-    """Specify integers below `high`; the first one is 1, which an option makes the padding id."""
+    """Specify integers below `high`; the first one is 1, an id that some options ignore."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)

@@ -1,10 +1,11 @@
-"""A layer, statement by statement. A call passes through the modules in this order:
+"""Show a layer statement by statement. A call passes through the modules in this order:
 
-    step            step(layer, x): a Walk
-    record          what each statement of forward and backward read and wrote (trace.watch)
-    marks           which values are right: the true gradient that their name promises
-    fold            which statements are mathematics, and shown
-    pictures        an array as a few numbers and a small picture
-    maths           a line of code as a formula, in Unicode and in HTML
-    show_terminal, show_html (with page/)   the Walk as text, and as an interactive page
+    step            step(layer, x) runs the layer and returns a Walk
+    record          records the arrays that each statement of forward and backward reads and writes
+    marks           compares the values of backward with the true gradients
+    fold            decides which statements are shown
+    pictures        summarises an array by a few numbers and a small picture
+    maths           writes a line of code as a formula, in Unicode and in HTML
+    show_terminal   prints the Walk as text
+    show_html       writes the Walk as an interactive page, from the files in page/
 """

@@ -1,24 +1,25 @@
-"""Decide which statements of a Recording are mathematics, and shown.
+"""Decide which statements of a Recording are shown.
 
-Left out are checks of arguments, statements that only name or pass on existing values, and short
-helper functions. Statements that are wrong, or that raised an exception, are always shown.
+Three kinds of statements are left out: checks of arguments, statements that only rename or pass on
+existing values, and the statements of short helper functions. Statements that are wrong or that
+raised an exception are always shown.
 """
 
 import ast
 import functools
 
 CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
-NAMED = ("normal_cdf",)         # functions that a formula shows by their names
+NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
 
 
 def is_check(name):
-    """Return True if a function, by its name, only checks its arguments."""
+    """Return True if a function only checks its arguments, judging by its name."""
     return name.lstrip("_").split("_")[0] in CHECKS or name == "gradients_of"
 
 
 @functools.lru_cache(maxsize=4096)
 def is_checking(node):
-    """Return True for a check: `check_width(x)`, `dy = checked(dy)`, `raise`."""
+    """Return True for a statement such as `check_width(x)`, `dy = checked(dy)` or `raise`."""
     if isinstance(node, (ast.Raise, ast.Assert)):
         return True
     if isinstance(node, ast.If):
@@ -31,12 +32,12 @@ def is_checking(node):
 
 @functools.lru_cache(maxsize=4096)
 def only_names(node):
-    """Return True for a statement that only names values: `x = cache.x`, `return dx`."""
+    """Return True for a statement that only names a value, such as `x = cache.x`."""
     return isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
 
 
 def _is_plain(node):
-    """Return True for x, cache.x, shape[1], x.reshape(..), Cache(..), and tuples of these."""
+    """Return True for an expression such as x, cache.x, shape[1] or x.reshape(..), or a tuple."""
     if isinstance(node, ast.Tuple):
         return all(map(_is_plain, node.elts))
     if isinstance(node, ast.Call):
@@ -50,7 +51,7 @@ def _is_plain(node):
 
 
 def is_shown(step):
-    """Return True if a step is shown."""
+    """Return True if a Step is shown."""
     marks = [write.mark for write in step.writes if write.mark is not None]
     if step.error is not None or any(mark.is_wrong for mark in marks):
         return True
@@ -63,7 +64,7 @@ def is_shown(step):
 
 
 def _is_folded(call):
-    """Return True if a call, or one around it, is a helper that is left out."""
+    """Return True if a Call is left out, because it or one of its callers is a short helper."""
     while call is not None:
         name = call.code.co_name
         if call.parent is None or "forward" in name or "backward" in name:

@@ -1,8 +1,9 @@
 """Compare the values that backward computed with the true gradients of forward's variables.
 
-A `dz` is right if it is the true gradient of a `z` of forward, for each use and each time step
-separately. If a gradient of the layer is wrong, the line that blame finds is wrong, and every other
-value that differs from the gradient that its name promises is wrong here or upstream.
+A value with the name `dz` is right if it is the true gradient of a variable `z` of forward. Each
+use of z and each time step has its own gradient. If a gradient of the layer is wrong, the line that
+`blame` finds is marked as wrong. Every other value that differs from the gradient in its name is
+marked "wrong, here or upstream".
 """
 
 import ast
@@ -18,12 +19,13 @@ WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstrea
 
 @dataclass
 class Mark:
-    """The comparison of one value.
+    """The comparison of one value with a true gradient.
 
-    kind   a key of WORDS: "upstream" if the error may be in what the line reads
-    error  the relative error of its inner product with a random direction
-    of     the source of the variable of forward whose gradient it is or should be; `call` is its
-           Call, `line` its line number
+    kind   a key of WORDS; "upstream" means that the line may have read a wrong value
+    error  the relative error of the value's inner product with a random direction
+    of     the variable of forward whose gradient the value is or should be, as source
+    call   the Call in which this variable was computed
+    line   the line number at which this variable was computed
     """
 
     kind: str
@@ -44,9 +46,10 @@ class Mark:
 
 
 class Marks:
-    """Marks what the backward of a Recording wrote, with the Runs of its layer.
+    """Marks the values that backward wrote in a Recording.
 
-    It stops when the budget of the Runs is spent. `is_wrong` says if a gradient is wrong.
+    runs      the Runs of the layer; the comparison ends when their budget is spent
+    is_wrong  True if a gradient of the layer is wrong
     """
 
     def __init__(self, recording, runs, is_wrong):
@@ -67,7 +70,7 @@ class Marks:
                     self._compare(step, write, is_wrong)
 
     def mark_line(self, file, number):
-        """Mark what a line computed as wrong, except where it is right."""
+        """Mark the values of a line as wrong, except for those that are known to be right."""
         for step in self.steps:
             if step.line.function.file == file and step.line.first == number:
                 for write in step.writes:
@@ -75,9 +78,10 @@ class Marks:
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
     def _compare(self, step, write, is_wrong):
-        """Mark a write that is, or should be by its name, a gradient.
+        """Set the mark of a Write if the value is a gradient, or should be one by its name.
 
-        All of an array may be the gradient, or what was assigned to a part of it, or added.
+        The gradient may be the whole array, or only the value that was assigned to a part of the
+        array or added to it.
         """
         for arrays in self._arrays(step, write):
             found = [self._nearest(array, step.call, write.name) for array in arrays]
@@ -85,7 +89,7 @@ class Marks:
             if known and (write.mark is None or write.mark.kind != "right"):
                 error, key = max(known)
                 is_right = len(known) == len(found) and error <= CLOSE
-                if is_right or is_wrong and np.isfinite(error):     # else it may be something else
+                if is_right or is_wrong and np.isfinite(error):     # else it may be no gradient
                     place = self.oracle.places[key[0]]
                     write.mark = Mark("right" if is_right else "upstream", error,
                                       self.oracle.given_to(key) or place.text,
@@ -93,9 +97,9 @@ class Marks:
                                       (place.line or place.function).node.lineno)
 
     def _nearest(self, array, call, name):
-        """Return (error, key) of the value of forward whose gradient an array is, or is nearest to.
+        """Return (error, key) for the value of forward whose gradient is nearest to an array.
 
-        The name says which values are meant; (inf, None) if it says nothing.
+        `name` decides which values are compared. If there are none, the result is (inf, None).
         """
         made = self.recording.call_of
         if name == "return":
@@ -119,7 +123,7 @@ class Marks:
         return best
 
     def _arrays(self, step, write):
-        """Return lists of arrays: the arrays of a write, and what its statement computed for it."""
+        """Return two lists of arrays: those of a Write, and those that its statement computed."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
             or write.name in (given := self.oracle.given_to(k), given.split("[")[0])]

@@ -1,8 +1,7 @@
-"""Write a line of code as a formula: `dx = cache.x_hat * dy.sum(0)` is dx = x̂ ⊙ Σ_0 dy.
+"""Write a line of code as a formula. For `dx = cache.x_hat * dy.sum(0)` it is dx = x̂ ⊙ Σ_0 dy.
 
-Parts that belong to the program and not to the mathematics are left out: `cache.`, `.data`,
-reshapes, dtypes. A statement with other parts of a program, such as a conversion or a list, has no
-formula.
+Parts that have no mathematical meaning are left out, such as `cache.`, `.data` and reshapes. A
+statement with other parts of this kind, such as a conversion or a list, has no formula.
 """
 
 import ast
@@ -32,11 +31,11 @@ SCRIPT = re.compile(r"([_^])([\w.]+|−\d|\([^()]*\))")
 
 
 class NoFormula(Exception):
-    """The statement is no mathematics."""
+    """A statement has no formula."""
 
 
 def text(node):
-    """Return a statement as one line of Unicode; "" if it has no formula."""
+    """Return the formula of a statement as one line of Unicode, or "" if it has none."""
     try:
         return _statement(_Mathematics().visit(copy.deepcopy(node)))
     except NoFormula:
@@ -44,7 +43,7 @@ def text(node):
 
 
 def markup(node):
-    """Return the same line as HTML, with lowered indices."""
+    """Return the formula of a statement as HTML, with subscripts and superscripts."""
     def script(found):
         tag = "sub" if found[1] == "_" else "sup"
         return f"<{tag}>{found[2]}</{tag}>"
@@ -64,7 +63,7 @@ def _statement(node):
 
 
 def _write(node):
-    """Return an expression with mathematical signs: a, b for a tuple, (a = b) for a == b."""
+    """Return an expression as text with mathematical signs; (a = b) for a == b."""
     if isinstance(node, ast.Tuple):
         return ", ".join(map(_write, node.elts))
     found = SIGN.sub(lambda sign: SIGNS[sign[0]], ast.unparse(node))
@@ -72,7 +71,10 @@ def _write(node):
 
 
 class _Mathematics(ast.NodeTransformer):
-    """Leaves of a statement what is mathematics. Raises NoFormula if something else remains."""
+    """A transformer that removes parts without mathematical meaning from a statement.
+
+    Raises NoFormula for a part that it doesn't know.
+    """
 
     def visit(self, node):
         if not isinstance(node, KNOWN):
@@ -113,11 +115,11 @@ class _Mathematics(ast.NodeTransformer):
         node = self.generic_visit(node)
         if isinstance(node.op, ast.Mult) and (
                 isinstance(node.left, ast.Constant) or isinstance(node.right, ast.Constant)):
-            node.op = ast.FloorDiv()                    # binds as a product, and is written ·
+            node.op = ast.FloorDiv()                    # has the precedence of *; written as ·
         return node
 
     def visit_Tuple(self, node):
-        """Leave out caches and `_`."""
+        """Remove caches and `_` from a tuple."""
         kept = [self.visit(item) for item in node.elts
                 if not _is_cache(item) and ast.unparse(item) != "_"]
         if len(kept) == 1 < len(node.elts):
@@ -127,7 +129,7 @@ class _Mathematics(ast.NodeTransformer):
         return ast.Tuple(kept)
 
     def visit_Subscript(self, node):
-        """Leave x[:, t] as it is, and of x[..., None], which only adds an axis, x."""
+        """Keep x[:, t], but write x[..., None], which only adds an axis, as x."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for inner in ast.walk(node.slice):
             if isinstance(inner, (ast.Call, ast.Subscript)):
@@ -138,7 +140,7 @@ class _Mathematics(ast.NodeTransformer):
         return node.value if {*map(ast.unparse, parts)} <= {":", "...", "None"} else node
 
     def visit_Call(self, node):
-        """Leave f(x), Σ x of x.sum() and np.sum(x), xᵀ of x.swapaxes(..), x of x.reshape(..)."""
+        """Write x.sum() and np.sum(x) as Σ x, x.swapaxes(..) as xᵀ, and x.reshape(..) as x."""
         function, arguments = node.func, [a for a in node.args if not _is_cache(a)]
         name = getattr(function, "attr", getattr(function, "id", ""))
         owner = getattr(function, "value", None)
@@ -171,7 +173,7 @@ class _Mathematics(ast.NodeTransformer):
         return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
 
     def _sum(self, head, value, axis):
-        """Return a sum, mean or maximum, with its axis unless it is the last one."""
+        """Return a sum, mean or maximum. The axis is written unless it is the last one."""
         over = ast.unparse(axis[0]) if axis else "-1"
         head, value = head if over == "-1" else f"{head}_{over}", self.visit(value)
         is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)
@@ -179,7 +181,7 @@ class _Mathematics(ast.NodeTransformer):
 
 
 def _identifier(name):
-    """Return a name as in mathematics: x̂ for x_hat, ε for eps, tanh(c) for tanh_c."""
+    """Return a name in mathematical notation, such as x̂ for x_hat and tanh(c) for tanh_c."""
     if name in GREEK:
         return GREEK[name]
     if name[:1] == "d" and name[1:2].isalpha():
@@ -197,12 +199,12 @@ def _identifier(name):
 
 
 def _listed(items):
-    """Return [a, b, c]: blocks side by side."""
+    """Return the block matrix [a, b, c] for a list of nodes."""
     return ast.Name(f"[{', '.join(map(_write, items))}]")
 
 
 def _is_cache(node):
-    """Return True for a whole cache: `cache`, `c_ffn`, `Cache(...)`."""
+    """Return True for a node such as `cache`, `c_ffn` or `Cache(...)`."""
     if isinstance(node, ast.Call):
         return ast.unparse(node.func) == "Cache"
     return isinstance(node, ast.Name) and (

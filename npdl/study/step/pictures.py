@@ -1,20 +1,24 @@
-"""An array in a few numbers and a small picture."""
+"""Summarise an array by a few numbers and a small picture."""
 
 import base64
 from dataclasses import dataclass
 
 import numpy as np
 
-SIDE = 16                   # rows and columns of a picture, at most
-FEW = 48                    # arrays with at most this many entries are shown with their values
+SIDE = 16                   # the largest number of rows and columns of a picture
+FEW = 48                    # the entries of arrays with at most this many entries are shown
 
 
 @dataclass
 class Summary:
-    """Shape, dtype, norm, smallest and largest entry, and the number of NaN and infinite entries.
+    """The summary of an array. Only finite entries count for norm, low, high and scale.
 
-    `cells` is a picture: a small matrix of means of blocks, NaN if a block has no finite entry.
-    `scale` is the largest magnitude; `values` are the entries themselves, if they are few.
+    norm      the Euclidean norm
+    low, high the smallest and the largest entry
+    nan, inf  the number of NaN and of infinite entries
+    cells     a small picture: a matrix of the means of blocks, NaN for a block without finite entry
+    scale     the largest magnitude
+    values    the entries as a matrix if there are few, else None
     """
 
     shape: tuple
@@ -41,7 +45,7 @@ class Summary:
                    matrix.copy() if array.size <= FEW else None)
 
     def line(self):
-        """Return one line: (3, 5)  norm 4.7, min -1.2, max 2.1"""
+        """Return one line of text, such as "(3, 5)  norm 4.7, min -1.2, max 2.1"."""
         if 0 in self.shape:
             return f"{self.shape}  empty"
         counts = [f"{count} {what}" for count, what in ((self.nan, "NaN"), (self.inf, "infinite"))
@@ -50,13 +54,13 @@ class Summary:
                           f"max {self.high + 0.0:.3g}", *counts])
 
     def brief(self):
-        """Return the shape and the norm, (3, 5) norm 4.7; of a single number, its value."""
+        """Return the shape and the norm, such as "(3, 5) norm 4.7", or the value of one number."""
         if self.values is not None and self.values.size == 1:
             return f"= {self.values.item():.4g}"
         return f"{self.shape} norm {self.norm:.3g}"
 
     def packed(self):
-        """Return the picture as base64 bytes: 128 + 127 * value / scale, 0 for NaN."""
+        """Return the picture as bytes in base64. A byte is 128 + 127 * value / scale; NaN is 0."""
         cells = np.where(np.isfinite(self.cells), self.cells, 0) / (self.scale or 1)
         found = np.clip(np.rint(128 + 127 * cells), 1, 255)
         found = np.where(np.isfinite(self.cells), found, 0).astype(np.uint8)
@@ -64,7 +68,7 @@ class Summary:
 
 
 def arrays_in(value, path="", depth=8):
-    """Return [(path, array)] of the float arrays in nested tuples and lists, to a depth."""
+    """Return [(path, array)] of the float arrays in tuples and lists, nested `depth` times."""
     if isinstance(value, (np.ndarray, np.floating)):
         return [(path, value)] if value.dtype.kind == "f" else []
     inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
@@ -77,7 +81,7 @@ def digest(value):
 
 
 def _blocks(matrix):
-    """Return at most SIDE rows and columns, each cell the mean of a block's finite entries."""
+    """Return a matrix of at most SIDE x SIDE cells: the means of the finite entries of blocks."""
     if 0 in matrix.shape:
         return np.zeros((1, 1))
     finite = np.isfinite(matrix)
@@ -86,7 +90,7 @@ def _blocks(matrix):
 
 
 def _sums(matrix):
-    """Return the sum of each block."""
+    """Return a matrix of at most SIDE x SIDE cells: the sums of blocks."""
     for axis in (0, 1):
         length = matrix.shape[axis]
         starts = np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]

@@ -1,8 +1,8 @@
-"""Record one forward and one backward: what each statement read and wrote.
+"""Record one forward and one backward, with the arrays that each statement reads and writes.
 
-A Recorder is a Watch (npdl.study.trace.watch) that is also notified of every statement. Each Step
-holds a summary of every array that its statement read and wrote, and the keys of the values that it
-computed.
+A Recorder is a Watch (npdl.study.trace.watch) whose hook is also called after every statement. Each
+Step holds summaries of the arrays that the statement read and wrote, and the keys of the values
+that it computed.
 """
 
 import contextlib
@@ -26,9 +26,17 @@ MOST_STEPS = 4000           # statements of a phase that are recorded
 class Call:
     """One call of a function.
 
-    line    the Line of the caller, if it is recorded; turns: the loop variables around it
-    pairs   of a backward call, the forward calls that belong to it
-    ran     how often each Line has run
+    phase     "forward" or "backward"
+    function  the Watched
+    code      the code object that runs
+    parent    the Call of the caller, or None
+    owner     the value of self, or None
+    arguments {name: value}
+    line      the Line of the caller, or None if it is not recorded
+    turns     the loop variables around this Line
+    returned  the returned value
+    pairs     for a call of backward, the calls of forward that belong to it
+    ran       counts how often each Line has run
     """
 
     phase: str
@@ -55,10 +63,10 @@ class Write:
     """A value that a statement wrote.
 
     name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
-    arrays   copies of the arrays in it, unless they are large
+    arrays   copies of the arrays in the value; empty if they are large
     how      "bound" or "in place"
-    shown    their summaries
-    mark     whether it is right (npdl.study.step.marks), or None
+    shown    [(path, Summary)] of these arrays
+    mark     the Mark (npdl.study.step.marks), or None
     """
 
     name: str
@@ -70,12 +78,16 @@ class Write:
 
 @dataclass(repr=False)
 class Step:
-    """One statement that ran, or raised an exception.
+    """A statement that ran or raised an exception.
 
-    turns  the loop variables around it: ((name, value), ...) for each loop
-    reads  {source: summaries} of the arrays that it read
-    keys   the keys of the values that it computed
-    is_new  False if all arrays that it wrote were already in variables around it
+    call    the Call in which it ran
+    line    the Line
+    turns   the loop variables, as a tuple of pairs (name, value) for each loop around the statement
+    writes  the Writes
+    reads   {source: [(path, Summary)]} of the arrays that the statement read
+    keys    the keys of the values that it computed
+    is_new  False if all arrays that it wrote were already the values of other variables
+    error   the exception that it raised, or None
     """
 
     call: Call
@@ -89,9 +101,10 @@ class Step:
 
 
 class Recording:
-    """All calls and steps of both phases.
+    """All Calls and Steps of forward and backward.
 
-    `error` is the exception of the layer; of the phases in `cut` only the first steps are recorded.
+    cut    the phases with more than MOST_STEPS steps, of which only the first ones are recorded
+    error  the exception that the layer raised, or None
     """
 
     def __init__(self):
@@ -112,7 +125,7 @@ class _Frame:
 
 
 class Recorder(Watch):
-    """Records the functions that `work()` runs."""
+    """A Watch that records the statements of the functions that `work()` runs."""
 
     def __init__(self, work):
         self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
@@ -121,9 +134,11 @@ class Recorder(Watch):
                      and place.text for place in self.places]
 
     def run(self, layer, inputs, forward, upstream):
-        """Return the Recording of `forward()` and of a backward with `upstream(outputs)`.
+        """Run forward and backward and return the Recording.
 
-        Parameters and inputs are restored.
+        forward   forward() returns (outputs, cache)
+        upstream  upstream(outputs) returns the upstream gradients
+        Afterwards the parameters of the layer and the inputs are restored.
         """
         params = [param for _, param in layer.params()]
         with np.errstate(all="ignore"), restored(params, inputs), self:
@@ -170,9 +185,9 @@ class Recorder(Watch):
         return value
 
     def _found(self, frame):
-        """Return the _Frame of a Python frame, or of the nearest one around it, or None.
+        """Return the _Frame of a Python frame, or of its nearest recorded caller, or None.
 
-        The calls above it have returned.
+        The calls on the stack above this _Frame have returned, so they are removed.
         """
         while frame is not None:
             for i, found in enumerate(self.stack):
@@ -214,7 +229,7 @@ class Recorder(Watch):
         names = dict(found.frame.f_locals)
         step = self._step(found, line, names)
         binds, changes = written_by(line.node)
-        found.call.returned = value                     # the last one is that of a return
+        found.call.returned = value                     # the last value is that of a return
         written = {"return": value} if line.is_return else {n: look_up(n, names) for n in binds}
         held = {id(array) for _, array in arrays_in([*found.names.values()])}
         step.is_new = bool(changes) or any(
@@ -242,9 +257,9 @@ class Recorder(Watch):
         return step
 
     def _turns(self, found, line, names):
-        """Return the loop variables around a Line, outer calls first.
+        """Return the loop variables around a Line; those of outer calls come first.
 
-        For a loop without an integer variable, count how often the line has run.
+        For a loop without an integer variable, the number of earlier runs of the line is returned.
         """
         turns = []
         for loop in line.loops if line is not None else ():
@@ -261,7 +276,7 @@ class Recorder(Watch):
             step.writes.append(Write(name, copies, how, digest(value)))
 
     def _raised(self, error):
-        """Add a Step for each call that an exception passed through, the innermost first."""
+        """Add a Step for each call that ended with an exception, the innermost call first."""
         known = {id(found.frame): found for found in self.stack}
         for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
             found = known.get(id(frame))
@@ -271,26 +286,26 @@ class Recorder(Watch):
 
 
 def look_up(source, names):
-    """Return the value of a source such as `dz`, `self.W.grad` or `grads["W"]`, or None."""
+    """Return the value of a variable such as `dz`, `self.W.grad` or `grads["W"]`, or None."""
     with contextlib.suppress(Exception):
         return None if "(" in source else eval(source, {}, names)       # a call would run again
 
 
 def stem(name):
-    """Return a function's name without its direction: attend_backward -> "attend"."""
+    """Return the name of a function without "forward" or "backward"."""
     parts = [p for p in name.split("_") if p not in ("", "call", "forward", "backward", "grad")]
     return "_".join(parts)
 
 
 def pairs_of(call, calls):
-    """Return the forward calls that belong to a backward call, the last one first.
+    """Return the calls of forward that belong to a call of backward, the last one first.
 
-    They returned an argument of this call, such as a cache. If there are none, they are calls of a
-    method of the same object, which keeps its cache in self.
+    Such a call of forward returned an argument of the call of backward, for example a cache. If no
+    call did so, the calls of forward on the same object are returned; it keeps its cache in self.
     """
     own = [other for other in reversed(calls) if other.phase == "forward"
            and stem(other.code.co_name) == stem(call.code.co_name)]
-    plain = (bool, int, float, str, type(None))         # equal ones may be one object
+    plain = (bool, int, float, str, type(None))         # equal values may be one object
     handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)
               and not (isinstance(value, tuple) and not value)}
     return [other for other in own if handed & {*map(id, tupled(other.returned))}] or [

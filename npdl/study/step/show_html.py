@@ -1,4 +1,4 @@
-"""Write a walk through a layer as one interactive page, which needs no network and no file."""
+"""Write a Walk as one interactive page, which works offline and needs no other file."""
 
 import ast
 import html
@@ -15,7 +15,7 @@ PARTS = Path(__file__).parent / "page"
 
 
 def page(walk, phases=("forward", "backward")):
-    """Return the page of a Walk, as text."""
+    """Return the page of a Walk as HTML text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
     data = json.dumps(_data(walk, phases), separators=(",", ":"))
@@ -26,14 +26,14 @@ def page(walk, phases=("forward", "backward")):
 
 
 def framed(walk):
-    """Return the page in a frame, as a notebook shows it."""
+    """Return the page in an iframe, which a notebook shows."""
     return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
             f'srcdoc="{html.escape(page(walk))}"></iframe>')
 
 
 def _data(walk, phases):
-    """Return the data of the page, as JSON can hold it."""
+    """Return the data of the page, in types that JSON can represent."""
     writer = _Data()
     steps = [writer.step(step) for step in walk.steps(phases)]
     error = walk.recording.error
@@ -47,15 +47,15 @@ def _data(walk, phases):
 
 
 class _Data:
-    """Collects the functions, calls and arrays that steps mention, each once."""
+    """Collects the functions, calls and arrays of the steps, each only once."""
 
     def __init__(self):
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
     def number(self, found, key, entry):
-        """Return the number of an entry in one of the lists; `entry()` makes it."""
+        """Return the number of an entry in the list `found`; `entry()` makes a new entry."""
         if key not in self.numbers:
-            made = entry()                              # it may add others before
+            made = entry()                              # this may add other entries first
             self.numbers[key] = len(found)
             found.append(made)
         return self.numbers[key]
@@ -115,7 +115,7 @@ class _Data:
 
 
 def _lines(function):
-    """Yield [number, code, comment, formula in HTML, in Unicode] of the lines of a function."""
+    """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
     source, node = code_and_comments(function.code.co_filename), function.node
     told = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first: line.node for line in function.lines if line.is_simple}
@@ -128,14 +128,14 @@ def _lines(function):
 
 
 def _place(filename):
-    """Return a file's name from its package on, without the folders of this machine."""
+    """Return the path of a file inside of npdl, or the name of another file."""
     parts = filename.replace("\\", "/").split("/")
     at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
     return "/".join(parts[at:])
 
 
 def _number(value):
-    """Return a float with six digits that JSON can hold, or None."""
+    """Return a float rounded to six digits, or None if it isn't finite, as JSON needs it."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Print a walk through a layer; in colour if the output is a terminal and NO_COLOR is not set."""
+"""Print a Walk. It is coloured if the output is a terminal and NO_COLOR is not set."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
 class Paint:
-    """Makes text printable, and coloured if the output is a terminal."""
+    """Replaces characters that can't be printed, and colours text if the output is a terminal."""
 
     def __init__(self, file):
         self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
@@ -60,14 +60,14 @@ def _depth(call):
 
 
 def _step(step, paint):
-    """Yield a statement with its turns, its formula and comment, and what it read and wrote."""
+    """Yield the lines on a Step: the code, the formula, and the arrays that it read and wrote."""
     line, pad = step.line, 7 * " "
     turns = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
     code = " ".join(code.strip() for code, _ in line.parts)
     yield f"{line.first:>5}  {paint(code)}{paint(turns, DIM)}"
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
-        formula = ""                                    # it only repeats the code
+        formula = ""                                    # the formula only repeats the code
     if formula or line.comment:
         comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
@@ -86,5 +86,5 @@ def _step(step, paint):
 
 
 def _plain(text):
-    """Return a line without the characters that formulas write differently."""
+    """Return a line without the differences in notation between code and formulas."""
     return text.replace(" ", "").replace("−", "-").replace("self.", "")

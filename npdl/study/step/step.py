@@ -1,10 +1,10 @@
-"""Step through a layer: every statement of forward and backward, and the arrays it wrote.
+"""Step through a layer: show every statement of forward and backward with its arrays.
 
     walk = step(LSTM(2, 3), x)
     walk.show()                         # in the terminal
     walk.to_html("lstm.html")           # as an interactive page that works offline
 
-The values of backward are compared with the true gradients of the variables of forward (marks).
+The module `marks` compares the values of backward with the true gradients of forward's variables.
 """
 
 from dataclasses import dataclass, field
@@ -24,15 +24,18 @@ from npdl.study.step.show_terminal import show
 from npdl.study.trace.runs import Budget, Runs, forward_backward, quiet
 from npdl.study.trees import copied, upstream
 
-WORK = 9_000_000            # values that the marks of single lines may compute; larger: longer
+WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
+                            # number compares more lines, but takes longer
 
 
 @dataclass(repr=False)
 class Walk:
-    """A Recording with what is known of it.
+    """The result of `step`.
 
-    recording  `recording.steps` are the statements
-    finals     the Row of each gradient (npdl.study.check)
+    title      the name of the layer's class
+    recording  the Recording; `recording.steps` are the statements
+    finals     the Row of each gradient (npdl.study.check.verdicts)
+    notes      sentences for the reader
     """
 
     title: str
@@ -45,7 +48,7 @@ class Walk:
         show(self, phases, file)
 
     def to_html(self, path, phases=("forward", "backward")):
-        """Write the page, which needs no other file; return its path."""
+        """Write an interactive page to a file and return its path. The page needs no other file."""
         return written(path, page(self, phases))
 
     def _repr_html_(self):
@@ -58,7 +61,10 @@ class Walk:
                 ".to_html(path) writes a page")
 
     def steps(self, phases=("forward", "backward")):
-        """Return the steps to show (npdl.study.step.fold); at least those that wrote an array."""
+        """Return the steps that are shown (npdl.study.step.fold).
+
+        If no step of a phase is mathematics, all steps that wrote an array are shown.
+        """
         found = []
         for phase in phases:
             steps = self.recording.phase(phase)
@@ -67,17 +73,21 @@ class Walk:
 
 
 def step(layer, *inputs, seed=0, **options):
-    """Run a layer's forward and backward and return the Walk through them.
+    """Run a layer's forward and backward and return a Walk, which shows each statement.
 
-    The layer is copied to float64 and its parameters made random, as gradcheck does. An exception
-    of the layer ends the Walk and is kept in it. Raises InputError for a layer that contains
-    itself.
+    layer    a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
+    inputs   the positional arguments of forward
+    seed     the seed of the random parameters and upstream gradients
+    options  the keyword arguments of forward
+    The layer is copied to float64, and its parameters are made random, as in gradcheck. If the
+    layer raises an exception, the Walk ends there and shows the exception. Raises InputError for a
+    layer that contains itself.
     """
     layer = as_layer(layer)
     title = type(layer).__name__
     try:
         subject = Subject(layer, inputs, options, seed=seed)
-    except Exception as error:                          # show how far forward came
+    except Exception as error:                          # show the statements up to the error
         return _unchecked(title, layer, inputs, options, error)
     with quiet():
         result = check_gradients(subject)
@@ -118,7 +128,7 @@ def _unchecked(title, layer, inputs, options, error):
 
 
 def _mark(walk, subject, recorder, dout, is_wrong):
-    """Put the Marks into a Walk; if a gradient is wrong, mark the line that blame finds."""
+    """Compare the values of a Walk, and mark the incorrect line if `blame` finds one."""
     report = search(subject, other_inputs=False) if is_wrong else None
     budget = Budget(WORK)
     with quiet(), recorder:

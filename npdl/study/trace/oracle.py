@@ -1,8 +1,9 @@
-"""The true gradients of everything that a forward computes, and whether a value is one of them.
+"""Tell if a value is the true gradient of a variable that forward computes.
 
-The gradient of a value is known by its inner product with a random direction. This is the
-derivative of the loss when the value is perturbed where it is computed, or where it is used, so
-each use and each time step has a gradient of its own.
+The true gradient of a variable is not computed itself, but only its inner product with a random
+direction. This inner product is the derivative of the loss when the variable is perturbed along the
+direction. The variable is perturbed where it is computed, or where it is used, so each use and each
+time step has a gradient of its own.
 """
 
 import contextlib
@@ -14,13 +15,15 @@ import numpy as np
 
 from npdl.backend import stream
 
-STEPS = (1e-3, 1e-5)            # of finite differences; the second if the first is not accurate
-CLOSE = 1e-7                    # relative error of a product; larger: wrong values pass as right
+STEPS = (1e-3, 1e-5)            # steps of finite differences; the second one is used if the first
+                                # one is not accurate
+CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
+                                # wrong values pass as right
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
 def slope(loss, steps=STEPS):
-    """Return the derivative of loss(h) at 0; NaN where two step sizes disagree, as at a kink."""
+    """Return the derivative of loss(h) at h = 0, or NaN if no step size is accurate (at a kink)."""
     for h in steps:
         high, low = [loss(h), loss(2 * h)], [loss(-h), loss(-2 * h)]
         one, two = (high[0] - low[0]) / (2 * h), (high[1] - low[1]) / (4 * h)
@@ -32,17 +35,24 @@ def slope(loss, steps=STEPS):
 
 @functools.lru_cache(maxsize=256)
 def direction(shape):
+    """Return the random direction for arrays of a shape, which is always the same."""
     return stream(0, 5, *shape).standard_normal(shape)
 
 
 def plain(name):
-    """Return a name for comparison: xhat for self.x_hat, cache['x_hat'] and x_hat[t]."""
+    """Return a variable's name in a form that can be compared.
+
+    It is "xhat" for each of self.x_hat, cache['x_hat'] and x_hat[t].
+    """
     key = KEY.match(name)
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
 def stems(name):
-    """Return the names whose gradient a name may be: x for dx, d_x, gx, grad_x, x_grad, x.grad."""
+    """Return the names of the variables whose gradient may have the given name.
+
+    For each of dx, d_x, gx, grad_x, x_grad and x.grad, the name x is among them.
+    """
     if name.endswith(".grad") or GRADS.search(name):
         return [plain(name.removesuffix(".grad"))]
     text = plain(name)
@@ -52,7 +62,11 @@ def stems(name):
 
 
 class Oracle:
-    """The true gradients of the values that the forward of Runs computes."""
+    """Knows the true gradients of the values that the forward of Runs computes.
+
+    values   {key: array} of these values
+    places   the Place of each number in a key
+    """
 
     def __init__(self, runs):
         self.runs, self.places = runs, runs.watch.places
@@ -63,7 +77,7 @@ class Oracle:
             self.sizes[value.size].append(key)
 
     def product(self, key):
-        """Return the inner product of a value's gradient with its direction; NaN if unknown."""
+        """Return the inner product of a value's true gradient with the direction, or NaN."""
         if key not in self.products:
             u = direction(self.values[key].shape)
             self.products[key] = np.nan
@@ -73,30 +87,33 @@ class Oracle:
         return self.products[key]
 
     def is_forwards(self, value):
-        """Return True if forward computed this same value."""
+        """Return True if forward computed an equal value."""
         return any(np.allclose(self.values[k].ravel(), np.ravel(value), 1e-9, 1e-12)
                    for k in self.sizes.get(value.size, ()))
 
     def given_to(self, key):
-        """Return the name that forward gives a value; in `a, b = f(x)`, a is the first."""
+        """Return the variable to which forward assigns a value, or "".
+
+        For `a, b = f(x)`, the first value is assigned to a, and the second one to b.
+        """
         names = self.places[key[0]].names
         return names[key[1] % len(names)] if names else ""
 
     def error(self, key, value):
-        """Return the relative error of `value` as the gradient of forward's value `key`.
+        """Return the relative error of `value` as the gradient of the value `key` of forward.
 
-        The error is inf for another shape, and NaN if the gradient is unknown.
+        The error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
         shape = self.values[key].shape
         return error_of(self.product(key), shape, value) if alike(shape, value.shape) else np.inf
 
     def is_named(self, name, value):
-        """Return True if a value is the gradient of a forward variable called `name`."""
+        """Return True if `value` is the gradient of a variable of forward with this name."""
         return any(self.error(key, value) <= CLOSE for key in self.sizes.get(value.size, ())
                    if plain(self.given_to(key)) == name)
 
     def name(self, value):
-        """Return the forward expression whose gradient is `value` or its transpose, or ""."""
+        """Return the expression of forward whose gradient is `value` or its transpose, or ""."""
         for key in self.sizes.get(value.size, ()):
             if self.runs.budget.over:
                 break
@@ -105,15 +122,18 @@ class Oracle:
         return ""
 
 
-
 def error_of(product, shape, value):
-    """Return the relative error of a gradient of a shape, by its product with the direction."""
+    """Return the relative error of the gradient `value`.
+
+    product  the inner product of the true gradient with the direction
+    shape    the shape of the true gradient
+    """
     terms = direction(shape) * np.reshape(value, shape)
     return float(abs(terms.sum() - product) / (np.sqrt((terms * terms).sum()) + 1e-3))
 
 
 def alike(one, two):
-    """Return True if shapes are equal except for axes of length 1 and merged neighbours."""
+    """Return True if two shapes are equal, except for axes of length 1 and merged axes."""
     one, two = [n for n in one if n != 1], [n for n in two if n != 1]
     return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(
         two) and min(len(one), len(two)) <= 2

@@ -1,6 +1,6 @@
-"""Run a layer's forward and backward for one upstream gradient, with values watched or replaced.
+"""Run a layer's forward and backward for one upstream gradient, and record or replace values.
 
-Runs also know what the gradients should be.
+Runs also compute the true gradients and compare them.
 """
 
 import contextlib
@@ -17,16 +17,19 @@ from npdl.study.trace.oracle import direction, error_of, slope
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import copied, leaves, mapped
 
-CLOSE = 1e-7                    # of a gradient's largest entry
-LEAST = 1e-3                    # gradients smaller than this are compared as if they were so large
-ZERO = 1e-9                     # relative size of a singular value that counts as 0
-SOLVED = 1e-6                   # relative error of a solution; larger: more false candidates
-ENTRIES, SAMPLED = 600, 200     # of one gradient, computed numerically: all, or so many of more
+CLOSE = 1e-7                    # allowed error of a gradient, relative to its largest entry
+LEAST = 1e-3                    # if the largest entry is smaller, errors are relative to this
+ZERO = 1e-9                     # a singular value of this relative size counts as 0
+SOLVED = 1e-6                   # allowed relative error of a solution of a linear system; a larger
+                                # number gives more false candidates
+ENTRIES, SAMPLED = 600, 200     # if a gradient has more than ENTRIES entries, only SAMPLED of them
+                                # are computed numerically
 
 
 @contextlib.contextmanager
 def quiet():
-    """Silence warnings in the block; inside another such block this one does nothing."""
+    """Silence the warnings of NumPy and of the module `warnings` in the block."""
+    # Entering such a block takes time, so an inner block does nothing.
     if all(what == "ignore" for what in np.geterr().values()):
         yield
         return
@@ -36,23 +39,26 @@ def quiet():
 
 
 class Budget:
-    """The values that may still be computed, and the seconds of processor time.
+    """A limit for the work of a search: computed values, and seconds of processor time.
 
-    The number of values is the same on every machine and at any load.
+    The number of values doesn't depend on the machine or its load, so it is the usual limit.
     """
 
     def __init__(self, left=np.inf, seconds=np.inf):
         self.left, self.seconds, self.begun = left, seconds, time.process_time()
 
     def spend(self, values):
+        """Subtract computed values from the budget."""
         self.left -= values
 
     @property
     def over(self):
+        """Return True if the budget is spent."""
         return self.left <= 0 or self.took > self.seconds
 
     @property
     def took(self):
+        """Return the processor time in seconds since the budget was made."""
         return time.process_time() - self.begun
 
 
@@ -70,10 +76,12 @@ def unwritten(layer):
 
 
 class Runs:
-    """The runs of a Subject with one upstream gradient; each spends of the budget.
+    """Runs a Subject with one upstream gradient. Each run spends a part of the budget.
 
-    truth   {name: gradient}, set by `learn`; NaN where an entry is not known
-    slopes  {name: its inner product with its direction}, set by `learn_slopes`; NaN if not known
+    truth   {name: true gradient}, set by `learn`; unknown entries are NaN
+    slopes  {name: inner product of the true gradient with the direction}, set by `learn_slopes`;
+            NaN if it is unknown
+    watch   the Watch of the functions of the layer
     """
 
     uses_dout = True                # whether backward depends on the upstream gradient
@@ -88,7 +96,7 @@ class Runs:
 
     @contextlib.contextmanager
     def _watched(self, what, options):
-        """Watch a run and spend what it computes, which its first run tells."""
+        """Watch a run and spend its cost, which is the number of values in the first such run."""
         before = self.watch.work
         if options or what not in self.costs:
             self.watch.start(**options or {"only": ()})
@@ -100,15 +108,19 @@ class Runs:
             self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
 
     def loss(self, **watched):
-        """Return the sum of the outputs times their upstream gradients."""
+        """Run forward and return the sum of the outputs times their upstream gradients.
+
+        `watched` are the options of Watch.start.
+        """
         with self._watched("forward", watched):
             return float(sum((d * o).sum() for d, o in zip(
                 self.weights, self.subject.outputs(), strict=True) if d is not None))
 
     def gradients(self, factor=1.0, **watched):
-        """Return {name: gradient} of a forward and a backward; `factor` scales the upstream one.
+        """Run forward and backward and return {name: gradient}.
 
-        `watched` are the options of Watch.start for the backward.
+        factor   multiplies the upstream gradient
+        watched  the options of Watch.start for the backward
         """
         with self._watched("forward", {}):
             _, cache = self.subject.run()
@@ -119,26 +131,26 @@ class Runs:
             found[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong, base):
-        """Set the truth: the gradients in `wrong` by differences, the others as in `base`."""
+        """Set the truth: finite differences for the gradients in `wrong`, `base` for the others."""
         for name, array in self.arrays.items():
             if name not in wrong:
                 self.truth[name] = base[name]
                 continue
             found = self.truth[name] = np.full(array.shape, np.nan)
             places = np.arange(found.size)
-            if found.size > ENTRIES:                    # in no pattern: every column is met
+            if found.size > ENTRIES:                    # a random sample meets every column
                 places = stream(0, 16).permutation(found.size)[:SAMPLED]
             for at in (np.unravel_index(i, array.shape) for i in places):
                 found[at] = self._slope(array, at)
 
     def learn_slopes(self, missing=()):
-        """Learn the inner product of each gradient with a direction, except for the missing."""
+        """Set `slopes` for all gradients except for those in `missing`."""
         for name in self.arrays.keys() - set(missing):
             array = self.arrays[name]
             self.slopes[name] = self._slope(array, ..., direction(array.shape))
 
     def _slope(self, array, at, u=1.0):
-        """Return the derivative of the loss with respect to an entry, or along a direction u."""
+        """Return the derivative of the loss when array[at] is increased along the direction u."""
         before = np.copy(array[at])
 
         def moved(h):
@@ -150,16 +162,16 @@ class Runs:
         return slope(moved)
 
     def wrong(self, found):
-        """Return the names of the gradients that are wrong."""
+        """Return the names of the wrong gradients in `found`, {name: gradient}."""
         return {name for name, true in self.truth.items() if not _is_right(found[name], true)} | {
             name for name, product in self.slopes.items()
             if found[name].shape != self.arrays[name].shape
             or error_of(product, found[name].shape, found[name]) > CLOSE}
 
     def works(self, free=None):
-        """Return True if every gradient is right now, or would be after a change by `free`.
+        """Run the layer; return True if all gradients are right, or can be corrected by `free`.
 
-        The columns of `free` are changes of all gradients, which may be combined.
+        Each column of `free` is a change of all gradients; the columns may be combined linearly.
         """
         try:
             with unwritten(self.subject.layer):
@@ -172,12 +184,12 @@ class Runs:
             return False
 
     def rows(self, names):
-        """Return a mask of the entries of `short` that belong to these gradients."""
+        """Return a mask of the entries in the result of `short` that belong to these gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
     def short(self, found):
-        """Return the true minus the found gradients in one vector, 0 where the truth is unknown."""
+        """Return the true minus the found gradients as one vector; unknown entries are 0."""
         parts = []
         for name, true in self.truth.items():
             have = found[name]
@@ -189,14 +201,17 @@ class Runs:
 
 
 def solved(J, residual):
-    """Return (delta, whether it is unique, whether J @ delta is the residual)."""
+    """Solve J @ delta = residual and return (delta, is_unique, fits).
+
+    `fits` is True if J @ delta is the residual, up to SOLVED.
+    """
     delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
     most = SOLVED * max(np.abs(residual).max(initial=0), LEAST)
     return delta, rank == J.shape[1], bool((np.abs(J @ delta - residual) <= most).all())
 
 
 def _is_right(value, true):
-    """Return True if a gradient is the true one, in the entries that are known."""
+    """Return True if a gradient agrees with the true one in all entries that are known."""
     if value.shape != true.shape:
         return False
     known = ~np.isnan(true)

@@ -1,7 +1,8 @@
-"""The source of a function that runs, as a tree, and code made of a tree that was changed.
+"""Find the syntax tree of a function that runs, and compile a changed tree.
 
-A code is found by its file, its first line and its name, so that a class in a function, a name that
-is bound again or the cell of a notebook is found too; a file is what linecache knows as one.
+A function is found by its file, its first line and its name. So the search works for a class inside
+of a function, for a name that is assigned twice, and for the cell of a notebook. Sources are read
+with linecache.
 """
 
 import ast
@@ -15,12 +16,15 @@ HOOK = "__npdl__"
 
 
 def original_file(filename):
-    """Return the file that an edited copy of a function stands for: file.py for file.py#edit."""
+    """Return the file of a function or of its edited copy: file.py for file.py#edit."""
     return filename.split("#", 1)[0]
 
 
 def defined(code):
-    """Return (the definition of a code, the class around it or ""), or None without source."""
+    """Return (node, class name) for a code object, or None if there is no source.
+
+    The node is the definition of the function; the name is "" if no class is around it.
+    """
     try:
         found = definitions("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
@@ -30,7 +34,7 @@ def defined(code):
 
 @functools.lru_cache(maxsize=64)
 def definitions(text):
-    """Return {(first line, name): (node, class)} of every function in a file."""
+    """Return {(first line, name): (node, class name)} of all functions in the text of a file."""
     found, todo = {}, [(ast.parse(text), "")]
     for node, owner in todo:
         for child in ast.iter_child_nodes(node):
@@ -46,9 +50,10 @@ def definitions(text):
 
 
 def recompiled(code, node, owner=""):
-    """Compile a changed definition, whose new nodes have positions, to run in place of `code`.
+    """Compile a changed definition and return a code object that can replace `code`.
 
-    Returns None where that is impossible, for example if it has other free variables.
+    All nodes of the definition need line numbers. Returns None if the new code can't replace the
+    old one, for example because it has other free variables.
     """
     node = copy.copy(node)
     node.decorator_list, node.args = [], copy.copy(node.args)
@@ -73,7 +78,7 @@ def recompiled(code, node, owner=""):
 
 
 def find_code(compiled, qualname):
-    """Return the code of a function inside that of its module, by its qualified name, or None."""
+    """Return the code object with a qualified name inside of a compiled module, or None."""
     inner = [constant for constant in compiled.co_consts if inspect.iscode(constant)]
     return next((c for c in inner if c.co_qualname == qualname), None) or next(
         filter(None, (find_code(c, qualname) for c in inner)), None)
@@ -81,7 +86,7 @@ def find_code(compiled, qualname):
 
 @contextlib.contextmanager
 def patched(function, code):
-    """Run with another code object in a function."""
+    """Replace the code object of a function in the block."""
     before = function.__code__
     function.__code__ = code
     try:
@@ -92,7 +97,7 @@ def patched(function, code):
 
 @contextlib.contextmanager
 def applied(line, body):
-    """Run a Line's function with other statements in its place; yield False if that is invalid."""
+    """Replace a Line by other statements in the block; yield False if the code is invalid."""
     function, (block, at) = line.function, _position(line.function.node, line.node)
     for node in body:
         for part in ast.walk(node):
@@ -110,7 +115,7 @@ def applied(line, body):
 
 
 def _position(tree, statement):
-    """Return the list of statements that holds a statement, and its index there."""
+    """Return (list, index) of the list of statements in a tree that contains a statement."""
     blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
     return next((block, block.index(statement)) for block in blocks
                 if isinstance(block, list) and statement in block)

@@ -1,4 +1,4 @@
-"""Functions, their statements and their expressions: what can be read of them without a run."""
+"""Describe functions, their statements and their expressions by reading their source."""
 
 import ast
 import functools
@@ -18,8 +18,10 @@ BINDING = (ast.ListComp, ast.GeneratorExp, ast.Lambda, ast.DictComp, ast.SetComp
 class Line:
     """A statement of a function.
 
-    loops    the loops around it
-    places   the places of the values that it computes: what it assigns, returns or hands to a call
+    function  the Watched that contains it
+    node      its syntax node
+    loops     the nodes of the loops around it
+    places    the places of the values that it assigns, returns or passes to a call
     """
 
     function: object
@@ -29,15 +31,17 @@ class Line:
 
     @property
     def first(self):
+        """Return the number of its first line in the file."""
         return self.node.lineno
 
     @property
     def text(self):
-        """Return the statement on one line; of a loop or a branch, only its head."""
+        """Return the source in one line; for a loop or a branch, only the header."""
         return ast.unparse(self.node).split("\n")[0]
 
     @property
     def last(self):
+        """Return the number of its last line; for a loop or a branch, of the header."""
         body = getattr(self.node, "body", None)
         return max(self.first, body[0].lineno - 1) if body else self.node.end_lineno
 
@@ -47,21 +51,22 @@ class Line:
 
     @property
     def is_simple(self):
-        """Return True unless it is the head of a loop or a branch."""
+        """Return True unless the statement is a loop or a branch."""
         return not isinstance(self.node, COMPOUND)
 
     @property
     def parts(self):
-        """Return [(code, comment)] of its lines."""
+        """Return a pair (code, comment) for each line of the statement."""
         return code_and_comments(self.function.code.co_filename)[self.first - 1 : self.last]
 
     @property
     def comment(self):
-        """Return the comments that follow code on its lines."""
+        """Return the comments that follow code on the lines of the statement."""
         return " ".join(comment for code, comment in self.parts if code and comment)
 
     @property
     def source(self):
+        """Return the lines of the statement as they are written."""
         lines = linecache.getlines(self.function.code.co_filename)[self.first - 1 : self.last]
         return "\n".join(line.rstrip() for line in lines).strip()
 
@@ -70,9 +75,11 @@ class Line:
 class Watched:
     """A function that ran.
 
-    code, node  as it was written; `owner` is the name of the class around it, or ""
-    functions   the function objects that run the code
-    rewritten   the code with hooks (npdl.study.trace.watch)
+    code       its code object
+    node       the syntax node of its definition
+    owner      the name of the class around it, or ""
+    functions  the function objects that run the code
+    rewritten  the code object with hooks (npdl.study.trace.watch)
     """
 
     code: object
@@ -83,7 +90,7 @@ class Watched:
 
     @functools.cached_property
     def lines(self):
-        """Return the Lines of the function, in their order, without a docstring."""
+        """Return the Lines of the function in the order of the source, without the docstring."""
         return list(_lines(self, self.node))
 
     @property
@@ -103,7 +110,7 @@ class Watched:
         return self.functions[0].__globals__
 
     def at(self, number):
-        """Return the innermost Line at a line of the file, or None."""
+        """Return the innermost Line at a line number of the file, or None."""
         found = [line for line in self.lines if line.first <= number <= line.node.end_lineno]
         return max(found, key=lambda line: line.first, default=None)
 
@@ -112,9 +119,11 @@ class Watched:
 class Place:
     """An expression of a function.
 
-    line    the Line that it is in; None for an argument of the function
-    root    True if it is a value of the Line's own
-    names   the names that its value is given to
+    node      its syntax node
+    line      the Line that contains it; None for an argument of the function
+    function  the Watched that contains it
+    root      True if the Line assigns, returns or passes on the value of the expression
+    names     the variables to which the value is assigned
     """
 
     node: ast.expr
@@ -129,7 +138,7 @@ class Place:
 
 
 def lines_of(code):
-    """Return a Watched for the Lines of a code that doesn't run, or None without source."""
+    """Return a Watched of a code object that doesn't run, or None if there is no source."""
     found = defined(code)
     return found and Watched(code, *found, [])
 
@@ -146,7 +155,7 @@ def _lines(function, node, loops=()):
 
 
 def code_and_comments(filename):
-    """Return [(code, comment)] of the lines of a file."""
+    """Return a pair (code, comment) for each line of a file."""
     return _code_and_comments("".join(linecache.getlines(filename)))
 
 
@@ -162,9 +171,9 @@ def _code_and_comments(text):
 
 @functools.lru_cache(maxsize=4096)
 def read_by(node):
-    """Return the sources of what a statement reads: names, attributes and parts of them.
+    """Return the sources of the variables that a statement reads, such as "x" or "hs[t + 1]".
 
-    Each source is as long as possible: x, self.W.data, hs[t + 1].
+    Each source is as long as possible: "self.W.data", not "self.W".
     """
     found = _paths(getattr(node, "value", None))
     if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
@@ -173,14 +182,14 @@ def read_by(node):
 
 
 def _paths(node):
-    """Return the expressions in a node that only look something up, each as long as possible."""
+    """Return the names, attributes and entries that a node reads, each as long as possible."""
     if _is_path(node):
         return [node]
     if node is None or isinstance(node, BINDING):
         return []
     parts = ast.iter_child_nodes(node)
     if isinstance(node, ast.Call):
-        if ast.unparse(node.func) == "Cache":           # what is only kept for backward
+        if ast.unparse(node.func) == "Cache":           # its arguments are only stored
             return []
         parts = [getattr(node.func, "value", None), *node.args,
                  *(k.value for k in node.keywords if k.arg != "out")]
@@ -194,10 +203,10 @@ def _is_path(node):
 
 @functools.lru_cache(maxsize=4096)
 def written_by(node):
-    """Return (sources of what a statement binds, sources of what it changes in place).
+    """Return (binds, changes), the variables that a statement assigns or changes, as sources.
 
-    It binds "dx" in dx = .., "self.dW" in self.dW = .., "grads['W']" in grads["W"] = ..; it changes
-    "self.W.grad" in self.W.grad += .., "dz" in dz[i] = .., and the arrays that `out=` names.
+    binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`
+    changes  "self.W.grad" for `self.W.grad += ..`, "dz" for `dz[i] = ..` and for `out=dz`
     """
     targets = [*getattr(node, "targets", [getattr(node, "target", None)])]
     binds, changes = [], []
@@ -219,5 +228,5 @@ def written_by(node):
 
 
 def is_entry(node):
-    """Return True for an entry of a dict: grads["W"]."""
+    """Return True for an entry of a dict, such as grads["W"]."""
     return isinstance(node, ast.Subscript) and isinstance(getattr(node.slice, "value", None), str)

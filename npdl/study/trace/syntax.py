@@ -1,4 +1,4 @@
-"""Expressions and statements as syntax trees: written, taken apart, copied with a change."""
+"""Parse, split and copy the syntax trees of expressions and statements."""
 
 import ast
 import itertools
@@ -11,16 +11,17 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
 
 
 def parsed(text):
-    """Return the tree of an expression."""
+    """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body
 
 
 def binary(left, sign, right):
-    """Return the tree of left + right, or with another of SIGNS."""
+    """Return the syntax tree of `left sign right`; `sign` is a key of SIGNS, such as "+"."""
     return ast.BinOp(left, SIGNS[sign](), right)
 
 
 def names_of(*nodes):
+    """Return the set of the names in syntax nodes."""
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
@@ -50,7 +51,7 @@ def only_unpacks(node):
 
 
 def is_pure(node):
-    """Return True if an expression only computes."""
+    """Return True if evaluating an expression has no side effects."""
     for part in ast.walk(node):
         if isinstance(part, ast.Call):
             func = part.func
@@ -65,10 +66,10 @@ def is_pure(node):
 
 
 def expressions(node):
-    """Return [(expression, is_value, build)] of a statement.
+    """Return a list of tuples (expression, is_value, build) for a statement.
 
-    `is_value` is True for what the statement assigns, returns or passes on, and False for an index
-    or a condition. build(new) is the statement with another expression in its place.
+    `is_value` is True if the statement assigns, returns or passes on the expression, and False for
+    an index or a condition. build(new) returns the statement with `new` instead of the expression.
     """
     found = []
 
@@ -97,7 +98,7 @@ def expressions(node):
 
 
 def subexpressions(node, parent=None, is_index=False):
-    """Yield (expression, its parent, whether it is an index or a size) of all parts of a node."""
+    """Yield (part, parent, is_index) for all parts of a node; `is_index` is True for sizes, too."""
     yield node, parent, is_index
     is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
         node.func, "id", "")) in SIZED

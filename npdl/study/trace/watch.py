@@ -1,8 +1,8 @@
 """Rewrite a layer's functions so that every value that they compute passes through one hook.
 
 Each expression e of a student's functions becomes hook(n, e), where n is the number of its Place.
-So a run can record the values, add something to one of them, or replace it. A place that is in a
-loop computes several values, so a key (place, occurrence) names one.
+So a run can record values, add an array to a value, or replace it. An expression in a loop computes
+several values, so a value is identified by a key (place, occurrence).
 """
 
 import ast
@@ -24,8 +24,8 @@ from npdl.study.trace.statements import Place, Watched
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]
-NPDLS = ("layers", "models", "adapt", "losses", "functions")      # of npdl, what is watched
-MOST_KEPT = 1 << 22             # entries that one run records; larger: more memory
+NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched packages of npdl
+MOST_KEPT = 1 << 22             # entries that one run records; a larger number needs more memory
 
 
 def is_float(value):
@@ -35,15 +35,15 @@ def is_float(value):
 
 
 class Watch:
-    """The functions that `work()` runs, watched while `with watch:` lasts.
+    """Watches the functions that `work()` runs, inside of a block `with watch:`.
 
-    One with a list `marked` is also called with a negative place where a function begins and after
-    each statement: `marked[~place]` is the Watched, or the Line with what it returns.
-
-    functions   [Watched]; npdl's own only with `npdls`
-    places      the Place of each number
-    unseen      names of functions of which no source could be had
-    work        how many values were computed so far, of a large array one for 256 entries
+    functions   a list of Watched; functions of npdl are included only if `npdls` is True
+    places      the list of Places; its index is the number in a key
+    unseen      the names of the functions whose source wasn't found
+    work        the number of values computed so far; a large array counts once for 256 entries
+    marked      None, or a list. If it is a list, the hook is also called when a function begins and
+                after each statement, with a negative number: marked[~number] is then the Watched
+                or the Line.
     """
 
     marked = None
@@ -84,16 +84,19 @@ class Watch:
         setattr(builtins, HOOK, self.outer)
 
     def _hook(self, on):
-        """Let the functions run with their hooks, or as they were written, which is faster."""
+        """Run the functions with hooks if `on` is True, else without hooks, which is faster."""
         for watched in self.functions if on != self.hooked else ():
             for f in watched.functions:
                 f.__code__ = watched.rewritten if on else watched.code
         self.hooked = on
 
     def start(self, only, record=False, add=None, put=None, frames=False):
-        """Watch the places in `only` from now on.
+        """Begin to watch the places whose numbers are in `only`.
 
-        Record into `seen` and `locals`, add `add`, and replace by `put`, both {key: array}.
+        record  record the values as `seen`, {key: array}
+        add     {key: array} to add to the values
+        put     {key: array} that replace the values
+        frames  record the local variables as `locals`, {key: {name: value}}
         """
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
@@ -101,11 +104,15 @@ class Watch:
         self._hook(getattr(builtins, HOOK, None) is self)
 
     def stop(self):
+        """Stop watching."""
         self.only, self.add, self.put = (), {}, {}
         self._hook(False)
 
     def __call__(self, place, value, into=False):
-        """Return the value that a place should have; with `into`, write it into its array."""
+        """Record a value, and return it or the value that replaces it.
+
+        This is the hook. If `into` is True, the new value is written into the array `value`.
+        """
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
         if place not in self.only:
             return value
@@ -147,7 +154,7 @@ def _copied(value):
 
 
 def _run_codes(work):
-    """Return the codes of the functions that `work` calls."""
+    """Return the code objects of the functions that `work` calls."""
     found = {}
 
     def called(frame, event, _):
@@ -161,7 +168,7 @@ def _run_codes(work):
 
 @contextlib.contextmanager
 def profiled(called):
-    """Call `called` at each call and return of a function in the block."""
+    """Run the block with the profiling function `called`, which sees each call and return."""
     before = sys.getprofile()
     sys.setprofile(called)
     try:
@@ -172,7 +179,7 @@ def profiled(called):
 
 @functools.lru_cache(maxsize=4096)
 def _is_own(code, npdls):
-    """Return True for a function of the student's, or with `npdls` of npdl's layers."""
+    """Return True for a student's function; if `npdls` is True, also for one of npdl's layers."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename
@@ -189,7 +196,7 @@ def _loaded(target):
 
 
 class _Rewrite(ast.NodeTransformer):
-    """Puts the hook around the expressions of one function."""
+    """A transformer that puts the hook around the expressions of one function."""
 
     def __init__(self, watch, function):
         self.watch, self.function, self.line = watch, function, None
@@ -200,7 +207,7 @@ class _Rewrite(ast.NodeTransformer):
                         if isinstance(value, (ModuleType, type, FunctionType))} | {"self", "cls"}
 
     def whole(self):
-        """Return the function's own node, with its arguments hooked too."""
+        """Return the rewritten definition of the function, whose arguments pass the hook, too."""
         node = self.visit_FunctionDef(self.node)
         at = int(self.watch.marked is not None)                     # after the mark of its begin
         node.body[at:at] = [ast.Assign([ast.Name(name, ast.Store())], self._hooked(
@@ -239,15 +246,16 @@ class _Rewrite(ast.NodeTransformer):
         return super().visit(node)
 
     def _before(self, node):
-        """Yield a statement that hooks the old z before `z += e`, if statements are marked."""
+        """Yield a statement that passes z to the hook before `z += e`, if statements are marked."""
         if self.watch.marked is not None and isinstance(node, ast.AugAssign) and not isinstance(
                 node.target, ast.Attribute):
             yield ast.copy_location(ast.Expr(self._hooked(_loaded(node.target))), node)
 
     def _after(self, node):
-        """Yield a statement that hooks z after `z *= e`, and the mark of a simple statement.
+        """Yield the statements that are added after a statement.
 
-        In `z += e`, e is hooked.
+        After `z *= e`, z is passed to the hook; in `z += e`, the hook gets e instead. If statements
+        are marked, a call that reports the statement follows.
         """
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
@@ -279,7 +287,7 @@ class _Rewrite(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _root(self, node, target=None):
-        """Hook a value that is the Line's own, or each item of a tuple."""
+        """Put the hook around a value that a Line assigns or returns, or around its items."""
         if isinstance(node, ast.Starred):
             return self.generic_visit(node)
         if isinstance(node, (ast.Tuple, ast.List)):
@@ -299,7 +307,7 @@ class _Rewrite(ast.NodeTransformer):
         return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.own
 
     def _inside(self, node):
-        """Return a node with its parts hooked, except for a called function and an index."""
+        """Put the hook around the parts of a node, except for a called function and an index."""
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
