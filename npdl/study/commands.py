@@ -1,4 +1,4 @@
-"""The commands `python -m npdl step` and `python -m npdl blame`."""
+"""Define the commands `python -m npdl step` and `python -m npdl blame`."""
 
 from argparse import ArgumentTypeError
 
@@ -26,14 +26,14 @@ def _add_target(parser):
 
 
 def seconds(text):
-    """Return a time limit; raise ArgumentTypeError for what is none."""
+    """Return a time limit in seconds; raise ArgumentTypeError if the text isn't a valid one."""
     if not SECONDS.holds(float(text)):
         raise ArgumentTypeError(f"{text}: must be {SECONDS.words}")
     return float(text)
 
 
 def _run(options, work):
-    """Return what `work(layer, inputs, keywords)` returns for the layer of a command line."""
+    """Return work(layer, inputs, keywords) for the layer of a command line."""
     with time_limit(options.limit):
         try:
             return work(*build(options.layer, options.input, options.set))
@@ -47,16 +47,17 @@ def _run(options, work):
 
 STEP = """Run a layer's forward and backward line by line, and check each line.
 
-Each line is shown with its formula, the arrays that it read, and those that it wrote. A gradient is
-compared with its numerical value.
+Each line is shown with its formula, the arrays that it reads, and the arrays that it writes.
+Gradients are compared with finite differences.
 
   python -m npdl step LSTMCell
   python -m npdl step LSTM --html lstm.html             an interactive page
   python -m npdl step mine.py:MyLayer                   your own layer (npdl example writes one)
   python -m npdl step mine.py:MyLayer --input x=2,3 --set d=3"""
-BLAME = """Find the incorrect line of a backward pass, and what it should have computed.
+BLAME = """Find the incorrect line of a backward pass, and the value that it should have computed.
 
-Every gradient is compared with its numerical value. The exit status is 0 only if all are correct.
+Every gradient is compared with finite differences. The exit status is 0 only if all gradients are
+correct.
 
   python -m npdl blame mine.py:MyLayer                  your own layer (npdl example writes one)
   python -m npdl blame mine.py:MyLayer --input x=2,3 --set d=3
@@ -74,7 +75,7 @@ def add_step(parser):
 
 
 def run_step(options):
-    """Print or write the walk; set the exit status 1 unless all gradients are right."""
+    """Print the Walk or write its page. The exit status is 1 unless all gradients are right."""
     walk = _run(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
@@ -97,7 +98,7 @@ def add_blame(parser):
 
 
 def run_blame(options):
-    """Print what `blame` finds; set the exit status 1 unless all gradients are correct."""
+    """Print the Blame. The exit status is 1 unless all gradients are correct."""
     report = _run(options, examine)
     options.status = int(not report.right)
     print(report)

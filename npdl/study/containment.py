@@ -1,4 +1,4 @@
-"""Limit the time of a student's code, quote its exceptions, and tell it from libraries."""
+"""Limit the time of a student's code, describe its exceptions, and recognise its files."""
 
 import contextlib
 import functools
@@ -18,12 +18,12 @@ LIBRARIES = [Path(np.__file__).parent,                 # and the standard librar
 
 
 class TimeOver(BaseException):
-    """The student's code exceeded the time limit; no `except Exception` catches this."""
+    """A student's code exceeded the time limit. `except Exception` doesn't catch this exception."""
 
 
 @contextlib.contextmanager
 def note_at_time_over(note):
-    """Add note(), a sentence on what is known so far, to a TimeOver that ends the block."""
+    """Add the sentence note() on the results so far to a TimeOver that ends the block."""
     try:
         yield
     except TimeOver as error:
@@ -32,7 +32,10 @@ def note_at_time_over(note):
 
 
 def message(error, most=600):
-    """Return an exception as "Type: text" on one line, whatever its text contains or does."""
+    """Return an exception as "Type: text" on one line.
+
+    Characters that can't be printed are replaced, and the text is cut to `most` characters.
+    """
     try:
         text = str(error)
     except Exception as second:
@@ -44,7 +47,7 @@ def message(error, most=600):
 
 
 def is_npdls(cls):
-    """Return True for a class of npdl's library, False for a student's or the study tools' own."""
+    """Return True for a class of npdl that is not in npdl.study."""
     return cls.__module__.startswith("npdl.") and not cls.__module__.startswith("npdl.study.")
 
 
@@ -58,7 +61,10 @@ def is_library(filename):
 
 @contextlib.contextmanager
 def time_limit(seconds, more="; give more time with --limit, or smaller shapes with --input"):
-    """Raise InputError if the block uses more processor time; no limit on Windows."""
+    """Raise InputError if the block uses more seconds of processor time.
+
+    `more` is put at the end of the message. On Windows there is no limit.
+    """
     try:
         import signal
 
@@ -79,7 +85,11 @@ def time_limit(seconds, more="; give more time with --limit, or smaller shapes w
 
 
 class _Alarm:
-    """Raises TimeOver; again each second, as a bare `except:` may catch it; at last exits."""
+    """A signal handler that raises TimeOver.
+
+    A bare `except:` may catch the exception, so it is raised again each second. The fourth time,
+    the process ends.
+    """
 
     def __init__(self):
         self.times = 0
@@ -97,7 +107,7 @@ class _Alarm:
 
 
 def own_frame(frame):
-    """Return the innermost frame of the student's own code around a frame, or None."""
+    """Return the innermost frame of a student's code among a frame and its callers, or None."""
     while frame is not None:
         name = frame.f_code.co_filename
         if not (is_library(name) or NPDL in Path(name).parents):
@@ -107,20 +117,20 @@ def own_frame(frame):
 
 
 def place(frame):
-    """Return file.py:12 of a frame; file.py of file.py#edit, an edited copy."""
+    """Return the file name and the line number of a frame, such as "file.py:12"."""
     return f"{os.path.basename(frame.f_code.co_filename.split('#')[0])}:{frame.f_lineno}"
 
 
 def written(path, text):
-    """Write a text file atomically, create its folder if needed, and return its path.
+    """Write a text file atomically and return its path. A missing folder is created.
 
-    Raises InputError if that is impossible.
+    Raises InputError if the file can't be written.
     """
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: file.write(text.encode("utf-8", "replace")))
     except (OSError, NpdlError) as problem:
-        raise InputError(f"{path}: can't be written ({reason(problem)}); give a file in a folder "
+        raise InputError(f"{path} can't be written ({reason(problem)}); give a file in a folder "
                          "that you may write to") from problem
     return path

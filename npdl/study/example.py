@@ -28,7 +28,7 @@ def run(options):
     if path.suffix != ".py":
         raise InputError(f"--out {path}: give the name of a Python file, for example mine.py")
     if os.path.lexists(path):
-        raise InputError(f"--out {path}: exists already; give another name")
+        raise InputError(f"--out {path} exists already; give another name")
     written(path, SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path)))
     print(f"{path}: a layer with a sample input; try")
     for command in ("step", "blame"):

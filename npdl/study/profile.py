@@ -1,4 +1,4 @@
-"""`python -m npdl profile GPT`: where a training step of a model or a layer spends its time."""
+"""Measure the time of each source line in a training step: `python -m npdl profile GPT`."""
 
 import html
 import inspect
@@ -38,7 +38,7 @@ def add_arguments(parser):
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="C, NumPy, or C where a compiler is found (default auto)")
     parser.add_argument("--html", metavar="FILE", type=file_or_folder,
-                        help="write a page with the costs beside the source instead of printing")
+                        help="write a page with the costs next to the source instead of printing")
 
 
 def run(options):
@@ -52,7 +52,7 @@ def run(options):
 
 
 def page(lines, title):
-    """Return a page with the source of the functions that ran, beside what each line costs."""
+    """Return a page with the source of the functions that ran, and the costs of each line."""
     total, parts = sum(one.seconds for one in lines), []
     for file in {one.file for one in lines}:
         costs = {one.number: one for one in lines if one.file == file}
@@ -70,6 +70,7 @@ def page(lines, title):
 
 
 def _row(number, code, line, total):
+    """Return a row of the page for one line of source; `total` are the seconds of all lines."""
     end = f"<td>{number}<td>{html.escape(code)}</tr>"
     if line is None:
         return f"<tr>{4 * '<td>'}{end}"
@@ -106,5 +107,6 @@ def recorded_step(options):
 
 
 def forward_and_backward(layer, inputs, options, dout):
+    """Run a layer and return (outputs, gradients of the inputs)."""
     outputs, cache = layer.forward(*inputs, **options)
     return outputs, layer.backward(dout, cache)

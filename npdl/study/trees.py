@@ -1,4 +1,4 @@
-"""Nested structures of tuples, lists, dicts and dataclasses, and the float arrays in them."""
+"""Handle nested structures of tuples, lists, dicts and dataclasses with float arrays in them."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ def is_float(value):
 
 
 def leaves(nest, path=""):
-    """Yield (path, array) for the float arrays of a nested structure, Caches included."""
+    """Yield (path, array) for the float arrays of a nested structure, which may contain Caches."""
     if is_nest(nest) or isinstance(nest, Cache):
         for name, item in _items(nest):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
@@ -40,34 +40,34 @@ def _items(nest):
 
 
 def rebuilt(nest, items):
-    """Return `items` in a structure like `nest`."""
+    """Return a structure like one level of `nest` with other items."""
     if not dataclasses.is_dataclass(nest):
         return rebuilt_container(nest, items)
     twin = copy.copy(nest)
     for field, item in zip(dataclasses.fields(nest), items, strict=True):
-        object.__setattr__(twin, field.name, item)      # it may be frozen
+        object.__setattr__(twin, field.name, item)      # the class may be frozen
     return twin
 
 
 def tupled(value):
-    """Return a tuple of what a function returned, one value or several."""
+    """Return a value as a tuple: itself if it is a tuple, else (value,)."""
     return value if isinstance(value, tuple) else (value,)
 
 
 def mapped(nest, change):
-    """Return the same nested structure with change(leaf) in place of each leaf."""
+    """Return a copy of a nested structure with change(leaf) in place of each leaf."""
     if is_nest(nest):
         return rebuilt(nest, [mapped(item, change) for _, item in _items(nest)])
     return change(nest)
 
 
 def copied(nest):
-    """Copy the arrays of a nested structure."""
+    """Return a copy of a nested structure with copies of its arrays."""
     return mapped(nest, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
 def shifted(nest):
-    """Add to the float arrays of a nested structure: other numbers of the same size."""
+    """Return a copy of a nested structure whose float arrays have slightly larger numbers."""
     def change(leaf):
         if not isinstance(leaf, np.ndarray) or not is_float(leaf):
             return leaf
@@ -77,10 +77,11 @@ def shifted(nest):
 
 
 def by_input(returned, floats):
-    """Return what a backward returned as a tuple with one gradient for each input.
+    """Return a tuple with one gradient for each input.
 
-    `floats` says of each input if it holds float arrays. A backward may leave the other inputs out,
-    and may return a list in place of a tuple.
+    returned  the value that backward returned: a gradient, a tuple or a list
+    floats    a list with True for each input that has float arrays; backward may leave the
+              gradients of the other inputs out
     """
     if isinstance(returned, list) and len(floats) > 1:
         returned = tuple(returned)
@@ -92,12 +93,15 @@ def by_input(returned, floats):
 
 
 def upstream(nest, rng):
-    """Draw random gradients in the structure of the outputs; None for what is no float array."""
+    """Return random gradients in the structure of the outputs, with None for other leaves."""
     return mapped(nest, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
 def only_paths(nest, used, zeros=False, path=""):
-    """Replace every leaf whose path is not in `used` by None, or by zeros."""
+    """Return a copy of a nested structure that keeps only the leaves at the paths in `used`.
+
+    The other leaves are replaced by None, or by zeros if `zeros` is True.
+    """
     if not is_nest(nest):
         unused = np.zeros_like(nest) if zeros and nest is not None else None
         return nest if (path or "0") in used else unused
@@ -123,7 +127,7 @@ def restored(params, inputs):
 
 
 def cast(nest, dtype):
-    """Copy a nested structure with its float arrays in another dtype."""
+    """Return a copy of a nested structure whose float arrays have the given dtype."""
     return mapped(nest, lambda leaf: leaf.astype(dtype) if isinstance(
         leaf, np.ndarray) and is_float(leaf) else leaf)
 

@@ -207,7 +207,7 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeyp
 
 
 @pytest.mark.parametrize("given, words", [
-    (["class", "--homework", "class", "--out", "new"], "class: has no valid homework.json"),
+    (["class", "--homework", "class", "--out", "new"], "class has no valid homework.json"),
     (["class/ada", "--homework", "homework", "--out", "new"], "is not a folder with submissions"),
     (["homework", "--homework", "homework"], "FOLDER and --out are needed"),
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),

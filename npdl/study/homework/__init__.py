@@ -1,6 +1,13 @@
-"""Homework from npdl's layers, and its grading.
+"""Make homework from npdl's layers, and grade it.
 
-`python -m npdl homework` (commands) cuts exercises out of layers (exercise) and writes a folder
-with tests (handout), which award the points of the grader (home, answers). The grader (grading)
-finds files (submissions), runs them in processes (sandbox, child), and notices copies (similarity).
+    commands      the commands `python -m npdl homework` and `python -m npdl homework grade`
+    exercise      makes an exercise from a layer: a class with a blank backward
+    handout       writes a folder with exercises, tests and a README
+    home          the tests in this folder
+    answers       runs layers on the grader's questions, and awards points
+    grading       grades submissions
+    submissions   finds the files of students
+    sandbox       runs a student's file in a process with limits
+    child         the program of this process
+    similarity    finds equal code
 """

@@ -1,7 +1,7 @@
 """Run layers on the grader's questions, and award points for the arrays that they compute.
 
-The reference runs in the grader's process, a student's class in a process of its own (child) and in
-the tests at home.
+npdl's own layer runs in the grader's process. A student's class runs in a separate process (child),
+or in the tests at home.
 """
 
 import codecs
@@ -15,22 +15,26 @@ import numpy as np
 from npdl.study.deviation import deviation
 from npdl.study.trees import by_input, copied, leaves
 
-LIMIT = 60.0            # seconds for a layer
+LIMIT = 60.0            # time limit for a layer, in seconds
 BLANK = "not written yet"
-FIRST, SECOND = "the first sizes", "other sizes"        # what the first two cases are called
-TOLERANCE = 1e-11       # relative errors up to here are right; larger: finite differences are, too
-SMALLEST = 1e-3         # errors are relative to the largest entry, or to this if that is smaller
+FIRST, SECOND = "the first sizes", "other sizes"        # the names of the first two cases
+TOLERANCE = 1e-11       # allowed relative error; with a much larger one, finite differences would
+                        # be accepted as a backward
+SMALLEST = 1e-3         # if the largest entry is smaller, errors are relative to this number
 FLOAT32_ROUNDING = 1e-9, 1e-5       # relative errors between which float32 is the likely cause
 ADD = "Accumulate the gradients of parameters: `self.W.grad += ...`"
 KEEP = "Don't modify `dy`, inputs, parameters and the cache"
 
 
 class Refused(Exception):
-    """A file can't be graded; the text is the reason, for the student."""
+    """A student's file can't be run. The text says why, and the student reads it."""
 
 
 def as_class(questions, cls):
-    """Return the grader's questions, {case: question}, about layers of a student's class."""
+    """Replace the class of the layers in the questions by a student's class.
+
+    `questions` is {case: question}; it is changed and returned.
+    """
     for question in questions.values():
         question["layer"].__class__ = cls
     return questions
@@ -41,10 +45,10 @@ def load_class(text, file, name):
 
     Raises Refused if the file can't be run or has no such class.
     """
-    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # as some editors write
+    if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # some editors write UTF-16
         text = text.decode("utf-16", "replace").encode()
     lines = text.decode("utf-8", "replace").splitlines(True)
-    linecache.cache[file] = (0, None, lines, file)      # so that nobody has to read the file again
+    linecache.cache[file] = (0, None, lines, file)      # tracebacks then show its lines
     found = {"__name__": name}
     try:
         exec(compile(text, file, "exec", dont_inherit=True), found)
@@ -56,7 +60,7 @@ def load_class(text, file, name):
 
 
 def describe(error, file):
-    """Return an exception as one line, with the last line of the student's file it came through."""
+    """Return an exception as one line of text, with the last line of the student's file in it."""
     if isinstance(error, SyntaxError):
         return (f"line {error.lineno}: {error.msg} (Python {sys.version_info[0]}."
                 f"{sys.version_info[1]} reads it, and knows no newer syntax)")
@@ -68,10 +72,15 @@ def describe(error, file):
 
 
 def answer_all(questions, file=""):
-    """Return {"case/kind/name": array} that the layers of {case: question} compute.
+    """Run the layers of the questions, {case: question}, and return {"case/kind/name": array}.
 
-    Kinds: gradient; again, the gradients after a second backward; after, the arrays that forward
-    and backward were given. "case/error" is a sentence, if the code raised.
+    There are three kinds of arrays:
+
+        gradient  the gradients after the first backward
+        again     the gradients after a second backward
+        after     the arguments of forward and backward, after both have run
+
+    If the code raises an exception, "case/error" is its text.
     """
     found = {}
     for case, question in copy.deepcopy(questions).items():
@@ -103,17 +112,21 @@ def _arrays(kind, nests):
 
 
 def answer_right(asked):
-    """Return {path: array}: what the layers in the questions compute, and their first gradients."""
+    """Return {path: array} with the right answers.
+
+    These are the arrays of `answer_all` for npdl's layers, and "case/start/name", the values of
+    param.grad before the first backward.
+    """
     starts = {f"{case}/start/{name}": param.grad.copy() for case, question in asked.items()
               for name, param in question["layer"].params()}
     return starts | answer_all(asked)
 
 
 def award(found, wanted):
-    """Return {point: ""}, or the reason why the point is lost, for a student's answers.
+    """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
-    One point for each gradient of the first case, one for the other cases, and one for the
-    conventions, if all gradients of the first case are right.
+    Each gradient of the first case gives one point, and the other cases together give one point.
+    The conventions give one point, which can only be earned if every gradient is right.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
@@ -135,18 +148,18 @@ def award(found, wanted):
         elif kind == "again" and given is not None and wrong:
             violations.append(f"a second backward gives another gradient of {name}. {KEEP}")
     error = str(found.get(f"{FIRST}/error", ""))
-    if error and set(points.values()) == {error}:       # the code raised, so nothing is there
+    if error and set(points.values()) == {error}:       # the code raised an exception
         other, violations = [error], [error]
     elif any(points.values()):
         violations = ["only judged if every gradient is right"]
-    elif error:                                         # in the second backward
+    elif error:                                         # the second backward raised it
         violations = [error]
     return points | {"other sizes and options": "".join(other[:1]),
                      "conventions": "".join(violations[:1])}
 
 
 def difference(given, wanted):
-    """Return what is wrong with an array, or "" if it is right."""
+    """Return a text on the error of an array, or "" if the array is right."""
     if not isinstance(given, np.ndarray):
         return "missing, or not an array of floats"
     if given.shape != wanted.shape:
@@ -161,7 +174,7 @@ def difference(given, wanted):
 
 
 def list_reasons(points):
-    """Return why points are lost, as lines; a reason that all have in common is one line."""
+    """Return lines that say why points are lost, or one line if all points have the same reason."""
     if len(set(points.values())) == 1:
         return [reason for reason in set(points.values()) if reason]
     return [f"{point}: {reason}" for point, reason in points.items() if reason]

@@ -1,4 +1,4 @@
-"""The process that runs one file of a student: questions in, numbers out (see sandbox)."""
+"""Run one file of a student in its own process. It reads questions and writes arrays (sandbox)."""
 
 import importlib
 import inspect
@@ -18,18 +18,18 @@ from npdl.study.homework.answers import Refused, answer_all, as_class, load_clas
 from npdl.study.homework.home import answer_line
 from npdl.study.homework.sandbox import MOST_ANSWERED, seal
 
-MEMORY = 1 << 30            # bytes
-# Imported, with all of npdl, before the seal, which refuses to open files:
+MEMORY = 1 << 30            # memory limit in bytes
+# These modules and npdl are imported before `seal`; afterwards no file can be opened.
 MODULES = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial", "numpy.random",
            "numpy.typing", "random")
 
 
 def main():
-    """Answer the task of standard input by JSON on standard output."""
+    """Read a task from standard input and write the answers to standard output, as JSON."""
     task = pickle.load(sys.stdin.buffer)
     for name in npdl.__all__:
-        getattr(npdl, name)                 # which imports its module
-    layer_classes()                         # likewise
+        getattr(npdl, name)                 # this imports its module
+    layer_classes()                         # this imports the modules of all layers
     for name in MODULES:
         importlib.import_module(name)
     if task["find_line"]:
@@ -39,7 +39,7 @@ def main():
     answer = answer_line if task["find_line"] else answer_all
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
-    for number in (1, 2):                   # for code that writes to the files themselves
+    for number in (1, 2):                   # code may write to the descriptors 1 and 2
         os.dup2(sys.stdout.fileno(), number)
     confine(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
     if task["is_sealed"]:
@@ -55,13 +55,17 @@ def main():
 
 
 def _read_sources():
-    """Read the sources of npdl, as `blame` does, into Python's cache of them."""
+    """Read the sources of npdl into linecache, because `blame` needs them after `seal`."""
     for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
         linecache.cache[file] = (0, None, linecache.getlines(file), file)
 
 
 def _remove_answers(task):
-    """Remove the answers, all backwards of npdl that its own layer doesn't call, and gradcheck."""
+    """Remove code of npdl that would give the answers.
+
+    This is the backward of the exercise, every other backward that npdl's own solution doesn't
+    call, and the finite differences.
+    """
     called = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))
     answer_all(pickle.loads(task["questions"]))

@@ -1,4 +1,4 @@
-"""`python -m npdl homework` and `python -m npdl homework grade`."""
+"""Define the commands `python -m npdl homework` and `python -m npdl homework grade`."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""Cut an exercise out of one of npdl's layers: a subclass with a blank backward.
+"""Make an exercise from a layer of npdl: a subclass whose backward is blank.
 
-The forward is shown, and can be changed.
+The file of the exercise also contains the forward of the layer, which a student may change.
 """
 
 import ast
@@ -22,31 +22,32 @@ from npdl.study.trees import copied, leaves, upstream
 
 @dataclass(frozen=True)
 class Exercise:
-    """A layer whose backward is to be written; `name` is that of its class."""
+    """An exercise: write the backward of the layer whose class has this name."""
 
     name: str
 
     @functools.cached_property
     def cls(self):
-        """Return the class."""
+        """Return the class of npdl."""
         return find_class(self.name)
 
     @property
     def file(self):
-        """Return the name of the student's file: gru_cell.py for GRUCell."""
+        """Return the name of the student's file, such as gru_cell.py for GRUCell."""
         words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", self.name)
         return f"{words.lower()}.py"
 
     @functools.cached_property
     def methods(self):
-        """Return the names of the methods to write: backward, then such as decode_backward."""
+        """Return the names of the methods to write: "backward", then others ending in it."""
         return sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
 
     @functools.cached_property
     def functions(self):
-        """Return the functions that do the work of these methods, such as softmax_backward.
+        """Return the functions that these methods call, such as softmax_backward.
 
-        They are blank as well. A layer that contains other layers may call such functions.
+        They are blank as well. If the layer contains other layers, its methods may call functions
+        such as softmax_backward, and the result is [].
         """
         if any(self.first["layer"].children()):
             return []
@@ -62,13 +63,15 @@ class Exercise:
 
     @functools.cached_property
     def first(self):
-        """Return the first question at home."""
+        """Return the first question of the tests at home."""
         return self.ask(0)[FIRST]
 
     def ask(self, seed):
-        """Return {case: question}: a layer with random parameters and gradients, inputs, options.
+        """Return the questions, {case: question}.
 
-        The table of examples decides cases and sizes; only the numbers depend on the seed.
+        A question is a dict with a layer, whose parameters and gradients are random, and with the
+        inputs, the options and the upstream gradient. npdl.study.check.examples specifies the cases
+        and the sizes. The seed only changes the random numbers.
         """
         first, second, _, *options = every_sample(self.cls).items()
         cases = [(FIRST, first[1]), (SECOND, second[1]), *options]
@@ -96,7 +99,7 @@ def _question(layer, inputs, options, seed):
     with np.errstate(all="ignore"):
         outputs, _ = copy.deepcopy(layer).forward(*copied(inputs), **options)
     rng = stream(seed, 17)
-    for _, param in layer.params():     # gradients that a backward has to add to
+    for _, param in layer.params():     # backward must add to these gradients
         param.grad = rng.standard_normal(param.shape)
     return {"layer": layer, "inputs": inputs, "options": options,
             "dy": upstream(outputs, stream(seed, 78)),
@@ -104,12 +107,15 @@ def _question(layer, inputs, options, seed):
 
 
 def _twin(name):
-    """Return the name of the forward of a backward: softmax for softmax_backward."""
+    """Return the name of the forward that belongs to a backward, by the name of the backward.
+
+    It is "forward" for "backward" and "softmax" for "softmax_backward".
+    """
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
 def _given_method(method):
-    owner = method.__qualname__.partition(".")[0]       # of which `super` is meant
+    owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
 
@@ -119,7 +125,7 @@ def parse_function(function):
 
 
 def _blank(function, exercise):
-    """Return the source of a function with a body that says what to write."""
+    """Return the source of a function whose body is replaced by hints and NotImplementedError."""
     source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
     lines = [f"def {name}({ast.unparse(parse_function(function).args)}):"]
     if doc and "=" not in doc:                          # an equation may be the answer
@@ -131,7 +137,7 @@ def _blank(function, exercise):
 
 
 def _hints(exercise):
-    """Return what a backward returns, accumulates and may call, as sentences."""
+    """Return sentences on the values that backward returns and the functions that it may call."""
     layer, inputs = exercise.first["layer"], exercise.first["inputs"]
     returned = [f"d{name}" for name, value in zip(exercise.first["names"], inputs, strict=False)
                 if any(True for _ in leaves(value))]
@@ -147,11 +153,13 @@ def _hints(exercise):
 
 
 def _imports(cls, given, shown):
-    """Return the import statements for a subclass of a class, and for methods and functions.
+    """Return the import statements of a student's file.
 
-    The functions in `shown` are in the file.
+    cls    the class of npdl from which the student's class is derived
+    given  the methods in the file
+    shown  the functions in the file, which are not imported
     """
-    names = {}                                          # {module: what is used of it}
+    names = {}                                          # {module: names that are used}
     for function in given + shown:
         used = {n.id for n in ast.walk(parse_function(function)) if isinstance(n, ast.Name)}
         names.setdefault(function.__module__, set()).update(

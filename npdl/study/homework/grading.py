@@ -1,6 +1,7 @@
-"""Grade submissions: points, a CSV, a feedback page for each student, or Gradescope's results.
+"""Grade submissions: write grades.csv and a feedback page for each student.
 
-All submissions are asked the same questions, and none can cost another one its grade.
+For Gradescope, results.json is written instead. All submissions get the same questions. An error of
+one submission doesn't change the grade of another one.
 """
 
 import contextlib
@@ -23,15 +24,18 @@ from npdl.study.homework.similarity import find_copies, find_methods, normalised
 from npdl.study.homework.submissions import list_submissions, read_file
 from npdl.train.config import usable_cores
 
-SEED = 1                                            # of the numbers in the questions; 0 at home
-FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # spreadsheets calculate such a cell
+SEED = 1                                            # seed of the questions; it is 0 at home
+FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would run such a cell
 
 
 @dataclasses.dataclass
 class Grade:
-    """The grade of an exercise: {point: "" or why it is lost}, or why it is `not_graded`.
+    """The grade of one exercise.
 
-    `line` is the most likely mistake, `code` the normalised code that is compared with others'.
+    points      {point: reason}; the reason is "" if the point is earned
+    not_graded  why the exercise is not graded, or ""
+    line        the line that is most likely wrong, or ""
+    code        the normalised code, which is compared with that of other students
     """
 
     points: dict = dataclasses.field(default_factory=dict)
@@ -47,19 +51,24 @@ class Grade:
         return "not graded" if self.not_graded else f"{self.earned} of {len(self.points)}"
 
     def reasons(self):
-        """Return why points are lost, or why it is not graded, as lines."""
+        """Return lines that say why points are lost, or why the exercise is not graded."""
         return [self.not_graded] if self.not_graded else list_reasons(self.points)
 
 
 class Grader:
-    """Grades {name: Exercise}, each within a time limit in seconds."""
+    """Grades the work of students.
+
+    exercises  {name: Exercise}
+    is_sealed  True runs the students' code behind a seccomp filter
+    seconds    the time limit for one exercise of a student
+    """
 
     def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
         self.seconds, self.is_sealed = seconds, is_sealed
         self.exercises = [(exercise, *_task(exercise)) for exercise in exercises.values()]
 
     def grade(self, places):
-        """Return {exercise: Grade} of what a student handed in, {name: path}."""
+        """Return {exercise: Grade} for the files of one student, {name: path}."""
         return {exercise.name: self._grade(exercise, wanted, task, places)
                 for exercise, wanted, task in self.exercises}
 
@@ -70,7 +79,7 @@ class Grader:
             found = run_student(task, self.seconds, self.is_sealed)
             grade.code = normalised(find_methods(task["submitted"], exercise))
             grade.points = award(found, wanted)
-            if len(set(grade.points.values())) > 1:     # else an exception names its line
+            if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(Refused, NotGraded):
                     found = run_student(task | {"find_line": True}, self.seconds, self.is_sealed)
                     grade.line = str(found.get("line", ""))
@@ -78,13 +87,13 @@ class Grader:
             grade.points = dict.fromkeys(award({}, wanted), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
-        except Exception as error:          # it must not cost other submissions their grades
+        except Exception as error:          # other submissions must still be graded
             grade.not_graded = message(error)
         return grade
 
 
 def _task(exercise):
-    """Return (right answers, what `run_student` needs of an exercise)."""
+    """Return (answers, task): the right answers, and the argument of `run_student`."""
     asked = exercise.ask(SEED)
     return answer_right(asked), {
         "file": f"/{exercise.file}", "name": exercise.name, "questions": pickle.dumps(asked),
@@ -92,7 +101,10 @@ def _task(exercise):
 
 
 def summary(grades):
-    """Return "3 of 5", or why a submission, {exercise: Grade}, is not graded."""
+    """Return the points of a submission, {exercise: Grade}, as text.
+
+    The text is such as "3 of 5", or it says why the submission is not graded.
+    """
     if reasons := [f"{name}: {one.not_graded}" for name, one in grades.items() if one.not_graded]:
         return f"not graded: {'; '.join(reasons)}"
     return (f"{sum(one.earned for one in grades.values())} of "
@@ -109,9 +121,10 @@ def feedback(name, grades):
 
 
 def table(graded, references):
-    """Return grades.csv: a row for each submission of {submission: {exercise: Grade}}.
+    """Return the text of grades.csv, with a row for each submission.
 
-    `references` is npdl's own code, {exercise: normalised code}.
+    graded      {submission: {exercise: Grade}}
+    references  {exercise: normalised code} of npdl, with which copies are found
     """
     copies = find_copies({name: {one: grade.code for one, grade in grades.items()}
                           for name, grades in graded.items()} | {"npdl": references})
@@ -132,10 +145,10 @@ def table(graded, references):
 
 
 def grade_class(folder, grader, out):
-    """Grade a folder of submissions; return {submission: {exercise: Grade}}.
+    """Grade a folder of submissions and return {submission: {exercise: Grade}}.
 
-    The folder `out`, new or empty, gets grades.csv and a feedback page for each student. Raises
-    InputError for a folder that can't be used.
+    grades.csv and a feedback page for each student are written into the folder `out`, which must be
+    new or empty. Raises InputError if one of the folders can't be used.
     """
     submissions, out, graded = list_submissions(folder), new_folder(out), {}
     references = {one.name: normalised(parse_function(getattr(one.cls, method))
@@ -144,7 +157,7 @@ def grade_class(folder, grader, out):
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades
-            file = name.encode()[:200].decode(errors="ignore")      # no file may have a longer name
+            file = name.encode()[:200].decode(errors="ignore")      # the limit of file systems
             written(out / "feedback" / f"{file}.txt", feedback(name, grades))
             written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
             print(f"{name}: {summary(grades)}", flush=True)
@@ -152,10 +165,10 @@ def grade_class(folder, grader, out):
 
 
 def write_results(path, place, grader):
-    """Grade one submission, write results.json as Gradescope reads it, and return the points.
+    """Grade one submission, write results.json for Gradescope, and return the points as text.
 
-    Raises InputError if it can't be graded. Then there are no results, and Gradescope says that
-    the autograder failed.
+    Raises InputError if the submission can't be graded. Then no results are written, and Gradescope
+    reports that the autograder failed.
     """
     grades = grader.grade({Path(place).name: Path(place)})
     if (points := summary(grades)).startswith("not graded"):

@@ -16,7 +16,7 @@ from npdl.study.check.target import npdls_class
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
 
-# The easiest first.
+# The default exercises; the easiest comes first.
 LAYERS = ("Tanh", "Linear", "Embedding", "RNNCell", "Softmax", "CrossEntropy", "LayerNorm",
           "LSTMCell", "GRUCell", "ScaledDotAttention", "MultiHeadAttention")
 RECORD = "homework.json"
@@ -27,18 +27,21 @@ HELPS = """- `python -m npdl blame {file}:{first}` finds the line that is most l
 
 
 def read_homework(folder):
-    """Return ({name: Exercise}, whether it is an exam) of a folder; InputError for another one."""
+    """Return (exercises, is_exam) of a homework folder; `exercises` is {name: Exercise}.
+
+    Raises InputError if the folder is not one that `hand_out` wrote.
+    """
     try:
         record = read_json(Path(folder) / RECORD)
         exercises = [Exercise(layer) for layer in record["layers"]]
         return {one.name: one for one in exercises}, record["exam"]
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise InputError(f"{folder}: has no valid {RECORD}; give the folder that `python -m npdl "
+        raise InputError(f"{folder} has no valid {RECORD}; give the folder that `python -m npdl "
                          "homework` wrote for the class") from error
 
 
 def new_folder(out):
-    """Return the path of a folder that is new or empty; raise InputError for another."""
+    """Return the path of a new or empty folder; raise InputError for any other folder."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} is not an empty folder; give an empty or a new one")
@@ -48,10 +51,10 @@ def new_folder(out):
 def hand_out(out, layers=None, is_exam=False):
     """Write a homework folder and return its exercises, {name: Exercise}.
 
-    out      a new or empty folder
-    layers   names of npdl's layers (default: LAYERS)
-    is_exam  README and tests show neither fixes nor npdl's solution
-    Raises InputError for a folder that isn't empty and for a layer that npdl doesn't have.
+    out      the path of a new or empty folder
+    layers   the names of layers of npdl, or None for LAYERS
+    is_exam  True leaves fixes and npdl's solution out of the README and the tests
+    Raises InputError if the folder isn't empty, or if npdl doesn't have a layer.
     """
     out = new_folder(out)
     names = [npdls_class(layer).__name__ for layer in layers or LAYERS]
@@ -77,7 +80,7 @@ def _readme(exercises, is_exam):
 
 
 def write_autograder(path, homework):
-    """Write Gradescope's zip: npdl, a homework folder, and two scripts.
+    """Write a zip for Gradescope with npdl, a homework folder and two scripts.
 
     Gradescope unpacks the zip into /autograder/source, runs setup.sh once, runs run_autograder for
     each submission in /autograder/submission, and reads /autograder/results/results.json

@@ -1,4 +1,4 @@
-"""The tests of a homework folder: is a layer right, and if not, which gradients are wrong?"""
+"""Test a student's layer in a homework folder, and name the wrong gradients."""
 
 import contextlib
 from pathlib import Path
@@ -10,11 +10,11 @@ from npdl.study.homework import answers
 from npdl.study.homework.answers import BLANK, LIMIT, Refused
 from npdl.study.homework.handout import read_homework
 
-SEED = 0                # of the numbers in the questions; 1 in class
+SEED = 0                # seed of the questions; it is 1 in class
 
 
 def find_problems(name):
-    """Return what is wrong with a layer of the current folder, as text; "" if all is right."""
+    """Return a text on the errors of a layer in the current folder, or "" if all is right."""
     exercises, is_exam = read_homework(".")
     path, asked = Path(exercises[name].file).resolve(), exercises[name].ask(SEED)
     wanted = answers.answer_right(asked)
@@ -33,7 +33,7 @@ def find_problems(name):
 
 
 def find_wrong(questions):
-    """Return what `blame` reports of the first question with a wrong gradient, or None."""
+    """Return the Blame for the first question with a wrong gradient, or None."""
     for one in questions.values():
         with contextlib.suppress(SystemExit):           # the code may call sys.exit
             report = blame(one["layer"], *one["inputs"], **one["options"])
@@ -43,7 +43,7 @@ def find_wrong(questions):
 
 
 def answer_line(questions, file):
-    """Return {"line": the line that is most likely wrong, with its number, or ""}."""
+    """Return {"line": text} with the number and the source of the most likely line, or ""."""
     report = find_wrong(questions)
     return {"line": _line_of(report) if report and report.line else ""}
 

@@ -1,8 +1,9 @@
-"""Run a student's file in a process of its own, with limits, and validate its answers.
+"""Run a student's file in a separate process, with limits, and validate its answers.
 
-The process starts in an empty temporary folder. npdl's answers to the exercise are removed from it
-before it reads the file (`child`), and it returns nothing but numbers and short texts. On Linux a
-seccomp filter lets it compute, and read and write the files that it has open, but nothing else.
+The process starts in an empty temporary folder. Before it runs the student's file, it removes
+npdl's own solutions (`child`). It returns only arrays and short texts. On Linux, a seccomp filter
+allows the process to compute, and to read and write the files that are already open, but nothing
+else.
 """
 
 import ctypes
@@ -21,10 +22,10 @@ import numpy as np
 from npdl.exceptions import printable
 from npdl.study.homework.answers import Refused
 
-MOST_ANSWERED = 4 << 20     # bytes
-LONGEST = 900               # characters of an answered text
+MOST_ANSWERED = 4 << 20     # the largest answer in bytes
+LONGEST = 900               # a text in an answer is cut to this number of characters
 COMMAND = sys.executable, "-B", "-P", "-m", "npdl.study.homework.child"
-VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # what the process gets of the grader's
+VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # the only ones that are passed on
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 NO_NEW_PRIVILEGES, FILTER = 38, 1
 # {machine: (its number in seccomp, the number of the call seccomp, the numbers of read, write,
@@ -33,18 +34,21 @@ MACHINES = {
     "x86_64": (0xC000003E, 317, (0, 1, 9, 10, 11, 12, 25, 202, 15, 228, 318, 231)),
     "aarch64": (0xC00000B7, 277, (63, 64, 222, 226, 215, 214, 216, 98, 139, 113, 278, 94)),
 }
-LOAD, IF_EQUAL, RETURN = 0x20, 0x15, 0x06           # instructions of the filter's language
+LOAD, IF_EQUAL, RETURN = 0x20, 0x15, 0x06           # instructions of a filter (BPF)
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
 class NotGraded(Exception):
-    """The grader failed, or the teacher has to decide; it costs the student no points."""
+    """The grader failed, or the teacher has to decide. The student loses no points."""
 
 
 def run_student(task, seconds, is_sealed):
-    """Return {name: array or text} that a student's file answers. Raises Refused or NotGraded.
+    """Run a student's file and return its answers, {name: array or text}.
 
-    `task` is what child.main needs. `seconds` limits the time.
+    task       a dict that child.main reads
+    seconds    the time limit
+    is_sealed  True runs the file behind a seccomp filter
+    Raises Refused if the file gives no answer, and NotGraded if the grader fails.
     """
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
@@ -62,7 +66,7 @@ def run_student(task, seconds, is_sealed):
         errors.seek(0)
         found = read_answers(answers.read(MOST_ANSWERED))
         failure = errors.read(MOST_ANSWERED).decode("utf-8", "replace").splitlines()
-    if failure:                     # not the student's: that output goes nowhere
+    if failure:                     # the student's own output is discarded
         raise NotGraded(f"the grader's process failed: {failure[-1]}")
     if not found or "refused" in found:
         raise Refused(found.get("refused", ended))
@@ -70,7 +74,7 @@ def run_student(task, seconds, is_sealed):
 
 
 def read_answers(content):
-    """Return {name: float array or text} of untrusted JSON; {} if it is not valid."""
+    """Return {name: float array or text} from untrusted JSON, or {} if it is not valid."""
     try:
         return {name: printable(answer[:LONGEST]) if isinstance(answer, str) else
                 np.array(answer, float) for name, answer in json.loads(content).items()}
@@ -83,7 +87,10 @@ class _Program(ctypes.Structure):
 
 
 def seal():
-    """Refuse all system calls but those of MACHINES, for good. Raises OSError if that fails."""
+    """Refuse all system calls except for those in MACHINES, until the process ends.
+
+    Raises OSError if the system has no seccomp filter.
+    """
     number, seccomp, calls = MACHINES[platform.machine()]
     steps = [(LOAD, 0, 0, 4), (IF_EQUAL, 0, len(calls) + 1, number), (LOAD, 0, 0, 0)]
     steps += [(IF_EQUAL, len(calls) - i, 0, call) for i, call in enumerate(calls)]
@@ -96,6 +103,6 @@ def seal():
 
 
 def can_seal():
-    """Return True if `seal` works on this system; a process of its own tries it."""
+    """Call `seal` in a separate process, and return True if it works on this system."""
     code = f"import os, {__name__} as sandbox; sandbox.seal(); os._exit(0)"
     return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0

@@ -1,8 +1,8 @@
-"""Notice equal code, whatever the names of its variables, its spacing and its comments are."""
+"""Find equal code. Names of variables, spaces and comments don't matter."""
 
 import ast
 
-SHORTEST = 150          # characters; shorter code is often equal in honest work
+SHORTEST = 150          # code with fewer characters is not compared, because it is often equal
 
 
 def find_methods(text, exercise):
@@ -14,9 +14,10 @@ def find_methods(text, exercise):
 
 
 def normalised(functions):
-    """Return syntax trees of functions as normalised code; "" if it is short.
+    """Return the normalised code of functions, given as syntax trees, or "" if it is short.
 
-    Their file must have run in a process of its own: a hostile one can crash Python's parser.
+    The file must have run in a separate process before, because an untrusted file can crash
+    Python's parser.
     """
     try:
         code = "\n".join(sorted(map(_normalised, functions)))
@@ -26,7 +27,7 @@ def normalised(functions):
 
 
 def _normalised(function):
-    """Return a function with numbered variables, without annotations, docstring and bare calls."""
+    """Return the code of a function with numbers for names, without annotations and docstring."""
     numbers = {}
     function.returns = None
     function.body = [line for line in function.body if not isinstance(line, ast.Expr)]
@@ -39,7 +40,10 @@ def _normalised(function):
 
 
 def find_copies(graded):
-    """Return {name: the others with equal code, as text} of {name: {layer: normalised code}}."""
+    """Return {name: text} for `graded`, {name: {layer: normalised code}}.
+
+    The text lists the other names whose code is equal.
+    """
     return {name: "; ".join(f"{other} ({layer})" for layer, code in own.items() if code
                             for other, theirs in graded.items()
                             if other != name and theirs[layer] == code)

@@ -1,6 +1,6 @@
-"""Find a student's file in a folder or a zip, within limits.
+"""Find a student's file in a folder or a zip.
 
-Nothing is unpacked and no link is followed.
+Zips are not unpacked, links are not followed, and sizes are limited.
 """
 
 import itertools
@@ -13,20 +13,20 @@ from npdl.exceptions import printable
 from npdl.study.homework.answers import Refused
 from npdl.study.homework.sandbox import NotGraded
 
-MOST_BYTES = 100_000                        # of a student's file
-MOST_ZIP = 20 << 20                         # of a zip: larger ones need more memory
-MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list of files
-TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # and .git, .venv
-# Canvas puts all files into one folder: doejane_LATE_12345_678901_linear-1.py
+MOST_BYTES = 100_000                        # the largest size of a student's file
+MOST_ZIP = 20 << 20                         # the largest size of a zip, because zips need memory
+MOST_FILES, MOST_SHOWN = 20_000, 300        # MOST_SHOWN: characters of a list of files in a message
+TOOLS = {"site-packages", "node_modules", "__pycache__", "__MACOSX"}    # skipped, as is .git
+# Canvas puts all files into one folder, with names such as doejane_LATE_12345_678901_linear-1.py.
 FLAT = re.compile(r"(?P<student>[^_]{1,80})(_LATE)?_\d{1,12}_\d{1,12}_(?P<file>.{1,100})")
 ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of copies of a file
 
 
 def list_submissions(folder):
-    """Return {name: {file name: path}} of the submissions in a folder.
+    """Return the submissions in a folder, {student: {file name: path}}.
 
-    A submission is a folder, a zip, or the files that Canvas names by student. Raises InputError
-    if there are none.
+    A submission is a folder, a zip, or the files that Canvas names by the student. Raises
+    InputError if there is no submission.
     """
     found, folder = {}, Path(folder)
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -37,16 +37,17 @@ def list_submissions(folder):
         name = flat["student"] if flat else place.name.removesuffix(".zip")
         found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
     if not found:
-        raise InputError(f"{folder}: is not a folder with submissions; give the folder that has "
+        raise InputError(f"{folder} is not a folder with submissions; give the folder that has "
                          "one folder or zip for each student")
     return found
 
 
 def read_file(places, wanted):
-    """Return the content of a file of a submission, {file name: path of a file, zip or folder}.
+    """Return the content of a file of a submission, as bytes.
 
-    If no file is named `wanted`, one with a similar name counts, such as "Linear (1).py". Raises
-    Refused if there is none, NotGraded if the teacher has to decide.
+    places  {name: path} of the files, zips and folders of a submission
+    wanted  the name of the file; if it is missing, a similar name is accepted ("Linear (1).py")
+    Raises Refused if there is no such file, and NotGraded if the teacher has to decide.
     """
     files = {path: where for path, *where in itertools.islice(_list_files(places), MOST_FILES)}
     paths = sorted(files)
@@ -64,7 +65,10 @@ def read_file(places, wanted):
 
 
 def _simple(path):
-    """Return layernorm.py for "layer_norm.py", "Layer Norm (1).py" and "layer-norm-2.py"."""
+    """Return the name of a file in a form that can be compared.
+
+    It is layernorm.py for each of "layer_norm.py", "Layer Norm (1).py" and "layer-norm-2.py".
+    """
     name = path.rpartition("/")[2].casefold()
     return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) + ".py" * name.endswith(".py")
 
@@ -74,7 +78,10 @@ def _is_zip(name):
 
 
 def _list_files(places):
-    """Yield (path, file, entry of a zip or None) of the files that a student may have written."""
+    """Yield (path, file, entry) for the files that a student may have written.
+
+    For a file in a zip, `file` is the zip and `entry` its entry; otherwise `entry` is None.
+    """
     for name, place in places.items():
         for file in place.rglob("*") if place.is_dir() else [place]:
             path = file.relative_to(place).as_posix() if place.is_dir() else name
@@ -91,13 +98,13 @@ def _is_students(path):
 
 
 def _list_zip(prefix, file):
-    """Yield (path, zip, entry) of the files in a zip. Raises Refused if it can't be read."""
+    """Yield (path, zip, entry) for the files in a zip. Raises Refused if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes; remove its data")
     try:
         with zipfile.ZipFile(file) as opened:
             entries = opened.infolist()
-    except Exception as error:              # zipfile raises many types at an invalid zip
+    except Exception as error:              # zipfile raises many types of exceptions
         raise Refused(f"{printable(prefix)} can't be read as a zip ({error})") from error
     for entry in entries:
         path = entry.filename.replace("\\", "/")
@@ -111,7 +118,7 @@ def _read(path, file, entry):
         with open(file, "rb") as opened:
             source = zipfile.ZipFile(opened).open(entry) if entry else opened
             text = source.read(MOST_BYTES + 1)
-    except Exception as error:              # of a zip, too: encrypted, damaged, of another method
+    except Exception as error:              # a zip may be encrypted or damaged
         raise Refused(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
         raise Refused(f"{path} has more than {MOST_BYTES} bytes")

@@ -1,4 +1,4 @@
-"""Plot attention weights: of a GPT on one sequence, or of an encoder-decoder on a translation."""
+"""Plot the attention weights of a GPT on a sequence, or of an encoder-decoder on a translation."""
 
 import numpy as np
 
@@ -13,7 +13,10 @@ MOST_TOKENS = 32
 
 
 def tokens_of(run, text=None):
-    """Return (ids (S,), their tokens) of `text`, or of a sample of the run's data."""
+    """Return (ids, tokens) of a text, or of a sample of the run's data if `text` is None.
+
+    `ids` is an array (S,), and `tokens` is a list of the S tokens as text.
+    """
     vocabulary = run.task.vocabulary
     if run.config.text is not None:
         if text is None:
@@ -50,9 +53,10 @@ def plot_attention(run, title, text=None):
 
 
 def plot_alignment(run, title, text=None):
-    """Return a Figure: which source characters (columns) each output token (row) attends to.
+    """Return a Figure with the attention weights of each output token (row).
 
-    There is one map for each layer, the mean over its heads. The default text is a held-out date.
+    The columns are the characters of the source text. There is one map for each layer, which shows
+    the mean over the heads. The default text is a held-out date.
     """
     model, words = run.model, run.task.vocabulary
     if text is None:

@@ -1,7 +1,8 @@
-"""Plot a run's embeddings: their principal components, and the Fourier spectrum of numbers.
+"""Plot the principal components of a run's embeddings, and the Fourier spectrum of numbers.
 
 A model that adds modulo p often embeds each number n as cos(2 pi k n / p) and sin(2 pi k n / p) for
-a few frequencies k (Nanda et al. 2023, arXiv:2301.05217), which are peaks of the spectrum.
+a few frequencies k (Nanda et al. 2023, arXiv:2301.05217). These frequencies are the peaks of the
+spectrum.
 """
 
 import numpy as np
@@ -13,7 +14,10 @@ from npdl.study.plots import style
 
 
 def principal(table):
-    """Return (scores (n, 2) on the first two principal components, their parts of the variance)."""
+    """Return (scores, shares) of the first two principal components of a table (n, D).
+
+    `scores` is an array (n, 2), and `shares` are the fractions of the variance, an array (2,).
+    """
     centred = table - table.mean(0)
     U, s, _ = np.linalg.svd(centred, full_matrices=False)
     share = np.square(s) / np.square(s).sum()
@@ -21,10 +25,13 @@ def principal(table):
 
 
 def spectrum(table):
-    """Return the fraction of power at each frequency 1..p//2 over the rows of a (p, D) table."""
+    """Return the fraction of the power at each frequency 1..p//2 over the rows of a (p, D) table.
+
+    The power is summed over the D columns. The result is an array (p//2,).
+    """
     power = np.square(np.abs(np.fft.rfft(table - table.mean(0), axis=0))).sum(1)
     if len(table) % 2 == 0:
-        power[-1] /= 2                          # the others count for k and for p - k
+        power[-1] /= 2                          # each other frequency counts for k and p - k
     return power[1:] / power[1:].sum()
 
 
@@ -36,7 +43,9 @@ def circle(table, k):
 
 
 def plot_embeddings(run, title):
-    """Return a Figure: PCA of the embeddings; for numbers also the spectrum and the main circle.
+    """Return a Figure with the principal components of the embeddings.
+
+    If the tokens are numbers, the Figure also shows the spectrum and the circle of its main peak.
 
     Raises InputError for an embedding matrix with a single row or column.
     """

@@ -15,7 +15,10 @@ SAMPLES = 256
 
 
 def _record(layer, name, found, value_of):
-    """Let a method also append the magnitudes of value_of(arguments, result) to found[layer]."""
+    """Replace a method of a layer by one that also records magnitudes.
+
+    The absolute values of value_of(arguments, result) are appended to the list found[layer].
+    """
     method = getattr(layer, name)
 
     def recording(*given, **options):
@@ -30,10 +33,11 @@ def _record(layer, name, found, value_of):
 
 
 def flow(model, ids, targets, counted):
-    """Return [(dotted name, |activations|, |gradients|)] of one forward and backward, in order.
+    """Run forward and backward; return [(dotted name, |activations|, |gradients|)] of the layers.
 
-    The gradients are those of the summed loss with respect to the outputs of a layer. Layers made
-    of others are left out, except for recurrent layers; so are Dropout and Same.
+    The gradients are those of the summed loss with respect to the outputs of a layer. Layers that
+    contain other layers are left out, except for recurrent layers. Dropout and Same are left out,
+    too. The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):
@@ -43,7 +47,7 @@ def flow(model, ids, targets, counted):
             names.setdefault(layer, name)
     loss = SequenceLoss("sum")
     try:
-        for layer in names:                             # only these instances, and only here
+        for layer in names:                             # the classes stay as they are
             _record(layer, "forward", activations, lambda given, returned: returned[0])
             _record(layer, "backward", gradients, lambda given, returned: given[0])
         outputs, cache = model.forward(ids)
@@ -59,7 +63,7 @@ def flow(model, ids, targets, counted):
 
 
 def some_samples(task, config):
-    """Return up to SAMPLES training sequences: ids, targets and the loss mask, each (B, S)."""
+    """Return (ids, targets, mask) of up to SAMPLES training sequences, each an array (B, S)."""
     if config.text is not None:
         ids, targets = windows(task.parts["train"], config.block, config.batch, config.seed, 0)
         return ids, targets, np.ones(ids.shape, bool)
@@ -69,7 +73,7 @@ def some_samples(task, config):
 
 
 def plot_flow(run, title):
-    """Return a Figure of `flow` in a run's model at its initialisation and after training."""
+    """Return a Figure with the `flow` of a run's model at initialisation and after training."""
     samples = some_samples(run.task, run.config)
     rows = {"at the start": flow(make_model(run.config, run.task), *samples),
             "trained": flow(run.model, *samples)}

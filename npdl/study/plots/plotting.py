@@ -55,7 +55,7 @@ def _steps(text):
 
 
 def run(options):
-    """Draw the plot that the options ask for, and print its path."""
+    """Draw the plot that the options name, and print the path of the file."""
     if options.what == "gradients":
         save(plot_gradients(options.steps), options.out)
     elif options.what == "curves":

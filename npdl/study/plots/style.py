@@ -1,4 +1,4 @@
-"""The colours, labels and files of npdl's plots."""
+"""Define the colours, labels and files of npdl's plots."""
 
 import textwrap
 from pathlib import Path
@@ -9,7 +9,7 @@ from npdl.files import write_atomically
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE = "#E69F00"
 INK, SOFT, GRID = "#333333", "#777777", "#e4e4e4"
-SEQUENTIAL = "cividis"          # has the same order in grey
+SEQUENTIAL = "cividis"          # also ordered when it is printed in grey
 LINES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE)
 DASHES = ("-", (0, (4, 1.5)), (0, (1, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (2, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*")
@@ -44,7 +44,7 @@ def dress(axes, x, y, title="", grid="both"):
 
 
 def escape(token):
-    """Return a token as it is shown in a plot: a space as ␣, a newline as \\n."""
+    """Return a token as a plot shows it, for example ␣ for a space."""
     return "␣" if token == " " else token if token.isprintable() else repr(token)[1:-1]
 
 

@@ -13,7 +13,11 @@ BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
 
 
 def remember(cell, rng):
-    """Make a cell remember: W_h of an RNN orthogonal, forget gates near 1."""
+    """Set the parameters of a cell such that its state hardly changes from step to step.
+
+    The W_h of an RNN becomes orthogonal. The gates of a GRU or an LSTM retain nearly all of the
+    state.
+    """
     H = cell.d_hidden
     if isinstance(cell, RNNCell):
         Q, R = np.linalg.qr(rng.standard_normal((H, H)))
@@ -25,9 +29,10 @@ def remember(cell, rng):
 
 
 def gradient_norms(cell, steps, rng):
-    """Return ||dL/dstate_t|| at t = 0..steps, the mean over a batch, for a random dL/dh at the end.
+    """Return the norm of dL/dstate_t at t = 0..steps, as a mean over a batch.
 
-    The state is (h, c) for an LSTM. Inputs are standard normal; the state starts at zero.
+    dL/dh at the last step is random. The inputs are standard normal, and the initial state is 0.
+    The state of an LSTM is (h, c).
     """
     state, caches = None, []
     for _ in range(steps):
@@ -48,7 +53,7 @@ def _norm(dstate):
 
 
 def plot_gradients(steps=100):
-    """Return a Figure: the norm of the state's gradient against the steps back from the end."""
+    """Return a Figure with the norm of the state's gradient over the steps back from the end."""
     made = style.figure(
         10, 4.2, "How far back does the gradient reach?",
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "

@@ -47,7 +47,11 @@ def grouped(folders):
 
 
 def columns(folders):
-    """Return ({heading: result of `combine`}, [a line about each unfinished run])."""
+    """Return (columns, stopped) for run folders.
+
+    `columns` is {heading: result of `combine`} of the finished runs. `stopped` is a list with a line
+    of text for each unfinished run.
+    """
     finished, stopped = [], []
     for folder in folders:
         config = read_config(folder)
