@@ -1,4 +1,4 @@
-"""The command `python -m npdl example`: write a layer to start from."""
+"""Define the command `python -m npdl example`, which writes a layer as a template."""
 
 import os
 from pathlib import Path

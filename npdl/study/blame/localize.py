@@ -1,4 +1,4 @@
-"""Fault localisation: which statements of a backward pass could be the mistake?
+"""Find the statements of a backward pass that could be the mistake (fault localisation).
 
 Keep the forward pass fixed. Then every gradient is a linear function of the values that one
 statement of the backward pass computes. So we can ask, for each statement separately:

@@ -1,4 +1,4 @@
-"""The specification of every layer: how to make it, its inputs, and values for its options.
+"""Specify for every layer its constructor arguments, its inputs, and values for its options.
 
 `samples` builds the layers and inputs; step, blame, homework and the tests use them. Each row has
 three examples: a sample, another that differs in every size, and one with sizes of 1. An example

@@ -1,4 +1,4 @@
-"""The gradient check: compare a layer's backward with finite differences, in float64.
+"""Compare the backward of a layer with finite differences, in float64.
 
     report = gradcheck(LSTM(3, 5, num_layers=2), x)
     print(report)                       # the worst entry of every gradient

@@ -1,4 +1,4 @@
-"""Prepare a layer and its inputs for a check: the class Subject.
+"""Prepare a layer and its inputs for a check, by the class Subject.
 
 A Subject runs forward and backward in float64, and each run gives the same result. For this the
 layer is copied, random generators are reset before each run, and parameters and inputs are restored

@@ -63,7 +63,7 @@ class Row:
 
     @property
     def doubt(self):
-        """Return the words for the inconclusive entries: which ones, and why."""
+        """Return a clause that says which entries are inconclusive, and why."""
         at = f" at {list(map(int, self.unknown_index))}" * bool(self.unknown_index)
         ending = "y" if self.unknown == 2 else "ies"
         more = f" and {self.unknown - 1} other entr{ending}" * (self.unknown > 1)

@@ -29,7 +29,7 @@ def add_arguments(parser):
     _add_grade(actions.add_parser("grade", help="grade a class: see homework grade --help"))
     parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
-                        help=f"layers of npdl (default: {' '.join(LAYERS)})")
+                        help=f"names of layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
                         help="README and tests show neither fixes nor npdl's solution")
 

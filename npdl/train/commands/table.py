@@ -49,8 +49,8 @@ def grouped(folders):
 def columns(folders):
     """Return (columns, stopped) for run folders.
 
-    `columns` is {heading: result of `combine`} of the finished runs. `stopped` is a list with a line
-    of text for each unfinished run.
+    `columns` is {heading: result of `combine`} of the finished runs. `stopped` has a line of
+    text for each unfinished run.
     """
     finished, stopped = [], []
     for folder in folders:
