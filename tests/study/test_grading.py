@@ -139,7 +139,7 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homewo
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
     assert {str(grades[name]) for name in ("utf16", "bom")} == {FULL}
     assert "Python 3." in grades["syntax"].reasons()[0]
-    assert "No module named 'no_such_module'" in grades["missing"].reasons()[0]
+    assert "No module named 'no_such_module'. Import only" in grades["missing"].reasons()[0]
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 

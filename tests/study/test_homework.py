@@ -59,6 +59,8 @@ def test_handout_shows_forward_and_hides_the_answer():
     assert "def attend(" in text and "attend_backward" not in text
     assert "# Return dq, dk, dv." in text
     assert "# You may use npdl.functions.softmax_backward." in text
+    cell = Exercise("LSTMCell").text()
+    assert "# Return dx, (dh_prev, dc_prev)." in cell and "# dstate is the pair (dh, dc)." in cell
 
 
 @pytest.mark.parametrize("right, wrong, lost", [
@@ -77,6 +79,18 @@ def test_points_in_parts(right, wrong, lost):
     assert right in text
     points = points_of(exercise, text.replace(right, wrong))
     assert {point for point, reason in points.items() if reason} == lost
+
+
+def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
+    exercise = Exercise("LayerNorm")
+    text, right = solve(exercise.text(), exercise), "dx_hat = dy * self.gain.data"
+    assert right in text
+    points = points_of(exercise, text.replace(right, "dy *= self.gain.data; dx_hat = -dy"))
+    assert points["conventions"].startswith("dy is modified.")
+    assert points["other sizes and options"].startswith("gradient of x: wrong, relative error")
+    points = points_of(exercise, text.replace("return dx", "return None"))
+    assert points["gradient of x"].startswith("missing; `backward` must compute it")
+    assert points["conventions"] == "only judged if every gradient is right"
 
 
 @pytest.mark.parametrize("name, right, wrong", [
@@ -110,8 +124,19 @@ def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monk
     said = find_problems("Linear")
     assert "gradient of b: wrong, relative error" in said and "self.b.grad += 2 *" in said
     assert ("fix  " in said) is ("npdl blame" in Path("README.md").read_text()) is not is_exam
+    Path("linear.py").write_text("import no_such_module\n" + solved)
+    assert "Import only NumPy, math, itertools and functools" in find_problems("Linear")
     Path("linear.py").write_text("def")
     assert "line 1: invalid syntax (Python 3" in find_problems("Linear")
+
+
+def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
+    exercise = in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)["LayerNorm"]
+    Path("layer_norm.py").write_text(
+        solve(exercise.text(), exercise).replace("dx_hat - shift", "dx_hat + shift"))
+    said = find_problems("LayerNorm").splitlines()[-1]
+    assert said.startswith("most likely wrong: line ") and ", or line " in said
+    assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
 
 
 @pytest.mark.parametrize("out, layer, words", [

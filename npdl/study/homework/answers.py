@@ -23,6 +23,7 @@ TOLERANCE = 1e-11       # allowed relative error; with a much larger one, finite
 SMALLEST = 1e-3         # if the largest entry is smaller, errors are relative to this number
 FLOAT32_ROUNDING = 1e-9, 1e-5       # relative errors between which float32 is the likely cause
 ADD = "Accumulate the gradients of parameters: `self.W.grad += ...`"
+IMPORTS = "Import only NumPy, math, itertools and functools"
 KEEP = "Don't modify `dy`, inputs, parameters and the cache"
 
 
@@ -62,13 +63,13 @@ def load_class(text, file, name):
 def describe(error, file):
     """Return an exception as one line of text, with the last line of the student's file in it."""
     if isinstance(error, SyntaxError):
-        return (f"line {error.lineno}: {error.msg} (Python {sys.version_info[0]}."
-                f"{sys.version_info[1]} reads it, and knows no newer syntax)")
+        return f"line {error.lineno}: {error.msg} (Python {sys.version.split()[0]})"
     if isinstance(error, NotImplementedError) and str(error).startswith("write "):
         return BLANK
     lines = [f"line {frame.lineno}, `{frame.line}`: "
              for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f"{''.join(lines[-1:])}{type(error).__name__}: {str(error)[:500]}".rstrip(": ")
+    text = f"{''.join(lines[-1:])}{type(error).__name__}: {str(error)[:500]}".rstrip(": ")
+    return f"{text}. {IMPORTS}" if isinstance(error, ImportError) else text
 
 
 def answer_all(questions, file=""):
@@ -142,16 +143,17 @@ def award(found, wanted):
             if case == FIRST:
                 points[f"gradient of {name}"] = wrong
             else:
-                other += [f"gradient of {name} with {case}: {wrong}"] * bool(wrong)
+                option = f" with {case}" * (case != SECOND)
+                other += [f"gradient of {name}{option}: {wrong}"] * bool(wrong)
         elif kind == "after" and given is not None and not np.array_equal(given, array):
             violations.append(f"{name} is modified. {KEEP}")
-        elif kind == "again" and given is not None and wrong:
+        elif kind == "again" and given is not None and wrong and not any(points.values()):
             violations.append(f"a second backward gives another gradient of {name}. {KEEP}")
     error = str(found.get(f"{FIRST}/error", ""))
     if error and set(points.values()) == {error}:       # the code raised an exception
         other, violations = [error], [error]
     elif any(points.values()):
-        violations = ["only judged if every gradient is right"]
+        violations = violations or ["only judged if every gradient is right"]
     elif error:                                         # the second backward raised it
         violations = [error]
     return points | {"other sizes and options": "".join(other[:1]),
@@ -161,7 +163,7 @@ def award(found, wanted):
 def difference(given, wanted):
     """Return a text on the error of an array, or "" if the array is right."""
     if not isinstance(given, np.ndarray):
-        return "missing, or not an array of floats"
+        return "missing; `backward` must compute it, as an array of floats"
     if given.shape != wanted.shape:
         return f"has shape {given.shape} instead of {wanted.shape}"
     if not np.isfinite(given).all():
@@ -170,7 +172,7 @@ def difference(given, wanted):
     if error <= TOLERANCE:
         return ""
     hint = " (as large as float32 rounding: is something converted to float32?)"
-    return f"wrong, relative error {error:.1e}{hint * (low < error < high)}"
+    return f"wrong, relative error {error:.2g}{hint * (low < error < high)}"
 
 
 def list_reasons(points):

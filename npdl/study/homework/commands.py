@@ -19,7 +19,7 @@ GRADE = """Grade a folder of submissions: write grades.csv and a feedback page f
   python -m npdl homework grade FOLDER --homework homework --out grades
   python -m npdl homework grade --homework homework --gradescope autograder.zip"""
 NO_SANDBOX = ("note: this is not a sandbox, because this system has no seccomp filter: a "
-              "submission may do what you may; grade in a container")
+              "submission can do anything that your account can do; grade in a container")
 
 
 def add_arguments(parser):
@@ -62,7 +62,7 @@ def run(options):
     for exercise in exercises.values():
         blanks = ", ".join(f"{exercise.name}.{blank}" for blank in exercise.methods)
         print(f"  {exercise.file:<24} {blanks}")
-    print(f"read {Path(options.out) / 'README.md'}, then there: python -m pytest -q")
+    print(f"read {Path(options.out) / 'README.md'}; in that folder run: python -m pytest -q")
 
 
 def _grade(options):

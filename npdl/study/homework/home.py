@@ -1,6 +1,7 @@
 """Test a student's layer in a homework folder, and name the wrong gradients."""
 
 import contextlib
+import linecache
 from pathlib import Path
 
 from npdl.errors import InputError
@@ -25,7 +26,7 @@ def find_problems(name):
             points = answers.award(answers.answer_all(questions, str(path)), wanted)
             reasons = answers.list_reasons(points)
             if reasons not in ([], [BLANK]) and (report := find_wrong(questions)):
-                reasons += ["", f"most likely wrong: {_line_of(report)}"
+                reasons += ["", f"most likely wrong: {_lines_of(report)}"
                             if is_exam and report.line else str(report)]
     except (Refused, InputError, OSError) as error:
         return str(error)
@@ -43,10 +44,12 @@ def find_wrong(questions):
 
 
 def answer_line(questions, file):
-    """Return {"line": text} with the number and the source of the most likely line, or ""."""
+    """Return {"line": text} with the most likely lines, each with its number and source, or ""."""
     report = find_wrong(questions)
-    return {"line": _line_of(report) if report and report.line else ""}
+    return {"line": _lines_of(report) if report and report.line else ""}
 
 
-def _line_of(report):
-    return f"line {report.line}, `{report.source.strip()}`"
+def _lines_of(report):
+    others = [(n, linecache.getline(report.file, n)) for n, _ in report.alternatives]
+    return ", or ".join(f"line {number}, `{source.strip()}`"
+                        for number, source in [(report.line, report.source), *others])
