@@ -410,9 +410,9 @@ class ReturnsMore(Attributes):
 
 
 @pytest.mark.parametrize(("cls", "text"), [
-    (Far, "b (3,): forward reads it, and no gradient of it was found; set its"),
-    (Constant, "scale (3,): forward reads it, and no gradient of it was found; set its"),
-    (BareArray, "w (4,): forward reads it, and no gradient of it was found; make it a Param"),
+    (Far, "b (3,): forward reads this array, and no gradient of it was found; set its"),
+    (Constant, "scale (3,): forward reads this array, and no gradient of it was found; set its"),
+    (BareArray, "w (4,): forward reads this array, and no gradient of it was found; make it a"),
     (ReturnsMore, "backward returns an array (4, 3) besides the gradients of the inputs"),
 ])
 def test_what_is_not_compared_is_asked_about_and_not_right(cls, text):

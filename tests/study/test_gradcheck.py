@@ -175,8 +175,8 @@ class Linear2(Layer):
     ("dy", "changes the upstream gradient in place"),
     ("x", "changes input x in place"),
     ("W", "changes parameter W in place"),
-    ("twice", "input x is wrong when it runs a second time on one cache"),
-    ("self", "W is wrong when forward ran again in between"),
+    ("twice", "input x is wrong when backward runs a second time on one cache"),
+    ("self", "W is wrong when forward runs again before backward"),
 ])
 def test_side_effects_are_faults(effect, text):
     report = gradcheck(Linear2(effect), ROWS)

@@ -136,7 +136,7 @@ def _arrays_read(line, held):
             value = eval(text, {}, held)
             read += [f"{text}, which is None"] * (value is None)
             read += [f"{text} {value.shape}"] * isinstance(value, np.ndarray)
-    return f"the line reads {', '.join(read)}" if read else "the line did not run to its end"
+    return f"the line reads {', '.join(read)}" if read else "this line raised the exception"
 
 
 def _localization(runs):

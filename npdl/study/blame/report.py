@@ -15,7 +15,7 @@ from npdl.study.trace.source import original_file
 # The first line of an answer that names no incorrect line. The keys are values of Blame.kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
          "side effect": "incorrect, although every gradient agrees with its numerical value:"}
-REMAINS = "another incorrect line remains; run blame again when this one is corrected"
+REMAINS = "another incorrect line remains; correct this line, and run blame again"
 SHOWN = 4               # entries that are listed if two arrays look alike when they are printed; a
                         # larger number makes the report longer
 

@@ -25,10 +25,10 @@ def questions(subject, missing):
     notes    {name: sentence} for the inputs that need no gradient
     questions  a list of sentences
     """
-    excused = {name: f"{name}: backward returns no gradient for it; it is taken as a target or mask"
-               for name in missing if is_target(subject, name)}
-    found = [f"{name}: backward returned no gradient for it. If it needs one, return it; if not, "
-             "return None in its place" for name in missing
+    excused = {name: f"{name}: backward returns no gradient for it; it is treated as a target or "
+               "mask" for name in missing if is_target(subject, name)}
+    found = [f"{name}: backward returned no gradient for it. If it needs a gradient, return the "
+             "gradient; if not, return None in its place" for name in missing
              if name not in excused and name not in subject.params]
     if subject.ambiguous:
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
@@ -36,8 +36,8 @@ def questions(subject, missing):
                      "self.dW, or add them to Params: self.W.grad += dW")
     how = "set its gradient as self.dW" if isinstance(subject.layer, InSelf) else "make it a Param"
     return excused, found + [
-        f"{path} {array.shape}: forward reads it, and no gradient of it was found; {how}, or say "
-        f"that it is a constant: self.{path}.setflags(write=False)"
+        f"{path} {array.shape}: forward reads this array, and no gradient of it was found; {how}, "
+        f"or declare it a constant: self.{path}.setflags(write=False)"
         for path, array in arrays_without_gradient(subject, missing).items()
         if is_read(subject, array)]
 

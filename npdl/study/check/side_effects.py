@@ -27,18 +27,19 @@ def side_effects(check):
         return faults
     ways = {}
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
-        ways["it runs a second time on one cache, because it changes the cache"] = {"times": 2}
+        ways["backward runs a second time on one cache, because it changes the cache"] = {
+            "times": 2}
     cache = subject.run()[1]
     if cache is not None and not (isinstance(cache, (tuple, list, dict)) and not cache):
-        ways["forward ran again in between, because it reads from self what belongs in the "
-             "cache"] = {"between": True}
+        ways["forward runs again before backward, because backward reads values from self that "
+             "belong in the cache"] = {"between": True}
     plain = gradients(subject, dout)
     largest = max([1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None)])
     for how, options in ways.items():
         try:
             other = gradients(subject, dout, **options)
         except Exception as error:
-            faults.append(f"it raises {type(error).__name__}: {error} when {how}")
+            faults.append(f"backward raises {type(error).__name__}: {error} when {how}")
             continue
         wrong = [name for name, array in plain.items() if array is not None and (
             name not in other or deviation(other[name], array, FLOOR * largest) > CLOSE)]

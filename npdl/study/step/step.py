@@ -101,8 +101,8 @@ def step(layer, *inputs, seed=0, **options):
     walk.notes += [f"the first {len(recording.phase(phase))} statements of {phase} are shown; "
                    "the gradients are checked all the same" for phase in recording.cut]
     if recorder.unseen:
-        walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}: what they "
-                          "compute is not shown")
+        walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}, so their "
+                          "statements are not shown")
     if result.rows and recording.error is None:
         walk.finals = result.rows
         _mark(walk, subject, recorder, dout, is_wrong)
@@ -139,5 +139,5 @@ def _mark(walk, subject, recorder, dout, is_wrong):
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
     if budget.over:
-        walk.notes.append(f"single lines were compared up to {WORK} computed values; the "
-                          "comparison of the gradients is complete")
+        walk.notes.append(f"the budget of {WORK} computed values is spent, so some lines are not "
+                          "compared; all gradients are compared")
