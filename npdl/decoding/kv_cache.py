@@ -32,8 +32,9 @@ class KVCache:
     def after(self, seen, parents, most):
         """Return a KVCache with the first `seen` positions of the rows `parents`.
 
-        It is this object, or a copy if the rows differ, if another state has already appended to
-        it, or if it is full. The copy of a full one has twice the capacity, but at most `most`.
+        Returns this object itself if `parents` is every row in order, nothing was appended after
+        `seen`, and there is room; otherwise a copy. The copy of a full cache has twice the
+        capacity, but at most `most`.
         """
         capacity = self.keys.shape[3]
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()

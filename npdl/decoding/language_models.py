@@ -150,7 +150,8 @@ class CachedGPT(StepByStep):
     def after(self, new, kv):
         """Return the output (B, R, D) of the last block for the tokens `new` (B, R).
 
-        These tokens follow those in `kv`, to which their keys and values are added.
+        These tokens follow the tokens in `kv`. The keys and values of the new tokens are added to
+        `kv`.
         """
         model, seen, R = self.model, kv.filled, new.shape[1]
         x, _ = model.embedding.forward(new)

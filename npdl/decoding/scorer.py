@@ -46,8 +46,8 @@ class Scorer:
 class Hypothesis:
     """The tokens after the prompt, the sum of their log-probabilities, and their score.
 
-    `complete` is True if the last token is the end token. If there is no end token, it is True at a
-    leaf and at the maximal length.
+    `complete` is True if the last token is the end token. Without an end token, it is True at
+    max_len, and where no token can follow (a leaf, in a tree of words).
     """
 
     tokens: tuple = ()

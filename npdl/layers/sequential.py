@@ -14,7 +14,8 @@ class Sequential(Layer):
 
     forward(x, **options) passes an option (rng, lengths, mask ..) to every layer whose forward
     takes it. If a layer has several outputs, such as an LSTM, the next layer reads the first.
-    Raises InputError if an argument is not a layer, and if no layer takes an option.
+    Raises InputError if an argument is not a layer, or if forward gets an option that no layer
+    takes.
     """
 
     def __init__(self, *layers):

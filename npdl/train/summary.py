@@ -29,9 +29,9 @@ ROWS = (
 def summarise(records):
     """Return the summary of one run from its records, each with `step` and any of METRICS.
 
-    The keys are the four METRICS (the lowest loss or highest accuracy), `t_f_<metric>`,
-    `delta_t_loss`, `delta_t_accuracy`, and `final`, the values of the record with the largest step.
-    A value is None if the records don't have it.
+    The keys are the four METRICS (the lowest loss or highest accuracy), `t_f_<metric>` (the step
+    that first reached it), `delta_t_loss`, `delta_t_accuracy`, and `final`, the values of the
+    record with the largest step. A value is None if the records don't have it.
     """
     if not records:
         raise InputError("no records to summarise; log at least one evaluation first")

@@ -225,7 +225,8 @@ def _json(path, if_missing):
 def _checked_rows(architecture, weights, itemsize):
     """Return the Rows of the architecture, after a check of the files.
 
-    The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
+    A Row names an array of the files and the parameters of npdl with the same values. The arrays
+    must have the names and shapes of the Rows, and fit into this machine's memory.
     """
     where, shapes = architecture.where, weights.shapes
     if architecture.num_layers > len(shapes):

@@ -118,8 +118,8 @@ class GGUFWeights:
     def _turn_back(self, name, W):
         """Reorder the rows of W_Q and W_K from llama's order to Hugging Face's, in place.
 
-        RoPE rotates neighbouring rows together in llama's files, but the two halves of a head in
-        Hugging Face's.
+        In llama's files, RoPE rotates row 2i of a head with row 2i + 1. In Hugging Face's, it
+        rotates row i with row i + d/2, for a head of d rows.
         """
         if self.metadata.get("general.architecture") != "llama" or not re.search(
                 r"self_attn\.[qk]_proj", name):
