@@ -246,7 +246,7 @@ def _first_suspicious(result, found):
             "the gradient that this line makes has the wrong shape"))
     if not alone:
         return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
-            "no change of a single line corrects a gradient; try smaller inputs"))
+            "more than one line may be wrong: no change of a single line corrects a gradient"))
     first = replace(min(alone, key=lambda c: (c.status, c.order)), rest=REMAINS)
     return with_values(located(first.line, result, kind="unknown", diagnosis=(
         "only wrong gradients depend on the value of this line")), found, first)
