@@ -35,8 +35,7 @@ class LayerNorm(Layer):
         centred = x - x.mean(-1, keepdims=True, dtype=self.gain.data.dtype)
         centred = centred - centred.mean(-1, keepdims=True)      # rounding left a small mean
         var = (centred**2).mean(-1, keepdims=True)          # var   (..., 1)
-        # If var overflows, y is NaN. A division by an infinite std would hide this with zeros.
-        std = xp.sqrt(not_infinite(var) + self.eps)         # std   (..., 1)
+        std = xp.sqrt(not_infinite(var) + self.eps)         # std   (..., 1), NaN if var overflows
         x_hat = centred / std                               # x_hat (..., D)
         y = self.gain.data * x_hat + self.bias.data         # y     (..., D)
         return y, Cache(x_hat=x_hat, std=std)
