@@ -140,7 +140,8 @@ def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, m
 
 
 @pytest.mark.parametrize("out, layer, words", [
-    ("new", "Lineal", "did you mean Linear"), ("new", "mine.py:Scale", "is not a layer of npdl"),
+    ("new", "Lineal", "did you mean Linear, LoRALinear or QuantLinear?"),
+    ("new", "mine.py:Scale", "is not a layer of npdl; did you mean"),
     (".", "Linear", "is not an empty folder")])
 def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, capsys, out, layer,
                                                        words):

@@ -53,10 +53,9 @@ def npdls_class(name, more=""):
     """
     classes = {known.lower(): cls for known, cls in layer_classes().items()}
     if name.lower() not in classes:
-        near = difflib.get_close_matches(name.lower(), classes, 2)
-        advice = f"did you mean {' or '.join(classes[n].__name__ for n in near)}?" if near else \
-            f"give one of: {', '.join(layer_classes())}"
-        raise InputError(f"{name!r} is not a layer of npdl{more}; {advice}")
+        near = [classes[n].__name__ for n in difflib.get_close_matches(name.lower(), classes, 3, 0)]
+        raise InputError(f"{name!r} is not a layer of npdl{more}; did you mean "
+                         f"{', '.join(near[:-1])} or {near[-1]}?")
     return classes[name.lower()]
 
 
