@@ -249,7 +249,7 @@ def attention_after(attention, x, mask, kept):
 
 
 def grouped_after(attention, x, B, mask, turn, put):
-    """Compute GroupedQueryAttention.forward for rows x (B R, D).
+    """Compute GroupedQueryAttention.forward for x (B * R, D), R new positions of B sequences.
 
     `turn` are the cos and sin of Rotary.turn. `put` appends the new keys and values to the KV
     cache, and returns all keys and values.

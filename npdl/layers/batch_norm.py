@@ -68,8 +68,9 @@ def wide(x):
 
 
 def centred(x, axes):
-    """Return x - mean, the mean, and the biased variance over some axes, kept with length 1.
+    """Return x - mean, the mean and the biased variance over some axes.
 
+    In the mean and the variance, these axes have length 1.
     The mean of large numbers has a rounding error, which would increase the variance. So the mean
     of x - mean is subtracted, too.
     """
@@ -91,7 +92,7 @@ def split_groups(x, groups):
 def normalise_backward(dx_hat, x_hat, std, axes):
     """Return dx from dx_hat, where x_hat = (x - mean) / std and mean and std depend on x."""
     # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
-    # scaled. So two parts of dx_hat are removed: the constant, and the part along x_hat.
+    # scaled. So two parts of dx_hat are removed: its mean, and its part along x_hat.
     shift = mean_over(dx_hat, axes)
     stretch = mean_over(dx_hat * x_hat, axes)
     dx = (dx_hat - shift - stretch * x_hat) / std

@@ -100,7 +100,8 @@ class AttentiveRNN(Layer):
 def attentions(cache):
     """Return the weights alpha (B, S, P + S) from the cache of AttentiveRNN.forward.
 
-    Row t is zero from column P + t on, because step t attends only to earlier states.
+    P is the number of states before the first step. Row t is zero from column P + t on, because
+    step t attends only to earlier states.
     """
     y, (_, past) = cache.out
     B, K = past.shape[:2]

@@ -32,7 +32,9 @@ class Unfit(InputError):
 
 
 def as_layer(thing):
-    """Return a Layer for a layer, an object, or a pair (f_forward, f_backward).
+    """Return a Layer that calls an object with forward and backward, or two functions.
+
+    The functions are given as a pair (f_forward, f_backward). A Layer is returned as it is.
 
     Raises InputError for anything else.
     """

@@ -115,7 +115,7 @@ def _arrays(kind, nests):
 def answer_right(asked):
     """Return {path: array} with the right answers.
 
-    These are the arrays of `answer_all` for npdl's layers, and "case/start/name", the values of
+    They are the arrays of `answer_all` for npdl's layers. A key "case/start/name" has the values of
     param.grad before the first backward.
     """
     starts = {f"{case}/start/{name}": param.grad.copy() for case, question in asked.items()

@@ -34,7 +34,7 @@ def find_problems(name):
 
 
 def find_wrong(questions):
-    """Return the Blame for the first question with a wrong gradient, or None."""
+    """Return blame's report on the first test case with a wrong gradient, or None."""
     for one in questions.values():
         with contextlib.suppress(SystemExit):           # the code may call sys.exit
             report = blame(one["layer"], *one["inputs"], **one["options"])
