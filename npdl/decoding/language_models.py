@@ -306,7 +306,7 @@ def log_probabilities(logits):
 
 
 def checked_prompt(prompt):
-    """Return a prompt as an array (B, S). Raise InputError unless it has at least one integer."""
+    """Return a prompt as an array (B, S) of integers. Raise InputError if it is none, or empty."""
     try:
         ids = np.atleast_2d(np.asarray(prompt))
     except ValueError:

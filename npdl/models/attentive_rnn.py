@@ -22,8 +22,8 @@ class AttentiveRNN(Layer):
     `score` is "dot", "scaled-dot" or "additive". If there are no past states, a_t is zero. An entry
     of h_t can be larger than 1, because a mean of past states is added to s_t.
 
-    forward(x, state) maps x (B, S, D) to (y, final state), with y (B, S, H). `state` is the pair of
-    the last state h (B, H) and `past` (B, P, H), all states so far, whose last one is h. If `state`
+    forward(x, state) maps x (B, S, D) to (y, final state), with y (B, S, H). `state` is the pair
+    (h, past). past (B, P, H) holds all states so far, and h (B, H) is the last of them. If `state`
     is None, h is zero and P is 0. The final state has past (B, P + S, H). `attentions(cache)`
     returns the weights alpha_t. A step never attends to later steps, so padding at the end of a
     sequence has no effect on the steps before it. Raises InputError for another score or query, and

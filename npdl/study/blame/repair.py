@@ -191,7 +191,7 @@ class OwnInputs:
 
 
 class ValueTest:
-    """A test of edits of the expression `whole`: allows(value) must return True."""
+    """Tests an edit of a part of the expression `whole`: allows(its new value) must be True."""
 
     def __init__(self, allows, words, whole, budget):
         self.allows, self.words, self.whole, self.budget = allows, words, whole, budget

@@ -44,7 +44,7 @@ def find_wrong(questions):
 
 
 def answer_line(questions, file):
-    """Return {"line": text} with the most likely lines, each with its number and source, or ""."""
+    """Return {"line": text}: the most likely lines with number and source, or "" for none."""
     report = find_wrong(questions)
     return {"line": _lines_of(report) if report and report.line else ""}
 

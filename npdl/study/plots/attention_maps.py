@@ -34,6 +34,8 @@ def tokens_of(run, text=None):
 def plot_attention(run, title, text=None):
     """Return a Figure with one map for each layer (row) and head (column).
 
+    For a translation there is one map for each layer, the mean over the heads.
+
     Raises InputError for a run without attention and for a text that is too long.
     """
     if run.config.translates:
