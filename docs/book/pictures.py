@@ -125,7 +125,7 @@ def normalised():
     made, axes = matrices(160, {"LayerNorm": np.where(row == 1, 0.75, 0.08),
                                 "BatchNorm": np.where(column == 2, 0.75, 0.08)}, xlabel="D")
     for axis in axes:
-        axis.set_ylabel("B", rotation=0, va="center", labelpad=10)
+        axis.set_ylabel("N", rotation=0, va="center", labelpad=10)
     return made
 
 
