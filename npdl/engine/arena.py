@@ -1,7 +1,7 @@
 """Plan the memory of a recording: one block, the arena, in which temporaries take turns.
 
 Two buffers may share bytes if one is used for the last time before the other is used for the
-first time. Example: of three operations a -> b -> c -> d, d may lie where b was.
+first time. Example: b is computed from a, c from b, and d from c. Then d may lie where b was.
 """
 
 import numpy as np
@@ -41,9 +41,14 @@ class Arena:
 
 
 def place(sizes, first, last):
-    """Place the largest blocks first, each in the first gap between those that are used meanwhile.
+    """Place the largest blocks first.
 
-    sizes, first, last  {key of a block: its bytes, or the number of its first or last use}
+    Each goes into the first gap between the placed blocks that are in use at the same time.
+
+    sizes  {key of a block: its bytes}
+    first  {key of a block: the number of its first use}
+    last   {key of a block: the number of its last use}
+
     Returns ({key: its first byte}, the bytes of all).
     """
     keys = sorted(sizes, key=lambda key: -sizes[key])
@@ -67,7 +72,7 @@ def aligned(nbytes):
 
 
 def views_of(operations):
-    """Yield every View that some operations read or write."""
+    """Yield every View that the operations read or write."""
     for op in operations:
         yield from op.reads
         if op.output is not None:

@@ -1,4 +1,7 @@
-"""NumPy functions that the recorder handles specially; others become one call (`Recorder.call`)."""
+"""NumPy functions with a recording of their own.
+
+Every other function is recorded as one operation (`Recorder.call`).
+"""
 
 import numpy as np
 
@@ -49,7 +52,11 @@ def stack(recorder, parts, axis=0, out=None, **options):
 
 
 def filled(value):
-    """Make a recorder of np.zeros_like, np.ones_like or np.full_like: a copy of one number."""
+    """Return a function that records np.zeros_like, np.ones_like or np.full_like.
+
+    It records a copy of one number into a new array. `value` is None for np.full_like, whose number
+    is an argument.
+    """
     def make(recorder, like, *args, **options):
         if options.get("subok") or options.get("shape") is not None:
             return NotImplemented
@@ -69,7 +76,11 @@ def erf(recorder, x):
 
 
 def minus_one_hot(recorder, p, index):
-    """Record p - one_hot(index) elementwise, with the bits of a subtraction at each index."""
+    """Record p - one_hot(index) as an elementwise subtraction.
+
+    The result is bitwise identical to subtracting 1 at each index. In replays a guard checks the
+    range of the indices.
+    """
     if not recorder.check_range(index, p.shape[-1]):
         return NotImplemented
     at = np.where(index < 0, index + p.shape[-1], index) if (index.min() < 0) else index
@@ -77,7 +88,7 @@ def minus_one_hot(recorder, p, index):
 
 
 def sum_by_index(recorder, rows, index, size):
-    """Record one operation if all indices are in range, which a guard checks in replays."""
+    """Record one operation if all indices are in range. In replays a guard checks the range."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
     values = [concrete(x) for x in (rows, index)]
@@ -93,7 +104,10 @@ def sum_by_index_run(size):
 
 
 def take_along_axis(recorder, x, index, axis=-1):
-    """One operation of arrays with the same axes; a guard sees to the range in replays."""
+    """Record one operation, for arrays with the same number of axes.
+
+    In replays a guard checks the range of the indices.
+    """
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
     values = [concrete(a) for a in (x, index)]

@@ -1,8 +1,9 @@
 """Compile C source once, and keep the library in the user's cache directory.
 
 The name of a library is a digest of the source, the compiler and the processor. A library is loaded
-only if it and its folder belong to this user, and nobody else may write there. It is renamed to
-this name when it is complete, so several processes can compile the same source at the same time.
+only if it and its folder belong to this user, and nobody else may write there. A library is
+compiled under a temporary name, and renamed when it is complete. So several processes can compile
+the same source at the same time.
 """
 
 import ctypes

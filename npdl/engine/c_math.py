@@ -1,15 +1,16 @@
-"""The maps of the generated C code; exp, log, tanh and erf as short polynomials.
+"""The elementwise functions of the generated C code.
 
-They call no maths library, so a loop over them becomes vector instructions. The last digit depends
-on whether the processor has a fused multiply-add. Largest error: 2 units in the last place
-(tests/engine/test_c.py).
+exp, log, tanh and erf are computed by short polynomials. They call no maths library, so a loop over
+them becomes vector instructions. The last digit depends on whether the processor has a fused
+multiply-add. Largest error: 2 units in the last place (tests/engine/test_c.py).
 
     exp     x = n log 2 + r;  exp(x) = 2^n (1 + r + r^2 Q(r)),  |r| <= log(2) / 2
     log     x = 2^e m;  log(x) = e log 2 + log(m),  sqrt(1/2) <= m < sqrt(2)
     tanh    x + x^3 T(x^2) below 0.64;  above, 1 - 2 / (exp(2 |x|) + 1)
     erf     x E(x^2) below 1;  above, 1 - exp(-x^2) G(t),  t = 1 / (1 + x / 2)
 
-The polynomials interpolate at Chebyshev nodes. `{T}` is the C type, `{I}` its integer.
+The polynomials interpolate at Chebyshev nodes. `{T}` stands for float or double, `{I}` for the
+integer type of the same size.
 """
 
 FLOAT = {

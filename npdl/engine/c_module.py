@@ -21,7 +21,8 @@ HEAD = """#include <stddef.h>
 class SumByIndexSource:
     """The C function of one `sum_by_index`: rows are added in double, in the order of the batch.
 
-    total has a row for each index that occurs; place[v] is the number of v's row, counted from 1.
+    `total` has one row for each index that occurs. place[v] is the row of index v, counted from 1,
+    or 0 if v does not occur.
     """
 
     def __init__(self, name, group):
@@ -56,7 +57,7 @@ else for (size_t j = 0; j < {width}; j++) out[j] = 0;
 
     @staticmethod
     def fits(group):
-        """Return True if a group is one such operation on contiguous arrays."""
+        """Return True if a group is one `sum_by_index` whose rows and output are contiguous."""
         op = group.operations[0]
         return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
             op.output.dtype.name in ("float32", "float64")) and op.inputs[1].ndim <= 2 and all(
@@ -67,8 +68,8 @@ else for (size_t j = 0; j < {width}; j++) out[j] = 0;
 class SmallProductsSource:
     """The C function of many small products of matrices, such as the heads of an attention.
 
-    For each of them, out[i] = sum_k a[i, k] b[k], a loop along b's row; where b is transposed, its
-    rows lie apart, and out[i, j] is a sum along k.
+    If the rows of b are contiguous, the inner loop goes along a row: out[i] += a[i, k] * b[k]. If b
+    is transposed, the inner loop goes along k: out[i, j] = sum_k a[i, k] * b[k, j].
     """
 
     def __init__(self, name, group):
@@ -105,7 +106,7 @@ class SmallProductsSource:
 
     @staticmethod
     def fits(group):
-        """Return True if a group is one product of many matrices that are too small for BLAS."""
+        """Return True if a group is one matmul of stacks of matrices, each too small for BLAS."""
         op = group.operations[0]
         views = [*op.inputs, op.output] if op.kind == "matmul" else []
         if not views or min(view.ndim for view in views) < 3 or len(

@@ -1,6 +1,7 @@
-"""Write a group of operations as one C function: a loop over the rows, in it loops along a row.
+"""Write a group of operations as one C function.
 
-LayerNorm's `c = x - mean` and `v = (c * c).sum(-1, keepdims=True)` become
+Its outer loop goes over the rows, and inner loops go along a row. LayerNorm's `c = x - mean` and
+`v = (c * c).sum(-1, keepdims=True)` become
 
     for (size_t i = 0; i < rows; i++) {
       float m = mean[i];
@@ -9,9 +10,10 @@ LayerNorm's `c = x - mean` and `v = (c * c).sum(-1, keepdims=True)` become
       v[i] = s;
     }
 
-An operation joins the loop along the row that is open, if its width is the same and it reads
-nothing that this loop has written elsewhere. A buffer that only this group uses is a C variable,
-or a row of scratch memory if a later loop reads it.
+An operation is added to the open inner loop if both have the same width, and if it reads, of what
+this loop writes, only the current entry. It also must not overwrite other entries that this loop
+reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a later
+loop reads it.
 """
 
 import math
@@ -30,7 +32,8 @@ class GroupSource:
     """The C function of one group.
 
     text      the source
-    pointers  the Views whose addresses the function takes, after the scratch memory's
+    pointers  the Views whose addresses are P[1], P[2], .. of the function's argument P; P[0] is the
+              address of the scratch memory
     scratch   bytes of scratch memory
     """
 
@@ -87,7 +90,10 @@ class GroupSource:
         self._write(rows.output, f"r{k}", 1)
 
     def _add_column(self, k, rows):
-        """Add a sum over the rows: into a row of scratch memory, which is written at the end."""
+        """Write the code of a sum over the rows.
+
+        It sums into a row of scratch memory, which is copied to the result at the end.
+        """
         (x,) = self._read_all(rows)
         width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
         self._used.add(("column", k))
@@ -135,7 +141,10 @@ class GroupSource:
     # Values
 
     def _read_all(self, rows):
-        """Return C expressions of the inputs' entries, in a loop in which all can be read."""
+        """Return C expressions of the inputs' entries.
+
+        Begin a new loop if the operation can't be added to the open one.
+        """
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
                 _key(x) not in loop.values and any(overlap(x.view, v) for v in loop.written)
@@ -190,7 +199,7 @@ class GroupSource:
         return f"{letter}{self._names}"
 
     def _entry(self, x, width, write=False):
-        """Return the memory of an operand's entry j."""
+        """Return the C expression (such as `p1[j]`) of an operand's entry j in memory."""
         step, size = x.inner // x.view.dtype.itemsize, x.view.dtype.itemsize
         j = "" if width == 1 or step == 0 else "j" if step == 1 else f"j * {step}"
         if not self._is_local(x):
@@ -234,9 +243,11 @@ class GroupSource:
 class Loop:
     """A loop along a row that is being written.
 
-    before      lines in front of it; reductions, the variables that it sums into
-    values      {Operand key: C variable}; written, the Views that it has written; read, the keys
-                of the Operands that it has read from memory
+    before      lines in front of the loop
+    reductions  variables that it reduces into, such as "+:s1"
+    values      {Operand key: C variable}
+    written     the Views that it has written
+    read        keys of the Operands that it has read from memory
     """
 
     def __init__(self, width, start):
@@ -275,7 +286,10 @@ def flattened(rows, local):
 
 
 def expression(op, names, dtypes):
-    """Return a map as a C expression of its inputs' names, in the dtypes of NumPy's loop."""
+    """Return the C expression of an elementwise operation on the inputs `names`.
+
+    It computes in the dtypes in which NumPy would.
+    """
     loop = op.loop or (op.output.dtype,) * 2
     given = [cast(name, dtype, wanted) for name, dtype, wanted
              in zip(names, dtypes, loop[:-1], strict=True)]

@@ -15,7 +15,7 @@ from npdl.engine.schedule import find_local
 
 
 class CLowered(Lowered):
-    """The calls of a recording, groups being C functions."""
+    """The calls of a recording. Each group that can be written in C is one C function."""
 
     def __init__(self, groups, results):
         find_local(groups, results)
@@ -42,7 +42,7 @@ class CLowered(Lowered):
 
 
 class CTarget:
-    """Where a C compiler is found."""
+    """The target "c", which needs a C compiler."""
 
     name = "c"
 

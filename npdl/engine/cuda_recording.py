@@ -1,7 +1,8 @@
 """Record a step of a model on a GPU. The step runs once on the CPU, with copies of the state.
 
-So the recorder needs no code for CuPy. After the recording, the buffers of the state are on the GPU
-again, and the first replay starts there from the state before the step.
+So the recorder needs no code for CuPy. After the recording, the buffers of the state refer to the
+GPU's arrays again. These have not changed, so the first replay starts from the state before the
+step.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from npdl.engine.recording import Recorder, map_nest
 
 
 class DeviceRecorder(Recorder):
-    """A Recorder of arrays on a GPU."""
+    """A Recorder for a state on a GPU. It records with copies on the CPU."""
 
     def __init__(self):
         super().__init__()
@@ -46,12 +47,12 @@ class DeviceRecorder(Recorder):
         return super().wrap(host, role)
 
     def plain(self, recorded):
-        """Return the GPU's array of a recorded one."""
+        """Return the array on the GPU that belongs to a recorded array."""
         known = self._arrays.get(id(recorded.value))
         return backend.to_device(recorded.value) if known is None else known[0]
 
     def keep_results(self):
-        """Copy the state that the host has computed to the GPU."""
+        """Copy the state to the GPU, as the host has computed it."""
         for device, host in self._roots.values():
             device.set(host)
 

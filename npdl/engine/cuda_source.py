@@ -68,9 +68,10 @@ REDUCTIONS = {          # the first value, and the next one from x and y
 class Kernel:
     """A kernel, and how it is launched.
 
-    text   the source; `together` says whether threads of a block wait for each other
-    views  the Views whose addresses it takes
-    grid, block     how many blocks, and threads of each
+    text         the source
+    together     True if the threads of a block wait for each other
+    views        the Views whose addresses are its arguments
+    grid, block  the number of blocks, and of threads in each block
     """
 
     together = False
@@ -151,7 +152,7 @@ GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (siz
 
 
 def unravel(flat, sizes, letter):
-    """Return lines that split an entry's number `flat` into an index along each of some axes."""
+    """Return C lines that compute from an entry's number `flat` its index along each axis."""
     lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
     for axis in range(len(sizes) - 1, 0, -1):
         n = sizes[axis]
@@ -160,7 +161,7 @@ def unravel(flat, sizes, letter):
 
 
 def place(strides, itemsize, letter):
-    """Return the offset of the entry with indices i0, i1, .. in entries."""
+    """Return the offset, counted in entries, of the entry with the indices i0, i1, .."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // itemsize}"
                               for axis, s in enumerate(strides) if s)])
 
@@ -293,7 +294,7 @@ class ProductKernel(Kernel):
 
 
 def known(op):
-    """Return True if kernels have the dtypes of an operation and its entries are aligned."""
+    """Return True if kernels support all dtypes of an operation, and all its arrays are aligned."""
     return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
         x.offset, *x.strides)) for x in (*op.reads, op.output))
 

@@ -25,8 +25,8 @@ from npdl.errors import BackendError
 def split_by_place(operations):
     """Return (operations of the host, operations of the device). The host's come first.
 
-    The host computes what has no kernel (a guard, a draw), and what leads to that. Raises
-    Unsupported if it would need what the device computes.
+    The host computes the operations without a kernel (guards, draws), and everything that these
+    need. Raises Unsupported if the host would need the state or a result of the device.
     """
     on_host, needed, read, written = {}, {}, set(), set()       # in the first two, what for
     for op in reversed(operations):
@@ -64,7 +64,7 @@ class DeviceMemory:
     state        is on the device
     temporaries  are in the arena
     the rest     (inputs, numbers, constants, what the host computes) is copied there from the
-                 host. It is `staged` in the order of `copied_buffers`.
+                 host. `staged` lists these buffers, in the order of `copied_buffers`.
     """
 
     def __init__(self, arena, staged):
@@ -80,7 +80,7 @@ class DeviceMemory:
         self.copied = None                              # the event after the last copy from it
 
     def pointer(self, buffer):
-        """Return the device's address of a buffer, as CuPy has it."""
+        """Return a buffer's address on the device, as a CuPy MemoryPointer."""
         if id(buffer) in self.starts:
             return self.device.data + self.starts[id(buffer)]
         if buffer.is_temporary:
@@ -110,9 +110,10 @@ class DeviceMemory:
 
 
 def copied_buffers(host, device, results):
-    """Return (buffers that are copied from the host, how many of them in every step).
+    """Return (the buffers that are copied from the host, n).
 
-    A temporary that the host computes gets memory there.
+    The first n are copied in every step, the others once. A temporary that the host computes gets
+    memory on the host.
     """
     for view in views_of(host):
         buffer = view.buffer
@@ -138,7 +139,8 @@ def host_array(view):
 class CudaLowered:
     """The calls of a recording on a GPU.
 
-    calls    functions without arguments; made_of, for each the operations that it makes
+    calls    functions without arguments
+    made_of  for each call, the operations that it computes
     """
 
     def __init__(self, groups, results, target):
@@ -162,7 +164,10 @@ class CudaLowered:
         self.calls.append(DeviceTurn(target, self.memory, changing, launches))
 
     def _launch(self, kernel, functions):
-        """Return a function without arguments that runs a kernel, or its product by cuBLAS."""
+        """Return a function without arguments that launches a kernel.
+
+        For a product it calls cuBLAS if cuBLAS can read the operands.
+        """
         if isinstance(kernel, ProductKernel):
             call = product(*map(self.memory.array, kernel.views))
             if call is not None:
@@ -201,8 +206,11 @@ def compiled(kernels):
 
 
 class DeviceTurn:
-    """A copy of what changes in every step (the first `copied` staged buffers), and launches: the
-    first time they are made one by one, then as a CUDA graph."""
+    """The device's part of a step.
+
+    It copies what changes in every step (the first `copied` staged buffers) and launches the
+    kernels: one by one the first time, later as one CUDA graph.
+    """
 
     def __init__(self, target, memory, copied, launches):
         self.target, self.memory, self.copied, self.launches = target, memory, copied, launches
@@ -224,7 +232,10 @@ class DeviceTurn:
         self.warm = True
 
     def _capture(self):
-        """Capture the launches; where CUDA can't, go on without a graph, after one line."""
+        """Capture the launches as a CUDA graph.
+
+        If CUDA can't, print one line and continue without a graph.
+        """
         stream, why, graph = self.target.stream, None, None
         try:
             stream.begin_capture()
@@ -246,7 +257,7 @@ class DeviceTurn:
 
 
 class CudaTarget:
-    """On a GPU. `captures` says whether the launches become CUDA graphs."""
+    """The target "cuda". `captures` is True if the launches become CUDA graphs."""
 
     name = "cuda"
 
@@ -260,12 +271,19 @@ class CudaTarget:
         return CudaLowered(groups, results, self)
 
     def turn(self):
-        """Use the target's stream, between what other streams do before and after."""
+        """Return a context in which the target's stream is used.
+
+        It begins after the current stream's earlier work, and that stream's later work waits for
+        it.
+        """
         return Turn(self.cupy, self.stream)
 
 
 class Turn:
-    """The current stream waits for another one, which has waited for it."""
+    """A context whose code runs on another stream.
+
+    That stream first waits for the current one, and afterwards the current one waits for it.
+    """
 
     def __init__(self, cupy, stream):
         self.cupy, self.stream = cupy, stream

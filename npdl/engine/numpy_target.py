@@ -19,7 +19,7 @@ BLOCK = 32768           # entries of one array in a block
 
 
 class Lowered:
-    """The calls of a recording, and for each the operations that it makes.
+    """The calls of a recording, and for each call the operations that it computes.
 
     `array(view)` is the memory of a view.
     """
@@ -44,7 +44,7 @@ class Lowered:
 
 
 class BlockedLowered(Lowered):
-    """The same, with groups in blocks of rows."""
+    """A Lowered whose groups are computed in blocks of rows."""
 
     def __init__(self, groups, results):
         find_local(groups, results)
@@ -98,8 +98,10 @@ class Block:
         return direct_call(rows.op, inputs, out)
 
     def rows_of(self, x, rows, start):
-        """An operand's rows of the block as an array (rows' axes.., width, or 1 if it is not
-        wider)."""
+        """Return an operand's rows of this block, as an array of shape (axes of the rows.., width).
+
+        The last axis has length 1 if all entries of a row are the same.
+        """
         count = min(self.step, self.sizes[0] - start)
         width = 1 if x.inner == 0 else rows.width
         view = x.view._replace(shape=(count, *self.sizes[1:], width), strides=(*x.lead, x.inner))
@@ -131,7 +133,7 @@ def block_size(group):
 
 
 class NumPyTarget:
-    """Everywhere: needs no compiler."""
+    """The target "numpy". It works everywhere, because it needs no compiler."""
 
     name = "numpy"
 
