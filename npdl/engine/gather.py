@@ -2,10 +2,11 @@
 
     x = table[ids]                      with fewer rows in the table (V) than ids (M)
     y = x @ W               becomes     y = (table @ W)[ids]
-    dW = x.T @ dy           becomes     dW = table.T @ sums,   sums[v] = sum of dy[m], ids[m] = v
+    dW = x.T @ dy           becomes     dW = table.T @ sums
     dx = dy @ W.T
     dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
+with sums[v] = sum of dy[m] over all m with ids[m] == v, and the same m in the sum of dx[m].
 For example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
 """
 
@@ -17,7 +18,7 @@ from npdl.engine.recording import run_take
 
 
 def multiply_tables(operations):
-    """Return the operations with products of gathered rows replaced."""
+    """Return the operations. Products of gathered rows are replaced by products of the table."""
     takes, writes, found = {}, {}, []
     readers = count_readers(operations)
     for i, op in enumerate(operations):
@@ -59,7 +60,10 @@ def _is_simple(op):
 
 
 def _gathered(x, takes, writes, now):
-    """Return (table, index) of a view (M, D) of gathered rows, if both are unchanged."""
+    """Return (table, index) if a view (M, D) holds rows gathered from a smaller table.
+
+    Return None if it doesn't, or if one of the two was changed since.
+    """
     if id(x.buffer) not in takes:
         return None
     place, take = takes[id(x.buffer)]
@@ -106,7 +110,11 @@ def _backward(op, takes, writes, now):
 
 
 def _scatter(op, writes, readers, now):
-    """Sum the rows of dy before the product if the rows of dx = dy @ W.T are only summed."""
+    """Replace a sum of the rows of dx = dy @ W.T by a product of sums of the rows of dy.
+
+    Return None if the rows of dx are also used elsewhere, or if there are fewer than two of them
+    for each row of the sum.
+    """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
     pieces = _products(dx, writes, readers, now) if simple else []
@@ -129,10 +137,13 @@ def _scatter(op, writes, readers, now):
 
 
 def _products(x, writes, readers, now):
-    """Return [(row, product)]: each made the rows of x (M, D) from `row` on, and only x reads it.
-    Where x is not made of products alone, return []."""
+    """Return [(row, product)] for the matrix products whose results are stacked in x (M, D).
+
+    `row` is the first row of each. Nothing else reads these results. If x contains anything else,
+    return [].
+    """
     def product_of(view):
-        """Return the one product that made all of a view's buffer."""
+        """Return the one product whose result fills a view's buffer, or None."""
         made = writes.get(id(view.buffer), ())
         if len(made) != 1 or not view.buffer.is_temporary or readers[id(view.buffer)] != 1:
             return None

@@ -101,7 +101,10 @@ class View(NamedTuple):
 
 
 class _Memory:
-    """An object that NumPy turns into an array of a view, and that keeps the memory alive."""
+    """An object of which np.asarray makes the array of a view.
+
+    The array keeps `owner`, and so its memory, alive.
+    """
 
     def __init__(self, view, address, owner):
         self.owner = owner
@@ -114,8 +117,8 @@ class Number(Recorded):
     """A Python number that changes from step to step: the learning rate, the count of steps.
 
     Arithmetic makes another Number, which every replay computes again with Python's own
-    operators. `if` makes a guard of it (`Recorded.__bool__`). NumPy sees an object that records
-    (`__array_ufunc__`).
+    operators. An `if` on a Number records a guard (`Recorded.__bool__`). NumPy's ufuncs record a
+    call with a Number (`__array_ufunc__`).
     """
 
     __slots__ = ("arguments", "function", "recorder", "value")
@@ -166,7 +169,7 @@ class Operation:
         self.source, self.effect = source, effect
 
     def replace(self, **changes):
-        """Return a copy with other fields."""
+        """Return a copy in which the given fields are replaced."""
         fields = {name: getattr(self, name) for name in self.__slots__} | changes
         return Operation(**fields)
 

@@ -3,8 +3,10 @@
 In a causal model the activations at position t depend only on the tokens 0 to t. So sequences that
 begin with the same tokens have the same activations there. Each distinct prefix becomes one row:
 
-    BOS 1 + 2 =      rows: BOS, BOS 1, BOS 1 +, then  2, 2 =  and  4, 4 =
-    BOS 1 + 4 =      7 rows instead of 2 x 5 = 10
+    BOS 1 + 2 =      3 shared rows: BOS, BOS 1, BOS 1 +
+    BOS 1 + 4 =      2 rows for each sequence: up to the second number, and up to "="
+
+These are 7 rows instead of 2 x 5 = 10.
 
 The layers are those of the model. Layers that treat each position separately (embedding, norms,
 feed-forward networks, the classifier) take the rows directly. Attention collects the keys and
@@ -34,11 +36,12 @@ class Rows(NamedTuple):
 
     tokens, positions  (U,), the distinct pairs (token, position), called *words*
     words              (N,), the index of the last word of each prefix
-    ancestors          (N, S), the rows of the prefixes of each prefix; after its end, its own row
+    ancestors          (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n;
+                       after the end of prefix n it is n
     visible            (N, 1, 1, S), True up to the end of each prefix
     spans              for each length, the range (start, stop) of its rows
-    parents            for each length except the first, the index of the prefix that is one token
-                       shorter, among those of that length
+    parents            for each length except the first: for each of its rows, the index of the
+                       prefix without the last token, counted within the rows of the shorter length
     needed             (M,), the rows that the loss reads
     """
 
@@ -53,8 +56,10 @@ class Rows(NamedTuple):
 
 
 def rows_of(ids, targets, counted):
-    """Return (Rows, entries, targets, counted). The last three are (B, C), for C unmasked
-    positions.
+    """Return (Rows, entries, targets, counted).
+
+    The last three are (B, C). C is the largest number of counted positions in a sequence (at
+    least 1).
 
     entries[b, c] is the index in `needed` of the row that predicts targets[b, c]. The number of
     rows of each length is rounded up (`rounded`). The additional rows repeat others and are not
@@ -259,7 +264,7 @@ class Prefixes:
         self._given, self._rows = (), None
 
     def rows(self, model, inputs, targets, options=()):
-        """Return what `rows_of` does for (ids,) and (targets, counted)."""
+        """Return `rows_of(*inputs, *targets)`: inputs = (ids,), targets = (targets, counted)."""
         if options:
             raise InputError(f"shared prefixes: {', '.join(options)} can't be given; "
                              "give share_prefixes=False")

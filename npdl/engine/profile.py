@@ -20,8 +20,8 @@ SHOWN = 30              # lines of a report
 class Line:
     """A source line, with the number of its operations, and their cost in one step.
 
-    seconds, flop, bytes   of one step; bytes that are read or written
-    groups                 the numbers of the calls that its operations are part of
+    seconds, flop, bytes   the cost in one step; `bytes` counts what is read or written
+    groups                 the numbers of the calls that compute its operations
     """
 
     file: str
@@ -72,7 +72,7 @@ def profile(recorded, rounds=10):
 
 
 def entries(op):
-    """Return how many entries an operation computes or reads."""
+    """Return the size of the largest array that an operation reads or writes."""
     return max([view.size for view in op.reads] + [1 if op.output is None else op.output.size])
 
 

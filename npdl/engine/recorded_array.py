@@ -1,10 +1,10 @@
-"""The recorded array: it computes as the array that it holds does, and notes what is done to it.
+"""The recorded array. It holds an ordinary array, computes with it, and records each operation.
 
     x = recorder.wrap(np.ones(3), "input")
     y = x.sum() + 1                     # 4.0, and the recorder has two operations more
 
 It is no subclass of ndarray on purpose: NumPy's C code can reach its numbers only through
-`__array__`, which raises `Unsupported`. So no value leaves the recording without notice, to come
+`__array__`, which raises `Unsupported`. So a value can't leave the recording unnoticed and come
 back as a constant. A method that is not written here is recorded as one call (`Recorder.call`).
 """
 

@@ -26,7 +26,7 @@ _recorders = threading.local()
 
 
 class Diverged(Exception):
-    """A replay found a guard that does not hold: the step must run plainly."""
+    """In a replay, a guard did not hold: this recording can't be used."""
 
 
 def active_recorder():
@@ -76,7 +76,7 @@ class Recorder:
         return Number(self, value)
 
     def wrap_generator(self, generator):
-        """Return the RecordedGenerator of a generator; each has one."""
+        """Return the RecordedGenerator of a generator, always the same one."""
         for known in self.generators:
             if known.generator is generator:
                 return known
@@ -93,11 +93,14 @@ class Recorder:
         self._saved.clear()
 
     def plain(self, recorded):
-        """Return the array of a recorded one."""
+        """Return the plain array of a RecordedArray."""
         return recorded.value
 
     def keep_results(self):
-        """Let the recorded step be a real one: it has written into the state itself."""
+        """Keep the results of the recorded step.
+
+        Here there is nothing to do, because the step wrote into the state itself.
+        """
 
     def view(self, x):
         """Return the View of a recorded or a plain array."""
@@ -121,7 +124,7 @@ class Recorder:
         return output
 
     def new(self, value):
-        """Return a RecordedArray of a result."""
+        """Return a RecordedArray for a new result, in a buffer of its own."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"a result has the dtype {value.dtype}")
@@ -187,7 +190,10 @@ class Recorder:
         return self.call(getattr(ufunc, method) if method != "__call__" else ufunc, inputs, options)
 
     def function(self, function, args, options):
-        """Record a call of a function of NumPy, or of a replaceable one of npdl."""
+        """Record a call of a NumPy function, or of a replaceable function of npdl.
+
+        A replaceable function has the decorator `backend.replaceable`.
+        """
         own = array_functions.FUNCTIONS.get(function)
         if own is not None:
             answer = own(self, *args, **options)
@@ -218,7 +224,11 @@ class Recorder:
                                 for i, found in enumerate(result)])
 
     def _result(self, function, inputs, result, run):
-        """Return a view of an input, a new array, or a value that depends on shapes alone."""
+        """Record one result of a function: as a view of an input, or as a new array.
+
+        Return any other value as it is, because it depends only on shapes. Raises Unsupported for
+        None and for floats, which may depend on entries.
+        """
         if not isinstance(result, (np.ndarray, np.generic)):
             if result is None or isinstance(result, (float, complex)):
                 raise Unsupported(f"{name_of(function)} returned {type(result).__name__}")
@@ -241,7 +251,7 @@ class Recorder:
         self.add(name_of(function), [target, *inputs], target, run)
 
     def copy(self, value, out):
-        """Record that `value` is written into `out`, which is cast and broadcast as needed."""
+        """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
         np.copyto(out.value, concrete(value), casting="unsafe")
         value = self.as_cell(value, 0, (out.dtype,))
         return self.add("copy", [value], out, run_copy)
@@ -264,7 +274,7 @@ class Recorder:
         return self.add("getitem", [x, *inputs], self.new(result), run)
 
     def check_range(self, index, size):
-        """Return True if an index is not below -size and not above size - 1, and note a guard."""
+        """Return True if -size <= index < size for all entries, and record a guard on this."""
         return not index.size or self.guard(bool, (index.min() >= -size) & (index.max() < size))
 
     def setitem(self, x, index, value):
@@ -321,9 +331,10 @@ def map_nest(function, nest):
 
 
 def split(nest):
-    """Return the recorded arrays in nested structures, and a function that replaces them.
+    """Return the recorded arrays in nested structures, and a function of new arrays.
 
-    The function does not keep the arrays, so that their memory is free after the recording.
+    The function returns the same structures with the new arrays in the places of the recorded ones.
+    It does not keep the recorded arrays, so that their memory is free after the recording.
     """
     found, removed = [], object()
 
@@ -356,7 +367,7 @@ def _has_array(index):
 
 
 def _as_view(index):
-    """Return an index that selects even one entry as a view."""
+    """Return an equal index with which NumPy returns a view even of a single entry."""
     return index if index is Ellipsis else (*index, ...) if isinstance(index, tuple) else (
         index, ...)
 

@@ -40,7 +40,10 @@ class Program:
         self._backups = self._state_before_guards()
 
     def _state_before_guards(self):
-        """Return the state that is written before the last guard: a failed guard restores it."""
+        """Return the arrays of the state that are written before the last guard.
+
+        `run` restores them if a guard fails.
+        """
         ops = [op for made in self.lowered.made_of for op in made]
         last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
         buffers = {id(op.output.buffer): op.output.buffer for op in ops[:last]
@@ -48,8 +51,13 @@ class Program:
         return [buffer.array for buffer in buffers.values() if buffer.role == "state"]
 
     def run(self, inputs, counters):
-        """Replay the step with `inputs`, (array of the recording, new value), and `counters`,
-        (Number, new value). Raises Diverged, and changes nothing, if a guard does not hold."""
+        """Replay the step. Return (its results, the values of its numbers).
+
+        inputs    pairs (array of the recording, new value)
+        counters  pairs (Number, new value)
+
+        If a guard does not hold, raises Diverged; state and generators are then as before.
+        """
         for array, value in inputs:
             array[...] = value
         for number, value in counters:

@@ -1,7 +1,8 @@
-"""See an operation row by row: a map of entries, or a sum over a row or down the columns.
+"""Describe an operation as a loop over rows.
 
-LayerNorm's `x - x.mean(-1, keepdims=True)` on x (B, S, D) is a sum over each of B * S rows of
-width D and a map of B * S rows. Operations on the same number of rows can share one loop over the
+It is a map (each entry separately), a sum along each row, or a sum over the rows. LayerNorm's
+`x - x.mean(-1, keepdims=True)` on x (B, S, D) has B * S rows of width D. First each row is summed,
+then a map subtracts the mean. Operations on the same number of rows can share one loop over the
 rows, so that a row stays in the cache while all of them work on it.
 """
 
@@ -19,7 +20,11 @@ LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal inver
 
 
 class Operand(NamedTuple):
-    """An array in a loop over rows: strides in bytes over the rows' axes, and along a row."""
+    """An array that a loop over rows reads or writes.
+
+    lead   its strides in bytes over the axes of the rows
+    inner  its stride in bytes along a row
+    """
 
     view: View
     lead: tuple
@@ -29,7 +34,8 @@ class Operand(NamedTuple):
 class RowOperation(NamedTuple):
     """An operation as a loop over rows.
 
-    form    "map"; "row", a reduction of each row; "column", of each column
+    form    "map" (each entry separately), "row" (a reduction along each row) or "column" (a sum
+            over the rows)
     sizes   of the axes over which the rows go; their product is the number of rows
     width   of a row
     inputs  Operands, and scalars as they are
@@ -51,7 +57,7 @@ class RowOperation(NamedTuple):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
     def refined(self, sizes):
-        """Return the same with the rows' axes split into `sizes`."""
+        """Return the same operation, with the axes of the rows split into `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -62,7 +68,7 @@ class RowOperation(NamedTuple):
 
 
 def as_rows(op, count=None):
-    """Return the RowOperation of an operation with `count` rows, or None if it has none.
+    """Return an operation as a RowOperation with `count` rows, or None if that is not possible.
 
     Without a count, a row goes along the last axis.
     """
@@ -90,7 +96,7 @@ def as_rows(op, count=None):
 
 
 def _is_known(op):
-    """Return True if generated code has this operation in these dtypes."""
+    """Return True if code can be generated for this operation and its dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
     if any(dtype.name not in TYPES for dtype in dtypes):
         return False
@@ -144,7 +150,7 @@ def is_turned(view):
 
 
 def _cut(form, shape, reduced, count):
-    """Return how many axes go over the rows; None if that can't be `count` rows."""
+    """Return how many leading axes count the rows; None if no choice gives `count` rows."""
     if form == "map":
         cuts = range(len(shape), -1, -1)
         preferred = max(0, len(shape) - 1)

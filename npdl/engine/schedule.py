@@ -3,8 +3,8 @@
     x_hat = centred / std        one group: for each row, first the entries of x_hat,
     y = gain * x_hat + bias      then those of y, while the row is in the cache
 
-Operations are placed in the order in which they were recorded. One may move up into an earlier
-group if nothing between depends on it, and nothing that it depends on lies between.
+Operations are placed in the order in which they were recorded. An operation may move up into an
+earlier group if its order does not matter with respect to any of the operations in between.
 """
 
 from npdl.engine.operation import overlap
@@ -18,8 +18,8 @@ SMALL = 1 << 14         # reads few large arrays at a time well; in bytes
 class Group:
     """Operations that are lowered together.
 
-    rows   [RowOperation] over the same rows, all with the same `sizes`; empty for one operation
-           that is no loop over rows
+    rows   the RowOperations, all with the same `sizes`. The list is empty if the group is a single
+           operation that can't be a loop over rows.
     """
 
     def __init__(self, op, rows=None):
@@ -45,7 +45,7 @@ class Group:
                    for view in (*op.reads, op.output) if view.buffer.role != "number")
 
     def conflicts(self, op):
-        """Return True if the order of the group and of an operation after it matters."""
+        """Return True if an operation after the group can't be moved before it."""
         for view in op.reads:
             if any(overlap(view, other) for other in self.written.get(id(view.buffer), ())):
                 return True
@@ -75,7 +75,7 @@ class Group:
         return True
 
     def finish(self):
-        """Bring all operations to the same axes of the rows."""
+        """Give all RowOperations of the group the same `sizes`."""
         self.rows = [rows.refined(self.sizes) for rows in self.rows]
 
 
@@ -155,7 +155,7 @@ def find_local(groups, results):
 
 
 def row_pitch(operand, sizes):
-    """Return the distance of two rows in memory if the rows follow each other, else None."""
+    """Return the distance in bytes from each row to the next if all are the same, else None."""
     pitch = None
     expected = None
     for n, stride in zip(reversed(sizes), reversed(operand.lead), strict=True):

@@ -4,9 +4,14 @@
     t = x.T @ dy            becomes     grad = x.T @ dy
     grad = grad + t
 
-The passes, in this order: move guards first, multiply tables instead of gathered rows (`gather`),
-merge equal operations, drop operations whose result nobody reads, write the first gradient that is
-added to zeros (above), and make one product of x (B, S, D) @ W.
+The passes, in this order:
+
+    move the guards to the front
+    multiply tables instead of gathered rows (`gather`)
+    merge equal operations
+    drop operations whose results are not read
+    assign the first gradient instead of adding it to zeros (above)
+    compute x (B, S, D) @ W as one product of matrices
 """
 
 from npdl.engine.gather import count_readers, multiply_tables
@@ -26,9 +31,10 @@ def simplify(operations, results):
 
 
 def guards_first(operations):
-    """Move the guards, and what they are computed of, before everything that they do not need.
+    """Move the guards, and the operations that they need, in front of all others if possible.
 
-    So a guard that does not hold is found before anything has been written.
+    It is not possible for draws, and for operations that depend on the others or write what the
+    others read. Usually, a guard that does not hold is found before anything has been written.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
@@ -80,7 +86,10 @@ def _renamed(x, same):
 
 
 def _value_key(op, versions):
-    """Return a key that operations which compute the same share; None if it is unknown."""
+    """Return a key that is equal for two operations if they compute the same value.
+
+    Return None if this can't be decided.
+    """
     if op.ufunc is None and op.kind not in PURE and op.kind != "guard" or (
             op.effect and op.kind != "guard"):
         return None
@@ -104,7 +113,7 @@ def remove_dead(operations, results):
 
 
 def accumulate_first(operations):
-    """Write the first gradient that is added to zeros where it belongs."""
+    """Replace "set to 0, then add the first gradient" by writing this gradient directly."""
     zeroed, changed, removed = {}, {}, set()
     writers, readers = count_writers(operations), count_readers(operations)
     makers = {}                                 # id of a buffer -> the index of its only writer
@@ -139,7 +148,7 @@ def accumulate_first(operations):
 
 
 def flatten_product(op):
-    """Turn x (B, S, D) @ W (D, E) into one product of (B * S, D), in the place of B."""
+    """Turn x (B, S, D) @ W (D, E), which is B products, into one product of (B * S, D) with W."""
     if op.kind != "matmul":
         return op
     a, b = op.inputs

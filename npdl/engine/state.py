@@ -113,8 +113,8 @@ class Mirror:
     def settle(self):
         """Collect what the step assigned to the copies.
 
-        An array in the place of another is recorded as a copy into it. A number that changed
-        is no setting: it is varying from now on.
+        If the step assigned a new array to an attribute, a copy into the old array is recorded. If
+        a number changed, it is no setting, and is added to `varying`.
         """
         moves = []
         assign = self._assignments.append
@@ -152,7 +152,10 @@ class Mirror:
                 container[key] = self.original(value)
 
     def _pair_up(self, made, new, moves):
-        """Collect (array of the state, its new value); False where the structure is another."""
+        """Append pairs (array of the state, new value) to `moves`.
+
+        Return False if the structures differ.
+        """
         if type(made) is not type(new):
             return False
         if isinstance(made, np.ndarray):

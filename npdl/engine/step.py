@@ -198,7 +198,7 @@ class Recording:
 
 
 def key_of(arguments):
-    """Return the key that arguments of one recording share."""
+    """Return a key of the arguments. Calls with the same key can use the same recording."""
     if isinstance(arguments, np.ndarray):
         return arguments.shape, arguments.dtype.str
     if isinstance(arguments, (tuple, list)):
@@ -218,7 +218,7 @@ def leaves(condition, nest):
 
 
 def release_freed_memory():
-    """Return freed memory to the system after a recording, because glibc keeps much of it."""
+    """Give freed memory back to the system after a recording. Otherwise glibc keeps much of it."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 

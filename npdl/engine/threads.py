@@ -39,8 +39,10 @@ class ShardedStep:
         self._watched = None
 
     def _prepare(self):
-        """Make the threads and the copies of the model: in a forked process or after a change of
-        the model, again."""
+        """Make the threads and the copies of the model.
+
+        They are made in the first step, and again after a fork or a change of the model.
+        """
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched is not None and (
                 self._watched.is_current()):
@@ -95,7 +97,10 @@ class ShardedStep:
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
-        """Raise InputError if the shards change more than their gradients, such as statistics."""
+        """Raise InputError if a shard changes any state except gradients.
+
+        An example of such state is the running statistics of a batch norm.
+        """
         if self._checked or self.threads == 1:
             return
         self._checked = True
@@ -136,12 +141,15 @@ class ShardGenerator:
         self.bit_generator = generator.bit_generator
 
     def random(self, shape):
-        """Return numbers in [0, 1) of a shape whose first axis is the shard's batch."""
+        """Return random numbers in [0, 1).
+
+        `shape` is that of the shard, so its first axis is the shard's part of the batch.
+        """
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
 def cut(nest, part, B):
-    """Return the sequences of one shard, of arrays whose first axis is the batch's."""
+    """Return nested arguments. Arrays whose first axis has length B are cut to one shard's part."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
     return map_nest(cut_array, nest)

@@ -20,7 +20,10 @@ def shard_step(model, loss, weight, inputs, targets, options):
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Compute what `shard_step` does on rows; `model` is a PrefixGPT or a PrefixLSTM."""
+    """Do the same as `shard_step`, but on the rows of distinct prefixes.
+
+    `model` is a PrefixGPT or a PrefixLSTM.
+    """
     model.zero_grad()
     logits, cache = model.forward(rows)                         # logits (M, V)
     value, c_loss = loss.forward(logits[entries], targets, counted)
