@@ -71,7 +71,7 @@ def offer_all(parser):
 
 
 def file_or_folder(text):
-    """Check an argument that names a file or a folder: it must not be empty."""
+    """Check that the name of a file or a folder is not the empty string."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return text
