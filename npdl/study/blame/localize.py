@@ -163,7 +163,7 @@ class Localization:
 
         With two mistakes, the rest is a later statement, and one linear system gives the values of
         both statements. With more mistakes, the rest is all wrong gradients except for one.
-        Candidates with the fewest unknowns come first.
+        Candidates with the fewest unknowns come first, and then those of callers.
         """
         known, best = [c for c in self.candidates if c.J is not None and c.feasible is False
                        and c.status < PASSED], {}
@@ -182,7 +182,7 @@ class Localization:
                     break
         least = min((c.unknown for c in self.feasible if c.J is not None and c.status < PASSED),
                     default=np.inf)
-        found = sorted(best.values(), key=lambda c: (c.unknown, c.order))
+        found = sorted(best.values(), key=lambda c: (c.unknown, self.rank(c.line, c.order)))
         return [c for c in found if c.unknown <= least]
 
     @functools.cached_property

@@ -69,7 +69,8 @@ def expressions(node):
     """Return a list of tuples (expression, is_value, build) for a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
-    argument of a call, and False for others, such as an index or a condition. build(new) returns the statement with `new` instead of the expression.
+    argument of a call, and False for others, such as an index or a condition. build(new) returns
+    the statement with `new` instead of the expression.
     """
     found = []
 
