@@ -28,7 +28,7 @@ def _add_target(parser):
 def seconds(text):
     """Return a time limit in seconds; raise ArgumentTypeError if the text isn't a valid one."""
     if not SECONDS.holds(float(text)):
-        raise ArgumentTypeError(f"{text}: must be {SECONDS.words}")
+        raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
     return float(text)
 
 

@@ -308,6 +308,13 @@ def test_several_outputs_are_handed_over_as_backward_takes_them(cls, inputs, not
     assert len(gradcheck(cls(2), *inputs).wrong) == 1
 
 
+def test_a_layer_that_contains_itself_is_refused():
+    layer = Linear(4, 3)
+    layer.part = layer
+    with pytest.raises(InputError, match="Linear contains itself"):
+        gradcheck(layer, X)
+
+
 def test_an_object_with_slots_alone_is_refused():
     class Slots:
         __slots__ = ()

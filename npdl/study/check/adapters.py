@@ -2,6 +2,7 @@
 
     y, cache = layer.forward(x)           dx = layer.backward(dy, cache)         npdl's Layer
     y = layer.forward(x)                  dx = layer.backward(dy)                cache in self
+    layer.forward(x)                      layer.backward(dy)     set self.output and self.dx
     y, cache = f_forward(x, w)            dx, dw = f_backward(dy, cache)         two functions
 
 A class may define `__call__` in place of `forward`. The backward of a loss may take no gradient. A
@@ -15,7 +16,7 @@ import inspect
 
 import numpy as np
 
-from npdl.core import Layer, Param
+from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.study.check.learned import (
     after_first_forward,
@@ -48,6 +49,12 @@ def as_layer(thing):
             "give an instance of a class with forward and backward"
         raise InputError(f"{name} is not a layer; {how}")
     cls = type(thing)
+    if isinstance(thing, Layer):
+        try:
+            list(walk(thing))
+        except RecursionError:
+            raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, but not "
+                             "the layer that it belongs to") from None
     if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
             cls.backward is Layer.backward or len(gradient_arguments(cls.backward)) != 2):
         return thing
@@ -230,10 +237,10 @@ class InSelf(Adapter):
             else:
                 param.grad = np.asarray(gradient)
         if returned is None:                            # the gradient may be in self.dx
-            own = vars(cache[0])
-            keys = {gradient_key(name, {**own, name: None})
-                    for name in inspect.signature(forward_of(self.made)).parameters}
-            return {key: own[key] for key in keys if key is not None} or None
+            names = inspect.signature(forward_of(self.made)).parameters
+            own = {key: value for key, value in vars(cache[0]).items() if key not in names}
+            keys = {gradient_key(name, own) for name in names} - {None}
+            return {key: own[key] for key in keys} or None
         return returned
 
     def prepare(self, inputs, options):
