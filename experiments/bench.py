@@ -222,8 +222,8 @@ def quartiles(values):
     return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
 
 
-HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms | time / fastest PyTorch "
-           "| peak MB |",
+HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms "
+           "| time / fastest PyTorch | peak MB |",
            "|---|---|---|--:|--:|--:|--:|--:|"]
 
 
