@@ -1,8 +1,8 @@
-"""Work out the questions of five courses, and judge what their documents claim.
+"""Work out the questions of five documents from university courses, and judge their claims.
 
   python -m exercises --list            list the questions
   python -m exercises 000.2.4a          work one out: its solution, and verdicts on the claims
-  python -m exercises                   print the verdicts on all claims (the ledger)
+  python -m exercises                   print the verdicts on all claims
 """
 
 if __name__ == "__main__":
