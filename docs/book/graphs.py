@@ -141,10 +141,10 @@ def drawn(name):
     layer, inputs, options = sample(layer_classes()[name])
     recording = step(layer, *inputs, **options).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
-    caption = (f"{name}, drawn from one run: its forward above, its backward below, from the "
-               "upstream gradients to the gradients that it returns (filled). A box has a value, "
-               "its shape in this run, and, in small letters, what the backward reads from the "
-               "cache.")
+    caption = (f"One run of {name}. Its forward is above. Its backward is below, from the upstream "
+               "gradients to the gradients that it returns (filled boxes). A box shows the name of "
+               "an array and its shape in this run. Small letters name the arrays that the "
+               "backward reads from the cache.")
     heights = [placed(nodes) + 60 for _, nodes in parts]
     draw, top = Drawing(sum(heights)), 0
     for (phase, nodes), height in zip(parts, heights, strict=True):
