@@ -58,12 +58,12 @@ def _main(given, chosen):
                            "step LSTMCell` or `python -m npdl example`.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (what, module, add, _) in COMMANDS.items():
-        sub = commands.add_parser(name, help=what, description=what)
+    for name, (text, module, add, _) in COMMANDS.items():
+        sub = commands.add_parser(name, help=text, description=text)
         if name == chosen:                              # import only the module of this command
             getattr(importlib.import_module(module), add)(sub)
     if not chosen.startswith("-") and chosen not in COMMANDS:
-        parser.error(_unknown(chosen))
+        parser.error(_describe_unknown(chosen))
     options, unknown = parser.parse_known_args(given)
     if unknown:                                         # with the name of the command
         commands.choices.get(chosen, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -72,19 +72,19 @@ def _main(given, chosen):
     return _run_until_output_closes(getattr(importlib.import_module(module), run), options)
 
 
-def _unknown(name):
+def _describe_unknown(name):
     import difflib
 
     if name == "gradcheck":
         return "gradcheck is a function in Python; on the command line, blame checks all gradients"
-    what = f"command {name!r} is unknown" if name else "a command is missing"
-    near = difflib.get_close_matches(name, COMMANDS, 1)
-    return f"{what}; " + (f"did you mean {near[0]}?" if near
-                          else f"give one of: {', '.join(COMMANDS)}")
+    problem = f"command {name!r} is unknown" if name else "a command is missing"
+    similar = difflib.get_close_matches(name, COMMANDS, 1)
+    return f"{problem}; " + (f"did you mean {similar[0]}?" if similar
+                             else f"give one of: {', '.join(COMMANDS)}")
 
 
 def _run_until_output_closes(run, options):
-    """Run a command; stop without an error if its output is closed, as `head` does.
+    """Run a command; stop without an error if its reader (such as `head`) closes the output.
 
     The exit status is then `options.status`, which the command sets before it prints, or 0.
     """
@@ -93,9 +93,9 @@ def _run_until_output_closes(run, options):
         sys.stdout.flush()
         return status or 0
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, sys.stdout.fileno())
+        os.close(null_device)
         return getattr(options, "status", 0)
 
 

@@ -104,10 +104,10 @@ class Cache:
 
 
 def items_of(value, name):
-    """Yield (dotted name, item) of the attribute `name` with this value.
+    """Yield (dotted name, item) for all items of `value`, the attribute `name` of a layer.
 
-    The items of nested lists, tuples and dicts are yielded one by one, for example ("Ws.0", W) for
-    a list Ws and ("p.W", W) for a dict p. Any other value is yielded as (name, value).
+    Nested lists, tuples and dicts are flattened: a list Ws has items ("Ws.0", W), a dict p has
+    ("p.W", W). Any other value is its own item (name, value).
     """
     if isinstance(value, dict):
         parts = value.items()
@@ -120,13 +120,14 @@ def items_of(value, name):
         yield from items_of(item, f"{name}.{key}")
 
 
-def rebuilt(nest, items):
-    """Return a copy of `nest` (a list, tuple or dict) with `items` in place of its values."""
-    if isinstance(nest, dict):
-        twin = copy.copy(nest)
-        twin.update(zip(nest, items, strict=True))
+def rebuilt(container, items):
+    """Return a copy of a list, tuple or dict with `items` in place of its values."""
+    if isinstance(container, dict):
+        twin = copy.copy(container)
+        twin.update(zip(container, items, strict=True))
         return twin
-    return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
+    kind = type(container)
+    return kind(*items) if hasattr(container, "_fields") else kind(items)
 
 
 class Layer:
@@ -152,11 +153,11 @@ class Layer:
 
     def children(self):
         """Yield (name, layer) for the sub-layers that this layer holds directly."""
-        for name, item in self._held():
+        for name, item in self._items():
             if isinstance(item, Layer):
                 yield name, item
 
-    def _held(self):
+    def _items(self):
         for name, value in vars(self).items():
             yield from items_of(value, name)
 
@@ -172,7 +173,7 @@ class Layer:
                 yield name, param
 
     def _named_params(self, prefix):
-        for name, item in self._held():
+        for name, item in self._items():
             if isinstance(item, Param):
                 yield prefix + name, item
         for name, child in self.children():
@@ -184,7 +185,7 @@ class Layer:
             param.grad[...] = 0
 
     def set_trainable(self, trainable):
-        """Freeze (False) or unfreeze (True) every parameter. Make the optimizer after that."""
+        """Freeze (False) or unfreeze (True) every parameter. Make the optimizer after this call."""
         for _, param in self.params(frozen=True):
             param.trainable = trainable
 
@@ -234,7 +235,7 @@ class Layer:
     def load_state_dict(self, arrays):
         """Copy `arrays`, a dict as `state_dict` returns it, into the parameters.
 
-        Raises InputError, and changes nothing, if the names, a shape or a dtype differ.
+        Raises InputError, and changes nothing, if a name, a shape or a dtype differs.
         """
         own = dict(self.params(frozen=True))
         check_state_dict({name: param.data for name, param in own.items()}, arrays)
@@ -266,7 +267,7 @@ class Layer:
         return sum(p.data.size for name, p in self.params() if name not in skip)
 
     def summary(self, file=None):
-        """Print a table of the parameters, and their numbers with and without embeddings."""
+        """Print a table of the parameters, and their count with and without embeddings."""
         rows = [(name, str(p.shape), p.data.size) for name, p in self.params()]
         rows += [("total", "", self.count_params()),
                  ("without embeddings (P)", "", self.count_params(embeddings=False))]
@@ -278,8 +279,8 @@ class Layer:
 
 def embedding_names(layer):
     """Return the dotted names of the embedding matrices in a layer."""
-    tables = {id(p) for part in walk(layer) if part.is_embedding for _, p in part.params()}
-    return {name for name, param in layer.params() if id(param) in tables}
+    matrices = {id(p) for part in walk(layer) if part.is_embedding for _, p in part.params()}
+    return {name for name, param in layer.params() if id(param) in matrices}
 
 
 def walk(layer):

@@ -101,14 +101,14 @@ def check_floats(owner, **arrays):
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind != "f" or x.ndim == 0:
             raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
-                             "array of floats with an axis or more")
+                             "array of floats with at least one axis")
 
 
 def check_rng(owner, rng):
     """Raise InputError unless `rng` is a NumPy generator or None."""
     if rng is not None and not hasattr(rng, "random"):
         raise InputError(f"{owner}: rng = {rng!r}; give a NumPy generator, such as "
-                         "numpy.random.default_rng(0), or None for none")
+                         "numpy.random.default_rng(0), or None for no dropout")
 
 
 def check_width(x, width, owner, ndim=None):
@@ -120,11 +120,14 @@ def check_width(x, width, owner, ndim=None):
                          f"{axes}")
 
 
-def check_channels(x, channels, owner, places=False):
-    """Raise InputError unless `x` is (N, C, L) or, if `places` is False, (N, C), C = channels."""
+def check_channels(x, channels, owner, needs_positions=False):
+    """Raise InputError unless `x` is (N, C, L), or (N, C) if it needs no positions.
+
+    C must be `channels`, if that is not None.
+    """
     check_real(owner, the_input=x)
-    if x.ndim not in ((3,) if places else (2, 3)) or 0 in x.shape:
-        wanted = "(N, C, L)" if places else "(N, C, L) or (N, C)"
+    if x.ndim not in ((3,) if needs_positions else (2, 3)) or 0 in x.shape:
+        wanted = "(N, C, L)" if needs_positions else "(N, C, L) or (N, C)"
         raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, and not "
                          "empty")
     if channels is not None and x.shape[1] != channels:
@@ -139,11 +142,11 @@ def check_gradient(dy, shape, owner):
     """
     is_number = isinstance(dy, numbers.Real) and not shape
     if not is_number and (not is_array(dy) or dy.shape != tuple(shape)):
-        several = isinstance(dy, tuple) and any(getattr(one, "shape", None) == tuple(shape)
-                                                for one in dy)
-        more = "; it is a tuple of gradients, one for each input; give one of them"
+        has_fitting_item = isinstance(dy, tuple) and any(
+            getattr(item, "shape", None) == tuple(shape) for item in dy)
+        hint = "; it is a tuple of gradients, one for each input; give one of them"
         raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
-                         f"shape {tuple(shape)}{more * several}")
+                         f"shape {tuple(shape)}{hint * has_fitting_item}")
 
 
 def check_mask(owner, mask, shape):
@@ -169,8 +172,8 @@ def check_attention_mask(mask, shape):
 def checked_ids(ids, size, what="token ids"):
     """Return `ids` as an array of integers, after a check that 0 <= id < size.
 
-    An array on a GPU is not checked, because the program would have to wait for the GPU. CuPy does
-    not raise an error for an index out of range; it uses a wrong entry.
+    An array on a GPU is not checked, because the program would have to wait for the GPU. For an
+    index out of range, CuPy uses a wrong entry instead of raising an error.
     """
     if not isinstance(ids, (np.ndarray, np.generic, list, tuple, int, float, str, type(None))):
         return ids
@@ -184,11 +187,11 @@ def checked_ids(ids, size, what="token ids"):
     return ids
 
 
-def _check_range(values, most, what, more=""):
-    """Raise InputError unless all values are from 0 to `most`."""
+def _check_range(values, largest, what, note=""):
+    """Raise InputError, with a note on the limit, unless all values are from 0 to `largest`."""
     for value in (values.min(), values.max()) if values.size else ():
-        if not 0 <= value <= most:
-            raise InputError(f"{what} contain {value}; allowed are 0 to {most}{more}")
+        if not 0 <= value <= largest:
+            raise InputError(f"{what} contain {value}; allowed are 0 to {largest}{note}")
 
 
 def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
@@ -203,7 +206,7 @@ def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
     return ids
 
 
-def check_key_mask(key_mask, shape, owner):
+def checked_key_mask(key_mask, shape, owner):
     """Return `key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
@@ -221,8 +224,7 @@ def check_sequence(x, width, owner):
 
 
 def checked_positions(x, positions, table):
-    """Return `positions` as integers, after a check that they are rows of `table` and fit x
-    (..., D).
+    """Return `positions` as integers, after a check that they fit x (..., D) and `table` (P, D).
 
     x must have a float dtype, because the position embeddings are converted to the dtype of x.
     """
@@ -290,8 +292,8 @@ def check_heads(Q, K, V, mask, heads):
     check_attention_mask(mask, (q[0], heads, q[1], k[1]))               # (B, H, R, S)
 
 
-def checked_turns(x, positions, width):
-    """Return the positions (S,) for Rotary, after a check of them and of x (..., S, width).
+def checked_rotary_positions(x, positions, width):
+    """Return the positions (S,), after a check that they and x (..., S, width) fit Rotary.
 
     If `positions` is None, they are 0 .. S-1.
     """

@@ -30,10 +30,9 @@ def remedy(error):
     return REMEDIES.get(error.errno, "free space, or choose another place")
 
 
-def printable(text, but=""):
-    """Return a text in which characters that aren't printable are escaped as in Python.
+def printable(text, allowed=""):
+    """Return `text` with its unprintable characters escaped as in Python, except for `allowed`.
 
-    Such characters would end a line or change the terminal. Characters in `but`, for example
-    "\\n\\t", are not escaped.
+    Such characters would end a line or change the terminal.
     """
-    return "".join(c if c.isprintable() or c in but else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() or c in allowed else repr(c)[1:-1] for c in text)

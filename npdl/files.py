@@ -16,17 +16,17 @@ LARGEST_NUMBER = 1 << 63        # NumPy's integers are smaller than this
 def write_atomically(path, write):
     """Call `write(file)` with a temporary file next to `path`, then rename the file to `path`.
 
-    So other programs read the old file or the new file, never a part of it, also after a power
-    failure. The temporary file is deleted after an error. Raises CheckpointError instead of
-    OSError, and also if `path` is not an ordinary file, for example a device, because the rename
-    would replace it. Symbolic links are followed.
+    So other programs read the old file or the whole new file, also after a power failure. The
+    temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError
+    instead of OSError, and if `path` is not an ordinary file but, for example, a device, which the
+    rename would replace.
     """
     path = Path(path)
     if not path.name:
         raise InputError(f"{str(path)!r} is a folder; give the path of a file in it")
     try:
         if not is_file(path, or_nothing=True):
-            raise CheckpointError(f"{path} cannot be written (it is there and is not a file); "
+            raise CheckpointError(f"{path} cannot be written (it exists and is not a file); "
                                   "give the path of a file, or a new one")
         path = Path(os.path.realpath(path))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -80,7 +80,7 @@ def parse_json(content):
     """Return the value of a JSON text. Raise ValueError if it is invalid or nested too deeply.
 
     NaN, Infinity and repeated names are allowed, as in Python's json, because files of other
-    programs contain them. The last of several equal names counts.
+    programs contain them. If a name is repeated, its last value counts.
     """
     try:
         return json.loads(content)

@@ -95,7 +95,7 @@ def mean_over(x, axes):
 
 
 def not_infinite(x):
-    """Return x with NaN where it is infinite, because a division by infinity would give 0."""
+    """Replace infinite entries of x by NaN, because a division by infinity would give 0."""
     return x + (x - x)
 
 
@@ -135,9 +135,9 @@ def sum_by_index(rows, index, size):
 def _sum_on_device(rows, index, size):
     """Compute sum_by_index with matrix products, because atomic adds on a GPU aren't deterministic.
 
-    If N > size, the product with a one-hot matrix (N, size) is used. Otherwise the matrix (N, N) is
-    smaller that is 1 where two rows have the same index. Then all rows with one index have the same
-    sum, and each of them writes it.
+    For N rows, this multiplies by the one-hot matrix (N, size) if N > size. Otherwise it multiplies
+    by a smaller matrix (N, N), which is 1 where two rows have the same index. Then each row is the
+    sum of all rows with its index, and is written to the row `index` of the result.
     """
     if len(index) > size:
         return xp.matmul(one_hot(index, size, rows.dtype).T, rows)
@@ -156,14 +156,14 @@ def map_state(function, *states):
 
 
 def by_layer(state, L, owner):
-    """Split a state with arrays (L, B, H) into the states of the L layers. None becomes L Nones."""
+    """Return the states of L layers from a state with arrays (L, B, H). None gives L Nones."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state
     for part in state if isinstance(state, tuple) else (state,):
         if not is_array(part) or part.ndim != 3 or len(part) != L:
-            raise InputError(f"{owner}: a part of the state is {described(part)}; it must be "
-                             f"({L}, B, H), an entry for each layer")
+            raise InputError(f"{owner}: an array of the state is {described(part)}; it must be "
+                             f"({L}, B, H), with one entry for each layer")
     return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
 
 
@@ -204,7 +204,7 @@ def h_of(state):
 
 
 def add_dh(dstate, dh):
-    """Return the gradient `dstate` of a state, with dh added to the gradient of h."""
+    """Return `dstate`, the gradient of a state, with dh added to the gradient of h."""
     return (dstate[0] + dh, *dstate[1:]) if isinstance(dstate, tuple) else dstate + dh
 
 

@@ -1,8 +1,7 @@
 """Losses for sequences, classes, numbers and distributions, and the exact-match accuracy.
 
-The values of targets that are already on a GPU are not checked, because the program would have to
-wait for the GPU. CuPy does not raise an error for a target that is out of range; it uses a wrong
-entry.
+The values of targets on a GPU are not checked, because the program would have to wait for the GPU.
+For a target that is out of range, CuPy uses a wrong entry instead of raising an error.
 """
 
 import math
@@ -96,8 +95,8 @@ def exact_match(logits, targets, counted, reduction="mean"):
 def most_probable(logits):
     """Return the indices (...) of the largest logits (..., V), or -1 where a logit is NaN."""
     top = logits.argmax(-1)                                     # the first NaN, if there is one
-    found = xp.take_along_axis(logits, top[..., None], -1)[..., 0]
-    return xp.where(xp.isnan(found), -1, top)
+    largest = xp.take_along_axis(logits, top[..., None], -1)[..., 0]
+    return xp.where(xp.isnan(largest), -1, top)
 
 
 def loss_and_accuracy(logits, targets, eq_positions, mask, reduction="mean"):
@@ -123,7 +122,7 @@ class CrossEntropy(Layer):
         require_choice("reduction", reduction, REDUCTIONS)
         require_number("smoothing", smoothing, lambda value: 0 <= value <= 1, "between 0 and 1")
         if ignored is not None and not is_integer(ignored):
-            raise InputError(f"ignored = {ignored!r}; it must be an integer, or None for none")
+            raise InputError(f"ignored = {ignored!r}; it must be an integer or None")
         self.ignored = ignored
         self.smoothing = smoothing
         self.reduction = reduction
@@ -152,7 +151,7 @@ class CrossEntropy(Layer):
 
     def checked(self, logits, targets):
         """Return the targets (...), with 0 for ignored ones, and the mask (...) of the others."""
-        targets, V = fitting_targets("loss", logits, targets)
+        targets, V = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
 
@@ -161,10 +160,10 @@ class StableMaxLoss(Layer):
     """loss = -log(s(x_y) / sum_v s(x_v)),   s(x) = x + 1 if x >= 0, else 1 / (1 - x).
 
     forward(logits, targets): logits x (..., V), integers targets y (...). s(x) grows linearly,
-    while the exp(x) of softmax grows exponentially. In softmax, a large logit can make the terms of
-    all other logits so small that they are lost in the rounding of the sum. Here this does not
-    happen. `reduction` is "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes
-    that do not fit, and for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
+    while the exp(x) of softmax grows exponentially. In softmax, the terms of all other logits can
+    be lost in the rounding of the sum if one logit is large; here they are not. `reduction` is
+    "mean", "sum" or "none", as in CrossEntropy. Raises InputError for shapes that do not fit, and
+    for targets outside [0, V). Prieto et al. 2025, arXiv:2501.04697.
     """
 
     def __init__(self, reduction="mean"):
@@ -172,7 +171,7 @@ class StableMaxLoss(Layer):
         self.reduction = reduction
 
     def forward(self, logits, targets):
-        targets, V = fitting_targets("stablemax", logits, targets)
+        targets, V = checked_targets("stablemax", logits, targets)
         targets = checked_ids(targets, V, "targets")
         below = logits < 0
         s = xp.where(below, 1 / (1 - xp.where(below, logits, 0)), logits + 1)   # s (..., V)
@@ -185,7 +184,7 @@ class StableMaxLoss(Layer):
     def backward(self, dloss, cache):
         s = cache.s
         check_gradient(dloss, cache.loss.shape, "StableMaxLoss")
-        dnll = spread(dloss, self.reduction, cache.total[..., 0])[..., None]
+        dnll = reduced_backward(dloss, self.reduction, cache.total[..., 0])[..., None]
         q = one_hot(cache.targets, s.shape[-1], s.dtype)
         ds = dnll * (1 / cache.total - q / cache.s_y)           # nll = log sum s - log s_y
         slope = xp.where(cache.below, s * s, 1).astype(s.dtype)     # (1 / (1 - x))' = s^2
@@ -220,7 +219,7 @@ class SquaredError(Layer):
     def backward(self, dloss, cache):
         e = cache.e
         check_gradient(dloss, cache.loss.shape, "SquaredError")
-        dsquare = spread(dloss, self.reduction, e[..., 0])
+        dsquare = reduced_backward(dloss, self.reduction, e[..., 0])
         de = 2 * self.factor * e * dsquare[..., None]               # loss = factor sum e^2
         dy = de                                                     # e = y - z
         dz = -de
@@ -253,7 +252,7 @@ class KLDivergence(Layer):
     def backward(self, dloss, cache):
         p, q, log_ratio, D = cache.p, cache.q, cache.log_ratio, cache.D
         check_gradient(dloss, cache.loss.shape, "KLDivergence")
-        dD = spread(dloss, self.reduction, D[..., 0])[..., None]
+        dD = reduced_backward(dloss, self.reduction, D[..., 0])[..., None]
         dp_logits = dD * p * (log_ratio - D)                        # D = sum p (log_p - log_q)
         dq_logits = dD * (q - p)
         return dp_logits, dq_logits
@@ -270,13 +269,13 @@ def kl_divergence(p, q):
     return xp.where((possible & (q <= 0)).any(-1), math.inf, terms.sum(-1))
 
 
-def fitting_targets(loss, logits, targets):
+def checked_targets(owner, logits, targets):
     """Return the targets (...) as an array, and V, after a check that they fit logits (..., V)."""
     targets = as_array(targets)
-    check_kinds(loss, logits=(logits, "f"), targets=(targets, "iu"))
+    check_kinds(owner, logits=(logits, "f"), targets=(targets, "iu"))
     V = logits.shape[-1] if logits.ndim else 0
     if targets.shape != logits.shape[:-1] or V == 0:
-        raise InputError(f"{loss}: logits {logits.shape} and targets {targets.shape} do not fit; "
+        raise InputError(f"{owner}: logits {logits.shape} and targets {targets.shape} do not fit; "
                          "they must be (..., V) and (...)")
     return targets, V
 
@@ -288,7 +287,7 @@ def reduced(loss, reduction):
     return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
 
 
-def spread(dloss, reduction, entries):
-    """Return the gradient of `loss` in `reduced`, with the shape of `entries`."""
-    share = 1 / max(1, entries.size) if reduction == "mean" else 1
-    return xp.full_like(entries, share) * dloss
+def reduced_backward(dloss, reduction, like):
+    """Return the gradient of the argument `loss` of `reduced`, which has the shape of `like`."""
+    weight = 1 / max(1, like.size) if reduction == "mean" else 1
+    return xp.full_like(like, weight) * dloss

@@ -13,7 +13,7 @@ from npdl.errors import InputError, require_above_0, require_number
 from npdl.functions import not_infinite
 from npdl.training_errors import (
     check_layer,
-    check_learns,
+    check_trainable,
     check_optimizer_state,
     checked_params,
     require_betas,
@@ -34,23 +34,22 @@ class Optimizer:
         require_finite(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         if not self.params:
-            raise InputError(f"{type(model).__name__} has no parameter to learn: none is a Param "
-                             "that is trainable")
+            raise InputError(f"{type(model).__name__} has no trainable Param, so there is nothing "
+                             "to train")
         self.lr, self.weight_decay, self.steps = lr, weight_decay, 0
         for moment in self.moments:
             zeros = {name: xp.zeros_like(p.data) for name, p in self.params.items()}
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """Make one update, with the learning rate `lr` if it is given, else that of the
-        constructor.
+        """Make one update, with the learning rate `lr` or, if it is None, the constructor's.
 
         Raises InputError, and changes nothing, if a parameter was frozen after the optimizer was
-        made, and if `lr` is not a finite number of at least 0.
+        made, or if `lr` is not a finite number of at least 0.
         """
         lr = self.rate(lr)
         for name, p in self.params.items():
-            check_learns(f"{type(self).__name__}: {name}", p)
+            check_trainable(f"{type(self).__name__}: {name}", p)
         self.steps += 1
         for name, p in self.params.items():
             self.update(name, p, lr, self.weight_decay * p.decay)
@@ -80,8 +79,7 @@ class Optimizer:
     def load_state_dict(self, state):
         """Restore a state that `state_dict` returned.
 
-        Raises InputError, and changes nothing, if it is the state of another kind of optimizer or
-        model.
+        Raises InputError, and changes nothing, if the kind of optimizer or the model differs.
         """
         own = {moment: getattr(self, moment) for moment in self.moments}
         check_optimizer_state({"steps": self.steps, **own}, state)
@@ -248,8 +246,8 @@ def orthogonalised(G, steps=5):
     """Return an approximation of U V^T for G = U S V^T, in which most singular values are about 1.
 
     Begins with X = G / ||G|| and repeats X = a X + b (X X^T) X + c (X X^T)^2 X, which applies a
-    polynomial to the singular values. After five steps, singular values of G above ||G|| / 660 are
-    between 0.68 and 1.21. Smaller ones, divided by ||G||, were multiplied by up to 485.
+    polynomial to the singular values. After five steps, those above ||G|| / 660 have become values
+    between 0.68 and 1.21. Smaller ones have become at most 485 times their size in G / ||G||.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
@@ -282,11 +280,11 @@ class Muon(AdamW):
         if isinstance(names, str) or not hasattr(names, "__iter__"):
             raise InputError(f"muon: names = {names!r}; give a list of names of matrices")
         self.names, self.faster, self.momentum = frozenset(names), faster, momentum
-        odd = sorted(name for name in self.names if name not in self.params
-                     or self.params[name].data.ndim != 2)
-        if odd:
-            raise InputError(f"muon: {odd[0]!r} is not the name of a matrix of this model; give "
-                             "names of model.params() with two axes")
+        invalid = sorted(name for name in self.names if name not in self.params
+                         or self.params[name].data.ndim != 2)
+        if invalid:
+            raise InputError(f"muon: {invalid[0]!r} is not the name of a matrix of this model; "
+                             "give names of model.params() with two axes")
 
     def update(self, name, p, lr, decay):
         if name not in self.names:

@@ -48,7 +48,7 @@ class Entry:
         return math.prod(self.shape)
 
     @property
-    def stored(self):
+    def stored_dtype(self):
         return np.dtype(DTYPES[self.dtype])
 
 
@@ -90,9 +90,9 @@ class SafetensorsFile:
         the file.
         """
         entry = self.entries[name]
-        if entry.start % entry.stored.itemsize or not entry.size:
+        if entry.start % entry.stored_dtype.itemsize or not entry.size:
             return self.read(name)
-        flat = np.frombuffer(self._map, entry.stored, entry.size, entry.start)
+        flat = np.frombuffer(self._map, entry.stored_dtype, entry.size, entry.start)
         return flat.reshape(entry.shape)
 
     def read(self, name, dtype=None, out=None):
@@ -103,14 +103,14 @@ class SafetensorsFile:
         """
         entry = self.entries[name]
         is_bf16, is_float = entry.dtype == "BF16", entry.dtype in FLOATS
-        wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored if is_float
-                          else entry.stored)
+        wanted = np.dtype(dtype or "f4" if is_bf16 else dtype or entry.stored_dtype if is_float
+                          else entry.stored_dtype)
         values = np.empty(entry.size, wanted) if out is None else out
         with open(self.path, "rb") as file:
             file.seek(entry.start)
             for start in range(0, entry.size, AT_ONCE):
                 part = values[start : start + AT_ONCE]
-                given = np.fromfile(file, entry.stored, part.size)
+                given = np.fromfile(file, entry.stored_dtype, part.size)
                 if given.size < part.size:
                     raise CheckpointError(f"{self.path} was cut short while it was read; "
                                           "download it again")
@@ -147,17 +147,17 @@ def _entries(header, start, size):
 def _entry(name, about, start):
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
-        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
-        whole = whole and math.prod(max(n, 1) for n in shape) < LARGEST_NUMBER
+        is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+        is_valid = is_valid and math.prod(max(n, 1) for n in shape) < LARGEST_NUMBER
     except (KeyError, TypeError, ValueError):
-        whole = False
-    if not whole or not isinstance(shape, list) or len(shape) > 32:
+        is_valid = False
+    if not is_valid or not isinstance(shape, list) or len(shape) > 32:
         raise ValueError(f"{name!r} has an invalid dtype, shape or offset")
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ValueError(f"{name!r} is of dtype {str(dtype)[:20]!r}; supported: "
                          f"{', '.join(DTYPES)}")
     entry = Entry(dtype, tuple(shape), start + begin)
-    if entry.size * entry.stored.itemsize != end - begin:
+    if entry.size * entry.stored_dtype.itemsize != end - begin:
         raise ValueError(f"{name!r} of {dtype} {entry.shape} does not have {end - begin:,} "
                          "bytes, as the header says")
     return entry, begin, end
@@ -186,7 +186,7 @@ def write(path, arrays, metadata=None):
     names = {np.dtype(stored): name for name, stored in DTYPES.items() if name != "BF16"}
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, array in arrays.items():
-        array = made(array)
+        array = as_numpy(array)
         if array.dtype.newbyteorder("<") not in names:
             raise InputError(f"array {name!r} has the dtype {array.dtype}; convert it to one of "
                              f"{', '.join(map(str, names))}")
@@ -199,12 +199,12 @@ def write(path, arrays, metadata=None):
     def fill(file):
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            array = made(array)
+            array = as_numpy(array)
             file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
 
     write_atomically(path, fill)
 
 
-def made(array):
-    """Return a NumPy array, given an array or a function that returns one."""
+def as_numpy(array):
+    """Return an array, or the result of a function that returns one, as a NumPy array."""
     return to_host(array() if callable(array) else array)

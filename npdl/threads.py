@@ -28,8 +28,8 @@ class BLASThreads:
     core, because the threads wait for each other. The package threadpoolctl is needed; without it,
     this class has no effect.
 
-    If several threads are inside such blocks at the same time, the smallest count applies. After
-    the last block, the earlier number of threads is restored.
+    If several threads of Python are inside such blocks, the smallest count applies. After the last
+    block, the earlier number of threads is restored.
     """
 
     _lock, _wanted, _undo = threading.Lock(), [], None
@@ -54,9 +54,9 @@ class BLASThreads:
 
     def _limit(self):
         """Set the smallest requested count in each BLAS library that has more threads."""
-        blas = [each for each in threadpool_info() if each["user_api"] == "blas"]
+        libraries = [info for info in threadpool_info() if info["user_api"] == "blas"]
         return threadpool_limits(limits={
-            each["prefix"]: min(each["num_threads"], *self._wanted) for each in blas})
+            info["prefix"]: min(info["num_threads"], *self._wanted) for info in libraries})
 
 
 ONE_BLAS_THREAD = BLASThreads(1)

@@ -7,7 +7,7 @@ from npdl.errors import InputError, described, is_array, is_integer, require_num
 
 
 def check_kinds(owner, **arrays):
-    """Raise InputError unless each named (array, kinds) has a dtype kind of NumPy in `kinds`."""
+    """Raise InputError unless, for each (array, kinds), NumPy's array.dtype.kind is in `kinds`."""
     words = {"f": "floats", "iu": "integers", "b": "bools"}
     for name, (array, kinds) in arrays.items():
         if not is_array(array) or array.dtype.kind not in kinds:
@@ -15,7 +15,7 @@ def check_kinds(owner, **arrays):
 
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless the shape `logits` is (B, S, V), and targets and counted fit.
+    """Raise InputError unless the shape `logits` is (B, S, V), and the arrays fit it.
 
     `targets` must be integers (B, S), and `counted` bools (B, S).
     """
@@ -52,26 +52,26 @@ def check_layer(owner, layer):
 
 def require_layers(owner, layers, example):
     """Raise InputError, with an example, unless `layers` is a list of at least one Layer."""
-    found = layers if isinstance(layers, (list, tuple)) else [layers]
-    odd = [described(layer) for layer in found
-           if isinstance(layer, type) or not hasattr(layer, "backward")]
-    if odd or not found:
-        raise InputError(f"{owner}: given {odd[0] if odd else 'nothing'}; give layers, such as "
-                         f"{example}")
+    items = layers if isinstance(layers, (list, tuple)) else [layers]
+    invalid = [described(layer) for layer in items
+               if isinstance(layer, type) or not hasattr(layer, "backward")]
+    if invalid or not items:
+        raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give layers, "
+                         f"such as {example}")
 
 
 def checked_params(owner, params):
     """Return `params` as a list, after a check that they are trainable Params."""
-    found = list(params) if hasattr(params, "__iter__") else [params]
-    for param in found:
+    params = list(params) if hasattr(params, "__iter__") else [params]
+    for param in params:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):
             raise InputError(f"{owner}: given {described(param)}; give Params, such as "
                              "optimizer.params.values()")
-        check_learns(owner, param)
-    return found
+        check_trainable(owner, param)
+    return params
 
 
-def check_learns(owner, param):
+def check_trainable(owner, param):
     """Raise InputError if a Param is frozen and so has no gradient."""
     if not param.trainable:
         raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
@@ -93,11 +93,12 @@ def check_optimizer_state(own, state):
 
 def check_state_dict(own, arrays, what="parameter"):
     """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
-    odd = sorted(own.keys() ^ arrays.keys())
-    if odd:
-        how = "missing" if odd[0] in own else "unknown"
-        raise InputError(f"{what} {odd[0]!r} is {how} ({len(odd)} names differ in all); give the "
-                         "arrays of a model of the same class, made with the same options")
+    differing = sorted(own.keys() ^ arrays.keys())
+    if differing:
+        how = "missing" if differing[0] in own else "unknown"
+        raise InputError(f"{what} {differing[0]!r} is {how} ({len(differing)} names differ in "
+                         "all); give the arrays of a model of the same class, made with the same "
+                         "options")
     for name, wanted in own.items():
         given = arrays[name]
         if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
@@ -107,5 +108,6 @@ def check_state_dict(own, arrays, what="parameter"):
 
 def warn_undropped():
     """Warn, once in a process, that a training step used no dropout."""
-    warnings.warn("dropout did nothing: a backward follows a forward without rng; train with "
-                  "forward(.., rng=numpy.random.default_rng(0)), or with dropout 0", stacklevel=1)
+    warnings.warn("dropout had no effect: forward was called without rng before backward; train "
+                  "with forward(.., rng=numpy.random.default_rng(0)), or with dropout 0",
+                  stacklevel=1)

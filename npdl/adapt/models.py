@@ -24,8 +24,8 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
         a name, or several       layers whose dotted name is, or ends with, a name such as "W_Q"
         a function               layers for whose dotted name it returns True
     `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
-    the dotted names of the adapters. Make the optimizer after that. Raises InputError, and changes
-    nothing, if no layer is selected or the model already has adapters.
+    the dotted names of the adapters. Make the optimizer after this call. Raises InputError, and
+    changes nothing, if no layer is selected or the model already has adapters.
     """
     if any(isinstance(layer, LoRALinear) for _, layer in named_layers(model)):
         raise InputError("add_lora: the model already has adapters; merge_lora removes them")
@@ -90,7 +90,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Row:
-    """A linear layer in a Report."""
+    """A linear layer in a Report: its name, class, and numbers as in the Report."""
 
     name: str
     kind: str
@@ -131,11 +131,11 @@ class Report:
 
 
 def report(model, rows=1):
-    """Return a Report of the trainable parameters, the stored bytes and the multiplications.
+    """Return a Report on `model`, with the multiplications of a forward pass over `rows` rows.
 
     The stored bytes of a quantized layer are those of its codes and step sizes.
     """
-    layers, inside, stands_for = [], set(), {}
+    layers, inside, num_entries = [], set(), {}
     for name, layer in named_layers(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
@@ -145,9 +145,9 @@ def report(model, rows=1):
             layers.append(Row(name, kind, layer.count_params(), _bytes(layer),
                               multiplies(layer, rows)))
         if isinstance(layer, QuantLinear):
-            stands_for |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
+            num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
-    frozen = sum(stands_for.get(id(param), param.data.size)
+    frozen = sum(num_entries.get(id(param), param.data.size)
                  for _, param in model.params(frozen=True) if not param.trainable)
     return Report(rows, layers, model.count_params(), frozen, _bytes(model))
 
@@ -164,13 +164,13 @@ def _choose(model, kinds, where, caller):
         raise InputError(f"{caller}: where = {where!r}; it must be a name, several names, a "
                          "function of a name, or None")
 
-    found = {name: layer for name, layer in named_layers(model)
-             if name and isinstance(layer, kinds)}
-    chosen = {name: layer for name, layer in found.items() if wanted(name)}
+    candidates = {name: layer for name, layer in named_layers(model)
+                  if name and isinstance(layer, kinds)}
+    chosen = {name: layer for name, layer in candidates.items() if wanted(name)}
     if not chosen:
         raise InputError(
             f"{caller}: no linear layer fits where = {where!r}; "
-            f"there are: {', '.join(found) or 'none'}"
+            f"there are: {', '.join(candidates) or 'none'}"
         )
     return chosen
 
@@ -202,7 +202,7 @@ def _bytes(layer):
 def multiplies(layer, rows):
     """Return the number of multiplications of a linear layer's forward over `rows` rows.
 
-    Dequantizing a W counts once. The multiplication by a scale of 1 is not counted.
+    Dequantizing W (D, E) counts as D * E; the multiplication by a scale of 1 is not counted.
     """
     D, E = layer.sizes
     if isinstance(layer, LoRALinear):

@@ -6,9 +6,9 @@ Three methods are from QLoRA (Dettmers et al. 2023, arXiv:2305.14314). Each bloc
 own step size. NF4 has 16 levels, which are quantiles of a normal distribution. Double quantization
 stores the step sizes in 8 bits, too.
 
-The rounding "floor" decreases the values by half a step on average. "nearest" does not, and its
-largest error is half as large. If a value is a multiple of the step up to rounding errors, its code
-is that multiple. So quantizing a dequantized matrix gives the same codes.
+The rounding "floor" decreases the values by half a step on average. "nearest" does not, and halves
+the largest error. If a value is a multiple of the step up to rounding errors, its code is that
+multiple. So quantizing a dequantized matrix gives the same codes.
 """
 
 import math
@@ -24,11 +24,11 @@ STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in doubl
 
 
 def normal_float():
-    """Return the 16 levels of NF4: 0, and 8 positive and 7 negative quantiles of N(0, 1).
+    """Return the 16 levels of NF4, scaled such that the largest is 1.
 
-    The probabilities of the positive quantiles are evenly spaced between 1/2 and the mean of 1 -
-    1/32 and 1 - 1/30, and those of the absolute values of the negative quantiles, too. The levels
-    are scaled such that the largest is 1.
+    They are 0, 8 positive quantiles of N(0, 1), and the negatives of 7 positive quantiles. The
+    probabilities of both kinds are evenly spaced from 1/2, which is left out, to the mean of 1 -
+    1/32 and 1 - 1/30.
     """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
@@ -92,8 +92,8 @@ def quantize_steps(step):
     """Quantize the step sizes (n,) (double quantization).
 
     Returns codes of 8 bits (n,), and an array `scale` for dequantize_steps. The mean of all step
-    sizes is subtracted before the quantization. `scale` has a step size for every 256 codes, and
-    then the mean.
+    sizes is subtracted before the quantization. `scale` holds one step size for each 256 codes,
+    followed by the mean.
     """
     mean = step.mean()
     codes, scale = quantize(step - mean, STEPS_BITS, "nearest", STEPS_BLOCK)
@@ -121,14 +121,14 @@ def pack(codes, bits):
 def unpack(packed, shape):
     """Return the codes with this shape from the bytes that `pack` returned."""
     bits, size = len(packed), math.prod(shape)
-    shifted = _together(packed[:8])
+    shifted = _join_bits(packed[:8])
     if bits > 8:
-        shifted = shifted.astype(np.uint16) | (_together(packed[8:]).astype(np.uint16) << 8)
+        shifted = shifted.astype(np.uint16) | (_join_bits(packed[8:]).astype(np.uint16) << 8)
     codes = shifted[:size] - _unsigned(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
     return codes.view(_integer(bits)).reshape(shape)
 
 
-def _together(planes):
+def _join_bits(planes):
     """Return the codes (8 n,) of m <= 8 rows (m, n) of `pack`.
 
     Eight codes are computed at once, as the bytes of one uint64.
@@ -183,6 +183,6 @@ def _check_options(bits, rounding, block):
     if rounding not in tuple(ROUNDINGS):
         raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
     if rounding == "nf4" and bits != 4:
-        raise InputError(f"bits = {bits} with rounding 'nf4'; its levels are 16: give bits = 4")
+        raise InputError(f"bits = {bits} with rounding 'nf4'; NF4 has 16 levels, so give bits = 4")
     if block is not None and (not is_integer(block) or block < 1):
         raise InputError(f"block = {block!r}; it must be a positive integer, or None")

@@ -237,6 +237,6 @@ def _drop_unwritten(stream):
         stream.flush()
     except OSError:
         with contextlib.suppress(OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            null_device = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null_device, stream.fileno())
+            os.close(null_device)

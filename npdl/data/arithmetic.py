@@ -64,7 +64,7 @@ class Vocabulary:
 
     def decode(self, ids):
         """Return the text of a 1-D sequence of ids. Raise InputError if one is out of range."""
-        return " ".join(self.tokens[i] for i in _places("ids", ids, self.size))
+        return " ".join(self.tokens[i] for i in _checked_indices("ids", ids, self.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ class Examples:
 
     def take(self, indices):
         """Return copies of the examples at these indices (1-D integers in [0, N))."""
-        rows = _places("indices", indices, len(self))
+        rows = _checked_indices("indices", indices, len(self))
         return Examples(self.inputs[rows], self.targets[rows], self.eq_positions[rows],
                         self.mask[rows], self.orders[rows])
 
@@ -125,10 +125,10 @@ class ModularArithmetic:
         self.vocabulary = Vocabulary.of_numbers(numbers, operator)
         self.sequence_length = 2 * max(self.orders) + 2  # S
 
-        listed = self._listed()
-        place = np.arange(len(listed))
-        np.random.RandomState(self.seed).shuffle(place)
-        self.equations = listed.take(place)
+        examples = self._make_examples()
+        order = np.arange(len(examples))
+        np.random.RandomState(self.seed).shuffle(order)
+        self.equations = examples.take(order)
         train, rest = self._split()
         self.train = self.equations.take(train)
         self.validation = self.equations.take(rest)
@@ -151,7 +151,7 @@ class ModularArithmetic:
             raise InputError(f"stratified with orders = {self.orders}; it needs both orders; "
                              "set orders=(2, 3) or stratified=False")
 
-    def _solved(self, order):
+    def _solve(self, order):
         """Return the operands (N, order) and results (N,) of all equations of one order."""
         if self.operator == "/":  # all (result, b[, c]), with divisors b, c from 1
             sizes = (self.p,) + (self.p - 1,) * (order - 1)
@@ -165,24 +165,24 @@ class ModularArithmetic:
         apply = {"+": np.add, "-": np.subtract, "*": np.multiply}[self.operator]
         return operands, apply.reduce(operands, axis=1) % self.q
 
-    def _listed(self):
+    def _make_examples(self):
         """Return the Examples of every equation before the shuffle: order 2, then order 3."""
-        words, parts, orders = self.vocabulary, [], []
+        vocabulary, parts, orders = self.vocabulary, [], []
         for order in self.orders:
-            operands, result = self._solved(order)
+            operands, result = self._solve(order)
             eq = 2 * order  # BOS is at 0, operands at odd positions, operators between them
-            tokens = np.full((len(result), self.sequence_length + 1), words.pad, dtype=np.int64)
-            tokens[:, 0] = words.bos
+            tokens = np.full((len(result), self.sequence_length + 1), vocabulary.pad, np.int64)
+            tokens[:, 0] = vocabulary.bos
             tokens[:, 1:eq:2] = operands
-            tokens[:, 2:eq:2] = words.operator
-            tokens[:, eq] = words.eq
+            tokens[:, 2:eq:2] = vocabulary.operator
+            tokens[:, eq] = vocabulary.eq
             tokens[:, eq + 1] = result
-            tokens[:, eq + 2] = words.eos
+            tokens[:, eq + 2] = vocabulary.eos
             parts.append(tokens)
             orders.append(np.full(len(result), order, dtype=np.int64))
         tokens, orders = np.concatenate(parts), np.concatenate(orders)  # (N, S + 1), (N,)
         targets = tokens[:, 1:]
-        return Examples(tokens[:, :-1], targets, 2 * orders - 1, targets != words.pad, orders)
+        return Examples(tokens[:, :-1], targets, 2 * orders - 1, targets != vocabulary.pad, orders)
 
     def _split(self):
         """Return the indices of the training and validation sets in the shuffled equations."""
@@ -230,23 +230,23 @@ def _integer(name, value, low, high=LARGEST):
     return int(value)
 
 
-def _places(what, values, size):
-    """Return `values` as an array of integers, after a check that they are below `size`."""
+def _checked_indices(what, values, size):
+    """Return `values` as a 1-D array of integers, after a check that they are in [0, size)."""
     empty = isinstance(values, (list, tuple)) and not values
-    places = np.empty(0, np.int64) if empty else checked_ids(values, size, what)
-    if places.ndim != 1:
-        raise InputError(f"{what} have shape {places.shape}; they must be a 1-D sequence")
-    return places
+    indices = np.empty(0, np.int64) if empty else checked_ids(values, size, what)
+    if indices.ndim != 1:
+        raise InputError(f"{what} have shape {indices.shape}; they must be a 1-D sequence")
+    return indices
 
 
 def _checked_orders(orders):
     try:
-        kept = tuple(sorted(as_index(order) for order in orders))
+        result = tuple(sorted(as_index(order) for order in orders))
     except TypeError:
-        kept = ()
-    if kept not in ((2,), (3,), (2, 3)):
+        result = ()
+    if result not in ((2,), (3,), (2, 3)):
         raise InputError(f"orders = {_shown(orders)}; choose (2,), (3,) or (2, 3)")
-    return kept
+    return result
 
 
 def _is_prime(n):

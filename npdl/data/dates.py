@@ -65,8 +65,8 @@ class Dates:
 
         texts, isos = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
 
-    `parts` is {"train": day numbers, "validation": the other day numbers}. The fraction of days in
-    "train" is r_train. Raises InputError unless 0 < r_train <= 1.
+    `parts` is {"train": days, "validation": other days}, each as proleptic ordinals. The fraction
+    of days in "train" is r_train. Raises InputError unless 0 < r_train <= 1.
     """
 
     words = DateWords()
@@ -83,19 +83,19 @@ class Dates:
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
-        return ([CASES[case](written(day, FORMS[form]))
+        return ([CASES[case](format_date(day, FORMS[form]))
                  for day, form, case in zip(days, forms, cases, strict=True)],
                 [day.isoformat() for day in days])
 
     def encoded(self, texts, isos):
-        """Return source (B, S), its lengths (B,), and target (B, T + 1) with BOS and EOS."""
+        """Return ids of sources (B, S), their lengths (B,), and ids of targets (B, T + 1)."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]
         return source, lengths, np.array(target)
 
 
-def written(day, form):
+def format_date(day, form):
     """Return the text of a datetime.date in one of FORMS."""
     d, m, Y = day.day, day.month, day.year
     M, W = MONTHS[m - 1], WEEKDAYS[day.weekday()]

@@ -6,15 +6,14 @@ from npdl.errors import InputError
 
 
 def pad(sequences, value=0):
-    """Return B sequences (S_b, ...) as one array (B, S, ...), padded with `value`, and the lengths
-    (B,).
+    """Return B sequences (S_b, ...) as an array (B, S, ...) padded with `value`, and their lengths.
 
         ids, lengths = pad([[3, 1, 4], [1, 5]])             # [[3, 1, 4], [1, 5, 0]], [3, 2]
         tags, _ = pad([[0, 2, 2], [1, 0]], value=-1)        # for CrossEntropy(ignored=-1)
 
-    The layers LSTM and Bidirectional take the lengths. npdl.functions.length_mask makes a mask of
-    them. CrossEntropy ignores targets with the padding value. Raises InputError if there is no
-    sequence, and if the shapes of two sequences differ in another axis than the first.
+    The layers LSTM and Bidirectional take the lengths (B,), and npdl.functions.length_mask makes a
+    mask of them. CrossEntropy can ignore targets with the padding value. Raises InputError if there
+    is no sequence, and if two sequences differ in another axis than the first.
     """
     arrays = [np.asarray(sequence) for sequence in sequences]
     filled = [array for array in arrays if array.size]

@@ -17,7 +17,7 @@ AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes 
 class Characters:
     """A vocabulary of characters. The id of a character is its index in `characters`.
 
-    Raises InputError unless there is a character, and all are sorted and different.
+    Raises InputError unless they are sorted, different, and at least one.
     """
 
     def __init__(self, characters):
@@ -45,13 +45,13 @@ class Characters:
         ids = np.empty(len(text), np.int64)
         for start in range(0, len(text), AT_ONCE):          # a text may have a billion characters
             codes = _code_points(text[start : start + AT_ONCE])
-            found = np.searchsorted(self._codes, codes)
-            known = self._codes[np.minimum(found, self.size - 1)] == codes
+            indices = np.searchsorted(self._codes, codes)
+            known = self._codes[np.minimum(indices, self.size - 1)] == codes
             if not known.all():
-                place = start + int(np.flatnonzero(~known)[0])
-                raise InputError(f"character {text[place]!r} is not among the {self.size} that "
+                position = start + int(np.flatnonzero(~known)[0])
+                raise InputError(f"character {text[position]!r} is not among the {self.size} that "
                                  f"the model knows: {_shown(self.characters)}")
-            ids[start : start + AT_ONCE] = found
+            ids[start : start + AT_ONCE] = indices
         return ids
 
     def decode(self, ids):
@@ -69,10 +69,10 @@ def read_text(path):
     second time when the run is resumed.
     """
     try:
-        about = os.stat(path)
-        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             raise ValueError("it is not a file")
-        if about.st_size > LARGEST:
+        if status.st_size > LARGEST:
             raise ValueError(f"it has more than {LARGEST >> 20} MiB")
         with open(path, "rb") as file:
             content = file.read()
@@ -90,8 +90,8 @@ def split_text(ids, share, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
     `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
-    InputError if a part has not more than `block` tokens, and unless 0 < share <= 1. `units` are
-    the name of the option and of the tokens in the message.
+    InputError unless 0 < share <= 1 and each part has more than `block` tokens. `units` are the
+    names of the option `block` and of the tokens in the message.
     """
     require_number("share", share, lambda value: 0 < value <= 1, "above 0 and at most 1")
     cut = round(len(ids) * share)

@@ -5,10 +5,10 @@ import numpy as np
 from npdl.backend import to_device
 from npdl.decoding.language_models import (
     StepByStep,
-    attention_after,
+    cached_attention,
     checked_prompt,
     keys_values,
-    normed,
+    norm_if,
 )
 from npdl.errors import InputError, checked_tokens
 from npdl.layers.attention import causal_mask
@@ -48,18 +48,18 @@ class CachedSeq2Seq(StepByStep):
 
     def _feed(self, new, source_mask, pasts):
         model, R = self.model, new.shape[1]
-        seen = 0 if pasts[0][0] is None else pasts[0][0][0].shape[2]
-        checked_tokens(np.broadcast_to(new[:, :1], (len(new), seen + R)), "Seq2Seq", model.max_len)
+        P = 0 if pasts[0][0] is None else pasts[0][0][0].shape[2]       # earlier positions
+        checked_tokens(np.broadcast_to(new[:, :1], (len(new), P + R)), "Seq2Seq", model.max_len)
         x, _ = model.target_embedding.forward(new)
-        x, _ = model.target_positions.forward(x, np.arange(seen, seen + R))
-        mask, memory_mask = causal_mask(seen + R)[seen:], padding_mask(source_mask)
-        kept = []
+        x, _ = model.target_positions.forward(x, np.arange(P, P + R))
+        mask, memory_mask = causal_mask(P + R)[P:], padding_mask(source_mask)
+        new_pasts = []
         for block, (past, cross) in zip(model.decoder.blocks, pasts, strict=True):
-            x, past = cross_block_after(block, x, mask, past, cross, memory_mask)
-            kept.append((past, cross))
+            x, past = cached_decoder_block(block, x, mask, past, cross, memory_mask)
+            new_pasts.append((past, cross))
         x, _ = model.decoder.norm.forward(x[:, -1])
         logits, _ = model.classifier.forward(x)
-        return self.scores(logits), (source_mask, kept)
+        return self.scores(logits), (source_mask, new_pasts)
 
 
 class CarriedSeq2Seq(CachedSeq2Seq):
@@ -87,18 +87,18 @@ class CarriedSeq2Seq(CachedSeq2Seq):
         return self.scores(logits[:, -1]), (lengths, memory, state)
 
 
-def cross_block_after(block, x, mask, past, cross, memory_mask):
+def cached_decoder_block(block, x, mask, past, cross, memory_mask):
     """Compute DecoderBlock.forward or PreNormDecoderBlock.forward for new positions x (B, R, D).
 
-    `past` are the keys and values (B, H, P, d) of the earlier positions, or None. `cross` are the
-    keys and values of the memory. Returns y (B, R, D), and the keys and values of all P + R
+    `past` holds the keys and values (B, H, P, d) of the P earlier positions, or is None, and
+    `cross` holds those of the memory. Returns y (B, R, D), and the keys and values of all P + R
     positions.
     """
     pre = isinstance(block, PreNormDecoderBlock)
-    n = normed(block.norm1, x, pre)
-    kept = keys_values(block.attention, n, past)
-    u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
-    m = normed(block.norm2, u, pre)
-    w = normed(block.norm2, u + attention_after(block.cross, m, memory_mask, cross), not pre)
-    p = normed(block.norm3, w, pre)
-    return normed(block.norm3, w + block.ffn.forward(p)[0], not pre), kept
+    n = norm_if(block.norm1, x, pre)
+    past = keys_values(block.attention, n, past)
+    u = norm_if(block.norm1, x + cached_attention(block.attention, n, mask, past), not pre)
+    m = norm_if(block.norm2, u, pre)
+    w = norm_if(block.norm2, u + cached_attention(block.cross, m, memory_mask, cross), not pre)
+    p = norm_if(block.norm3, w, pre)
+    return norm_if(block.norm3, w + block.ffn.forward(p)[0], not pre), past

@@ -42,7 +42,7 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
 
 
 class _Node:
-    """A node of the path, with its children that are not complete, and the next one to visit."""
+    """A node of the path: its incomplete children, and the index of the next one to visit."""
 
     def __init__(self, tokens, totals, rows, state):
         self.tokens, self.totals = tokens, totals           # (k,) last tokens, log-probabilities

@@ -25,7 +25,7 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     check_eos(eos, rows)
     live, finished, reason = [Hypothesis()], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = expansions(live, rows, width * _ends_of(eos))
+        parents, tokens, totals = expansions(live, rows, width * _expansions_needed(eos))
         ended = ends(scorer, state, parents, tokens, length, max_len, eos)
         every = extended(ranking, live, parents, tokens, totals, ended)
         finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
@@ -44,9 +44,6 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     return BeamResult(finished, live, [], reason)
 
 
-def _ends_of(eos):
-    """Return 1 + the number of end tokens.
-
-    Of that many expansions of a hypothesis, at least one doesn't end.
-    """
+def _expansions_needed(eos):
+    """Return 1 + the number of end tokens: so many expansions of a hypothesis can't all end."""
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)

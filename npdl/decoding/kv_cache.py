@@ -17,11 +17,11 @@ class KVCache:
         self.values = xp.empty((L, B, G, capacity, d), dtype)
         self.filled = 0
 
-    def put(self, block, k, v):
+    def append(self, block, k, v):
         """Append the new k and v (B, G, R, d) of a block.
 
         Returns all keys and values of this block, (B, G, filled + R, d) each. The caller increases
-        `filled` by R after it has called `put` for all blocks.
+        `filled` by R after it has called `append` for all blocks.
         """
         end = self.filled + k.shape[2]
         keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
@@ -29,19 +29,19 @@ class KVCache:
         values[:, :, self.filled :] = v
         return keys, values
 
-    def after(self, seen, parents, most):
+    def select(self, seen, parents, max_capacity):
         """Return a KVCache with the first `seen` positions of the rows `parents`.
 
         Returns this object itself if `parents` is every row in order, nothing was appended after
         `seen`, and there is room; otherwise a copy. The copy of a full cache has twice the
-        capacity, but at most `most`.
+        capacity, but at most `max_capacity`.
         """
         capacity = self.keys.shape[3]
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()
         if same and seen == self.filled and seen < capacity:
             return self
         L, _, G, _, d = self.keys.shape
-        capacity = capacity if seen < capacity else min(2 * capacity, most)
+        capacity = capacity if seen < capacity else min(2 * capacity, max_capacity)
         copy, rows = KVCache(L, len(parents), G, capacity, d, self.keys.dtype), to_device(parents)
         copy.keys[:, :, :, :seen] = self.keys[:, rows, :, :seen]
         copy.values[:, :, :, :seen] = self.values[:, rows, :, :seen]

@@ -115,22 +115,22 @@ class CachedGPT(StepByStep):
         return self._feed(self.prompt[:, -self.model.max_len :], None)
 
     def advance(self, state, parents, tokens):
-        most, before, new = self.model.max_len, state.ids[parents], tokens[:, None]
-        if before.shape[1] == most:
-            return self._feed(np.concatenate([before[:, most - self.keep :], new], 1), None)
-        kv = state.kv.after(before.shape[1], parents, most)
-        return self._feed(new, Tokens(before, kv))
+        max_len, ids, new = self.model.max_len, state.ids[parents], tokens[:, None]
+        if ids.shape[1] == max_len:
+            return self._feed(np.concatenate([ids[:, max_len - self.keep :], new], 1), None)
+        kv = state.kv.select(ids.shape[1], parents, max_len)
+        return self._feed(new, Tokens(ids, kv))
 
     def _feed(self, new, past):
         """Return the log-probabilities after the tokens `new` (B, R), which follow `past`."""
         B, R = new.shape
         if past is None:
             capacity = min(max(R, self.capacity), self.model.max_len)
-            past = Tokens(new[:, :0], self.empty(B, capacity))
+            past = Tokens(new[:, :0], self.empty_cache(B, capacity))
         kv, ids = past.kv, np.concatenate([past.ids, new], 1)
         for start in range(0, R, AT_ONCE):
             part = new[:, start : start + AT_ONCE]
-            x = self.after(part, kv)
+            x = self.run_blocks(part, kv)
             kv.filled += part.shape[1]
         x, _ = self.norm.forward(x[:, -1])
         logits, _ = self.model.classifier.forward(x)
@@ -141,17 +141,16 @@ class CachedGPT(StepByStep):
         """Return the norm after the last block."""
         return self.model.decoder.norm
 
-    def empty(self, B, capacity):
+    def empty_cache(self, B, capacity):
         """Return an empty KVCache for B sequences."""
         blocks, table = self.model.decoder.blocks, self.model.embedding.W.data
         H = blocks[0].attention.num_heads
         return KVCache(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
 
-    def after(self, new, kv):
-        """Return the output (B, R, D) of the last block for the tokens `new` (B, R).
+    def run_blocks(self, new, kv):
+        """Return the last block's output (B, R, D) for tokens `new` (B, R) after those in `kv`.
 
-        These tokens follow the tokens in `kv`. The keys and values of the new tokens are added to
-        `kv`.
+        The keys and values of the new tokens are added to `kv`.
         """
         model, seen, R = self.model, kv.filled, new.shape[1]
         x, _ = model.embedding.forward(new)
@@ -159,11 +158,11 @@ class CachedGPT(StepByStep):
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
         for i, block in enumerate(model.decoder.blocks):
             pre = isinstance(block, PreNormBlock)
-            n = normed(block.norm1, x, pre)
-            kept = kv.put(i, *keys_values(block.attention, n))
-            u = normed(block.norm1, x + attention_after(block.attention, n, mask, kept), not pre)
-            m = normed(block.norm2, u, pre)
-            x = normed(block.norm2, u + block.ffn.forward(m)[0], not pre)
+            n = norm_if(block.norm1, x, pre)
+            past = kv.append(i, *keys_values(block.attention, n))
+            u = norm_if(block.norm1, x + cached_attention(block.attention, n, mask, past), not pre)
+            m = norm_if(block.norm2, u, pre)
+            x = norm_if(block.norm2, u + block.ffn.forward(m)[0], not pre)
         return x
 
 
@@ -183,22 +182,22 @@ class CachedLlama(CachedGPT):
     def norm(self):
         return self.model.norm
 
-    def empty(self, B, capacity):
+    def empty_cache(self, B, capacity):
         blocks = self.model.blocks
         attention = blocks[0].attention
         return KVCache(len(blocks), B, attention.num_kv_heads, capacity, attention.rotary.d,
                       self.model.embedding.W.data.dtype)
 
-    def after(self, new, kv):
+    def run_blocks(self, new, kv):
         model, seen, (B, R) = self.model, kv.filled, new.shape
         attention = model.blocks[0].attention
         n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
         mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
         x, _ = model.embedding.forward(new.reshape(-1))             # x (B R, D)
-        turn = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
+        angles = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
         for i, block in enumerate(model.blocks):
-            put = functools.partial(kv.put, i)
-            x = x + grouped_after(block.attention, rms_norm(block.norm1, x), B, mask, turn, put)
+            n, append = rms_norm(block.norm1, x), functools.partial(kv.append, i)
+            x = x + cached_grouped_attention(block.attention, n, B, mask, angles, append)
             x = x + swiglu(block.ffn, rms_norm(block.norm2, x))
         return x.reshape(B, R, -1)
 
@@ -228,9 +227,9 @@ class CarriedLSTM(StepByStep):
         return self.scores(logits), state
 
 
-def normed(norm, x, here):
-    """Return norm(x) if `here` is True, else x."""
-    return norm.forward(x)[0] if here else x
+def norm_if(norm, x, condition):
+    """Return norm(x) if `condition` is True, else x."""
+    return norm.forward(x)[0] if condition else x
 
 
 def keys_values(attention, x, past=None):
@@ -241,33 +240,33 @@ def keys_values(attention, x, past=None):
     return xp.concatenate([past[0], k], 2), xp.concatenate([past[1], v], 2)
 
 
-def attention_after(attention, x, mask, kept):
+def cached_attention(attention, x, mask, keys_and_values):
     """Compute MultiHeadAttention.forward for queries x (B, R, D), with cached keys and values."""
     q = attention.split(attention.W_Q.forward(x)[0])
-    heads, _ = attend(q, *kept, mask)
+    heads, _ = attend(q, *keys_and_values, mask)
     return attention.W_O.forward(attention.join(heads))[0]
 
 
-def grouped_after(attention, x, B, mask, turn, put):
+def cached_grouped_attention(attention, x, B, mask, angles, append):
     """Compute GroupedQueryAttention.forward for x (B * R, D), R new positions of B sequences.
 
-    `turn` are the cos and sin of Rotary.turn. `put` appends the new keys and values to the KV
+    `angles` are the cos and sin of Rotary.turn. `append` adds the new keys and values to the KV
     cache, and returns all keys and values.
     """
-    q, k, v = (mapped(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
+    q, k, v = (apply_linear(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
     G, d, R = attention.num_kv_heads, attention.rotary.d, len(x) // B
     if isinstance(attention.norm_q, RMSNorm):
         q = rms_norm(attention.norm_q, q.reshape(-1, d)).reshape(len(x), -1)
         k = rms_norm(attention.norm_k, k.reshape(-1, d)).reshape(len(x), -1)
     qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
-    qk = turned(qk, *turn)                                  # qk (B, H + G, R, d)
-    k, v = put(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
+    qk = turned(qk, *angles)                                # qk (B, H + G, R, d)
+    k, v = append(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
     q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads share k
-    heads = attended(q, k, v, mask).reshape(B, -1, R, d)    # (B, H, R, d)
-    return mapped(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))
+    heads = attend_without_cache(q, k, v, mask).reshape(B, -1, R, d)    # (B, H, R, d)
+    return apply_linear(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))
 
 
-def attended(q, k, v, mask):
+def attend_without_cache(q, k, v, mask):
     """Compute `attend` without the cache for backward."""
     if mask is not None:
         return attend(q, k, v, mask)[0]
@@ -284,11 +283,11 @@ def rms_norm(norm, x):
 
 def swiglu(ffn, x):
     """Compute SwiGLU.forward for rows, without the cache for backward."""
-    h, u = 0.5 * mapped(ffn.gate, x), mapped(ffn.up, x)
-    return mapped(ffn.down, (h * xp.tanh(h) + h) * u)       # silu(2 h) = h (1 + tanh h)
+    h, u = 0.5 * apply_linear(ffn.gate, x), apply_linear(ffn.up, x)
+    return apply_linear(ffn.down, (h * xp.tanh(h) + h) * u)       # silu(2 h) = h (1 + tanh h)
 
 
-def mapped(layer, x):
+def apply_linear(layer, x):
     """Compute layer.forward for rows (N, D). For a Linear, the checks and the cache are left out.
 
     The product is computed as (W^T x^T)^T. Then OpenBLAS uses each part of W right after it has
@@ -306,7 +305,7 @@ def log_probabilities(logits):
 
 
 def checked_prompt(prompt):
-    """Return a prompt as an array (B, S) of integers. Raise InputError if it is none, or empty."""
+    """Return a prompt (S,) or (B, S) as ids (B, S). Raise InputError if it is invalid or empty."""
     try:
         ids = np.atleast_2d(np.asarray(prompt))
     except ValueError:

@@ -23,8 +23,8 @@ class PenalisedRepetition(Scorer):
     def __init__(self, scorer, penalty):
         require_above_0(penalty=penalty)
         if not isinstance(scorer, ModelScorer):
-            raise InputError(f"the repetition penalty changes a model's logits; a "
-                             f"{type(scorer).__name__} has none")
+            raise InputError("the repetition penalty changes a model's logits, but a "
+                             f"{type(scorer).__name__} has none; give the Scorer of a model")
         self.scorer, self.penalty = copy.copy(scorer), penalty
         self.scorer.scores = lambda logits: to_host(logits).astype(float)
 

@@ -18,7 +18,7 @@ def greedy(scorer, max_len, eos=None, on_token=None):
     tuple of tokens), at a leaf, or after `max_len` tokens. If `on_token` is given,
     on_token(sequence, token) is called for each new token.
     """
-    return _generate(scorer, max_len, eos, 1, lambda rows, live, total: rows.argmax(1), on_token)
+    return _generate(scorer, max_len, eos, 1, lambda rows, *_: rows.argmax(1), on_token)
 
 
 def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None, top_p=None,
@@ -33,8 +33,8 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
     require_positive(count=count)
     rng = generator(rng)
 
-    def choose(rows, live, num_sequences):
-        uniform = rng.random(num_sequences)[live]
+    def choose(rows, active, num_sequences):
+        uniform = rng.random(num_sequences)[active]
         cumulative = np.cumsum(filtered(rows, temperature, top_k, top_p), axis=1)
         drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(1)
         last = (cumulative < cumulative[:, -1:]).sum(1)     # the last token with a probability
@@ -101,8 +101,8 @@ def best_first(rows, count):
 def _generate(scorer, max_len, eos, count, choose, on_token):
     """Extend `count` copies of every prompt, all in one batch.
 
-    choose(rows, live, num_sequences) returns a token for each row. `live` are the indices of the
-    sequences, of `num_sequences` in all, to which the rows belong.
+    choose(rows, active, num_sequences) returns a token for each row. Row i belongs to the sequence
+    number active[i], of `num_sequences` in all.
     """
     ranking = Ranking(max_len)
     rows, state = checked(scorer.start())
@@ -114,29 +114,29 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
 def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
     """Generate the tokens for `_generate`, after the prompts were scored."""
     max_len = ranking.max_len
-    place = np.repeat(np.arange(len(rows)), count)          # the row of each active sequence
-    live = np.arange(len(place))
-    found = [[] for _ in live]
-    totals, complete = np.zeros(len(live)), np.zeros(len(live), bool)
+    row_of = np.repeat(np.arange(len(rows)), count)         # the row of each active sequence
+    active = np.arange(len(row_of))                         # numbers of the active sequences
+    sequences = [[] for _ in active]
+    totals, complete = np.zeros(len(active)), np.zeros(len(active), bool)
     for length in range(1, max_len + 1):
-        open_ = (rows.max(1) > -math.inf)[place]            # a Tree may have no next token
-        live, place = live[open_], place[open_]
-        if not len(live):
+        has_next = (rows.max(1) > -math.inf)[row_of]        # a Tree may have no next token
+        active, row_of = active[has_next], row_of[has_next]
+        if not len(active):
             break
-        here = rows if np.array_equal(place, np.arange(len(rows))) else rows[place]     # no copy
-        tokens = choose(here, live, len(found))
-        totals[live] += rows[place, tokens]
-        for sequence, token in zip(live, tokens, strict=True):
-            found[sequence].append(token)
+        no_copy = np.array_equal(row_of, np.arange(len(rows)))
+        tokens = choose(rows if no_copy else rows[row_of], active, len(sequences))
+        totals[active] += rows[row_of, tokens]
+        for number, token in zip(active, tokens, strict=True):
+            sequences[number].append(token)
             if on_token is not None:
-                on_token(int(sequence), int(token))
-        ended = ends(scorer, state, place, tokens, length, max_len, eos)
-        complete[live] = ended
+                on_token(int(number), int(token))
+        ended = ends(scorer, state, row_of, tokens, length, max_len, eos)
+        complete[active] = ended
         if length == max_len or ended.all():
             break
-        rows, state = checked(scorer.advance(state, place[~ended], tokens[~ended]))
-        live, place = live[~ended], np.arange(len(rows))
+        rows, state = checked(scorer.advance(state, row_of[~ended], tokens[~ended]))
+        active, row_of = active[~ended], np.arange(len(rows))
     return [
         ranking.hypothesis(tokens, total, bool(done))
-        for tokens, total, done in zip(found, totals, complete, strict=True)
+        for tokens, total, done in zip(sequences, totals, complete, strict=True)
     ]

@@ -10,12 +10,11 @@ from npdl.errors import InputError, is_integer, require_number, require_positive
 
 
 class Scorer:
-    """Base class. A Scorer returns the log-probabilities of next tokens, a row per hypothesis.
+    """Base class: returns the log-probabilities of next tokens, one row for each hypothesis.
 
-    It returns them together with a state, whose rows are the same hypotheses. A state is never
-    changed, so a search can go back to an earlier one. All arrays are NumPy arrays.
-    Log-probabilities are in double precision, so that sums of different hypotheses are seldom equal
-    by rounding.
+    They come with a state, whose rows belong to the same hypotheses. A state is never changed, so a
+    search can go back to an earlier one. All arrays are NumPy arrays. Log-probabilities are in
+    double precision, so that sums of different hypotheses are seldom equal by rounding.
     """
 
     def start(self):
@@ -31,7 +30,7 @@ class Scorer:
         raise NotImplementedError
 
     def is_leaf(self, state, parents, tokens):
-        """Return (n,), True where no token can follow tokens[i] after row parents[i]."""
+        """Return bools (n,), True if no token can follow tokens[i] after row parents[i]."""
         return np.zeros(len(tokens), bool)
 
     def settings(self, rows):
@@ -46,8 +45,8 @@ class Scorer:
 class Hypothesis:
     """The tokens after the prompt, the sum of their log-probabilities, and their score.
 
-    `complete` is True if the last token is the end token. Without an end token, it is True at
-    max_len, and where no token can follow (a leaf, in a tree of words).
+    `complete` is True if the last token is the end token. In a search without an end token, it is
+    True at max_len, and if no token can follow (at a leaf of a Tree).
     """
 
     tokens: tuple = ()
@@ -114,7 +113,7 @@ def checked(scored):
 
 
 def ends(scorer, state, parents, tokens, length, max_len, eos):
-    """Return (n,), True where tokens[i] completes a hypothesis, which then has `length` tokens."""
+    """Return bools (n,), True if tokens[i] completes a hypothesis, then of `length` tokens."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:
@@ -132,7 +131,7 @@ def check_eos(eos, rows):
 
 
 def is_eos(tokens, eos):
-    """Return (n,), True where tokens[i] is `eos`, or one of them if `eos` is a tuple."""
+    """Return bools (n,), True if tokens[i] is `eos` or, for a tuple `eos`, one of its tokens."""
     return np.isin(tokens, () if eos is None else eos)
 
 

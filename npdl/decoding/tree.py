@@ -94,10 +94,10 @@ def _split(value):
 
 
 def _words(branches):
-    found = set()
+    words = set()
     for word, value in branches.items():
-        found |= {word} | _words(_split(value)[1])
-    return found
+        words |= {word} | _words(_split(value)[1])
+    return words
 
 
 def _log_of_probability(p):

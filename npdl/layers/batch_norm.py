@@ -39,7 +39,7 @@ def statistics(x, kind, groups=1):
     """
     if isinstance(kind, str):
         require_choice("kind", kind, KINDS)
-        check_channels(x, None, kind, places=kind == "instance")
+        check_channels(x, None, kind, needs_positions=kind == "instance")
     x = wide(x)
     if kind == "rms":
         mean_square = not_infinite(mean_over(x * x, -1))
@@ -68,9 +68,8 @@ def wide(x):
 
 
 def centred(x, axes):
-    """Return x - mean, the mean and the biased variance over some axes.
+    """Return x - mean, the mean and the biased variance over some axes, kept with length 1.
 
-    In the mean and the variance, these axes have length 1.
     The mean of large numbers has a rounding error, which would increase the variance. So the mean
     of x - mean is subtracted, too.
     """
@@ -227,7 +226,7 @@ class InstanceNorm(ChannelNorm):
     """
 
     def forward(self, x):
-        check_channels(x, self.channels, "InstanceNorm", places=True)
+        check_channels(x, self.channels, "InstanceNorm", needs_positions=True)
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
                              "be at least 2, or every value would become 0")

@@ -21,9 +21,9 @@ class Bidirectional(Layer):
         Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1))
 
     forward(x, state, rng, lengths) maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b).
-    `state` is a pair: the first states of `ahead` and of `back`, or None in place of zeros. With
-    `lengths` (B,), `back` begins at the last valid step of each sequence. Raises InputError if the
-    input widths differ.
+    `state` is a pair, the first states of `ahead` and of `back`; None means zeros. With `lengths`
+    (B,), `back` begins at the last valid step of each sequence. Raises InputError if the input
+    widths differ.
     """
 
     def __init__(self, ahead, back):
@@ -33,8 +33,8 @@ class Bidirectional(Layer):
                                  "LSTMs, such as LSTM(3, 5)")
         widths = [layer.layers[0].cell.W_x.shape[0] for layer in (ahead, back)]
         if widths[0] != widths[1]:
-            raise InputError(f"Bidirectional: one layer reads width {widths[0]}, the other "
-                             f"{widths[1]}; both read the same input")
+            raise InputError(f"Bidirectional: the layers have input widths {widths[0]} and "
+                             f"{widths[1]}; they must be equal, because both read the same input")
         self.ahead = ahead
         self.back = back
         self.d_ahead = ahead.layers[0].cell.d_hidden

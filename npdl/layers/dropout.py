@@ -9,9 +9,8 @@ from npdl.training_errors import warn_undropped
 class Dropout(Layer):
     """y = x * scale, where an entry of scale is 0 with probability `rate`, else 1 / (1 - rate).
 
-    forward(x, rng) draws `scale` on the CPU from the NumPy generator `rng`. Without `rng`, y is x.
-    If backward is called after that, a warning says once that nothing was dropped. Raises
-    InputError unless 0 <= rate < 1.
+    forward(x, rng) draws `scale` on the CPU from the NumPy generator `rng`. Without `rng`, y is x,
+    and backward warns (once) that nothing was dropped. Raises InputError unless 0 <= rate < 1.
     """
 
     def __init__(self, rate):

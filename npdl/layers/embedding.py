@@ -157,7 +157,7 @@ class LearnedPositions(Layer):
 POSITIONS = ("k/d", "2k/d", "learned")
 
 
-def positions_of(kind, max_len, d_model, *, rng, dtype):
+def make_positions(kind, max_len, d_model, *, rng, dtype):
     """Return LearnedPositions for "learned", or SinusoidalPositions with the exponent `kind`."""
     require_choice("positions", kind, POSITIONS)
     if kind == "learned":

@@ -7,7 +7,7 @@ from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
     check_gradient,
-    checked_turns,
+    checked_rotary_positions,
     require_above_0,
     require_choice,
     require_positive,
@@ -64,8 +64,8 @@ class Rotary(Layer):
     """Rotate the pair (x_i, x_{i+d/2}) by the angle position * f_i,   f_i = rope_theta^(-2i/d):
     (..., S, d) -> (..., S, d).
 
-    The inner product of two rotated vectors depends on the distance of their positions only. The
-    positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
+    The inner product of two rotated vectors depends only on the distance between their positions.
+    The positions are the integers `positions` (S,), or 0 .. S-1 if None is given. `scaling` (a
     LinearScaling, a Llama3Scaling, or None) changes the frequencies f (d/2,) for contexts that are
     longer than in training. The layer has no parameters. Its backward rotates the gradient in the
     opposite direction. Raises InputError if d is odd.
@@ -80,7 +80,8 @@ class Rotary(Layer):
         self.d, self.rope_theta, self.scaling = d, rope_theta, scaling
 
     def forward(self, x, positions=None):
-        cos, sin = self.turn(checked_turns(x, positions, self.d), x.dtype)  # cos, sin (S, d/2)
+        positions = checked_rotary_positions(x, positions, self.d)
+        cos, sin = self.turn(positions, x.dtype)                    # cos, sin (S, d/2)
         y = turned(x, cos, sin)                                     # y (..., S, d)
         return y, Cache(cos=cos, sin=sin, shape=x.shape)
 

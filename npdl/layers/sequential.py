@@ -23,12 +23,12 @@ class Sequential(Layer):
         self.layers = list(layers)
 
     def forward(self, x, **options):
-        wanted = [options_of(layer) & options.keys() for layer in self.layers]
-        odd = sorted(options.keys() - set().union(*wanted))
-        if odd:
-            raise InputError(f"Sequential: no layer takes {odd[0]}")
+        accepted = [options_of(layer) & options.keys() for layer in self.layers]
+        unknown = sorted(options.keys() - set().union(*accepted))
+        if unknown:
+            raise InputError(f"Sequential: no layer takes {unknown[0]}")
         caches = []
-        for layer, names in zip(self.layers, wanted, strict=True):
+        for layer, names in zip(self.layers, accepted, strict=True):
             y, cache = layer.forward(x, **{name: options[name] for name in names})
             x = first(y)
             caches.append(cache)
@@ -42,7 +42,7 @@ class Sequential(Layer):
 
 
 def options_of(layer):
-    """Return the names of the inputs of a layer's forward after the first one."""
+    """Return the names of all inputs of a layer's forward except the first."""
     if isinstance(layer, Sequential):
         return set().union(*map(options_of, layer.layers))
     return set(list(inspect.signature(layer.forward).parameters)[1:])

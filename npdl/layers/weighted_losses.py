@@ -6,7 +6,7 @@ from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
 from npdl.errors import InputError, check_gradient, described, require_choice
 from npdl.functions import log_softmax, wide_sum
-from npdl.losses import REDUCTIONS, CrossEntropy, reduced, spread
+from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
 from npdl.training_errors import check_kinds
 
 
@@ -80,7 +80,7 @@ class SoftCrossEntropy(Layer):
     def backward(self, dloss, cache):
         check_gradient(dloss, cache.loss.shape, "SoftCrossEntropy")
         log_p, wq = cache.log_p, cache.wq
-        dnll = spread(dloss, self.reduction, log_p[..., 0])[..., None]
+        dnll = reduced_backward(dloss, self.reduction, log_p[..., 0])[..., None]
         p = xp.exp(log_p)
         total = wq.sum(-1, keepdims=True)                           # total (..., 1)
         dlogits = (total * p - wq) * dnll                           # nll = -sum wq log p

@@ -85,7 +85,7 @@ class AttentiveRNN(Layer):
         return dx, (dh, dpast)
 
     def start(self, x, state):
-        """Return the last state (B, H) and the past (B, P, H). If state is None, they are empty."""
+        """Return h (B, H) and past (B, P, H) of a state; for None, zeros and an empty past."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)

@@ -3,7 +3,7 @@
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
-    check_key_mask,
+    checked_key_mask,
     checked_tokens,
     require_bool,
     require_choice,
@@ -12,7 +12,7 @@ from npdl.errors import (
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
-from npdl.layers.embedding import Embedding, Unembedding, positions_of
+from npdl.layers.embedding import Embedding, Unembedding, make_positions
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
@@ -42,7 +42,7 @@ class GPT(Layer):
         require_choice("norm", norm, BLOCKS)
         rng = generator(rng)
         self.embedding = Embedding(vocab_size, d_model, padding_id=padding_id, rng=rng, dtype=dtype)
-        self.positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
+        self.positions = make_positions(positions, max_len, d_model, rng=rng, dtype=dtype)
         blocks = [BLOCKS[norm](d_model, num_heads, multiplier, bias=bias, activation=activation,
                                dropout=dropout, attention_dropout=attention_dropout,
                                ffn_bias=ffn_bias, rng=rng, dtype=dtype, norm_bias=norm_bias,
@@ -58,7 +58,7 @@ class GPT(Layer):
         ids = checked_tokens(ids, "GPT", self.max_len)
         mask = causal_mask(ids.shape[1])                            # mask (S, S)
         if key_mask is not None:
-            key_mask = check_key_mask(key_mask, ids.shape, "GPT")
+            key_mask = checked_key_mask(key_mask, ids.shape, "GPT")
             mask = mask & to_device(key_mask)[:, None, None, :]     # mask (B, 1, S, S)
         x, c_embedding = self.embedding.forward(ids)                # x (B, S, D)
         x, c_positions = self.positions.forward(x)

@@ -16,8 +16,8 @@ class MLP(Layer):
 
     def __init__(self, sizes, *, bias=True, rng=0, dtype="float32"):
         if not isinstance(sizes, (list, tuple)) or len(sizes) < 2:
-            raise InputError(f"MLP: sizes {sizes!r}: give a list of at least two, of input and "
-                             "output")
+            raise InputError(f"MLP: sizes = {sizes!r}; give a list of at least two widths, the "
+                             "input's first and the output's last")
         rng = generator(rng)
         self.maps = [Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
                      for d_in, d_out in zip(sizes[:-1], sizes[1:], strict=True)]

@@ -2,11 +2,11 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_key_mask, checked_tokens, require_choice, require_positive
+from npdl.errors import checked_key_mask, checked_tokens, require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
 from npdl.layers.dropout import Dropout
-from npdl.layers.embedding import Embedding, positions_of
+from npdl.layers.embedding import Embedding, make_positions
 from npdl.layers.encoder import CROSS_BLOCKS, CrossDecoder
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
@@ -40,11 +40,11 @@ class Seq2Seq(Layer):
 
         self.source_embedding = Embedding(source_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
-        self.source_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
+        self.source_positions = make_positions(positions, max_len, d_model, rng=rng, dtype=dtype)
         self.encoder = stack(Encoder, BLOCKS[norm])
         self.target_embedding = Embedding(target_vocab, d_model, padding_id=padding_id, rng=rng,
                                           dtype=dtype)
-        self.target_positions = positions_of(positions, max_len, d_model, rng=rng, dtype=dtype)
+        self.target_positions = make_positions(positions, max_len, d_model, rng=rng, dtype=dtype)
         self.decoder = stack(CrossDecoder, CROSS_BLOCKS[norm])
         self.classifier = Linear(d_model, target_vocab, rng=rng, dtype=dtype)
         self.dropout = Dropout(dropout)
@@ -55,7 +55,7 @@ class Seq2Seq(Layer):
         target = checked_tokens(target, "Seq2Seq", self.max_len)
         mask = causal_mask(target.shape[1])                             # mask (T, T)
         if target_mask is not None:
-            check_key_mask(target_mask, target.shape, "Seq2Seq")
+            checked_key_mask(target_mask, target.shape, "Seq2Seq")
             mask = mask & padding_mask(target_mask)                     # mask (B, 1, T, T)
         x, c_embedding = self.target_embedding.forward(target)
         x, c_positions = self.target_positions.forward(x)
@@ -78,7 +78,7 @@ class Seq2Seq(Layer):
         """Return the memory (B, S, D) for a source (B, S), and a cache."""
         source = checked_tokens(source, "Seq2Seq", self.max_len)
         if source_mask is not None:
-            check_key_mask(source_mask, source.shape, "Seq2Seq")
+            checked_key_mask(source_mask, source.shape, "Seq2Seq")
         x, c_embedding = self.source_embedding.forward(source)
         x, c_positions = self.source_positions.forward(x)
         x, c_drop = self.dropout.forward(x, rng)

@@ -325,7 +325,7 @@ def test_params_is_a_method():
 def test_dropout_that_drops_nothing_says_so():
     layer = npdl.Dropout(0.3)
     _, cache = layer.forward(np.ones((2, 3)))
-    with pytest.warns(UserWarning, match="dropout did nothing: .* rng=") as caught:
+    with pytest.warns(UserWarning, match="dropout had no effect: .* rng=") as caught:
         layer.backward(np.ones((2, 3)), cache)
     assert len(caught) == 1
     _, cache = layer.forward(np.ones((2, 3)), stream(1))

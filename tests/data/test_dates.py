@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.data import dates
-from npdl.data.dates import FORMS, Dates, DateWords, written
+from npdl.data.dates import FORMS, Dates, DateWords, format_date
 from npdl.errors import InputError
 
 DAY = datetime.date(2021, 3, 3)
@@ -20,7 +20,7 @@ Wed 03/03/21|03/03/2021|3/3/2021|03/03/21|3/3/21|03.03.2021|3.3.2021|03.03.21|3.
 
 
 def test_a_day_is_written_as_by_hand():
-    assert [written(DAY, form) for form in FORMS] == BY_HAND.replace("\n", "|").split("|")
+    assert [format_date(DAY, form) for form in FORMS] == BY_HAND.replace("\n", "|").split("|")
 
 
 def test_no_text_is_two_days():
@@ -31,7 +31,7 @@ def test_no_text_is_two_days():
     found = {}
     for day in days:
         for form in FORMS:
-            assert found.setdefault(written(day, form).lower(), day) == day
+            assert found.setdefault(format_date(day, form).lower(), day) == day
 
 
 @pytest.mark.parametrize("r_train", [0.9, 0.25])
@@ -53,7 +53,7 @@ def test_pairs_are_of_their_part_and_the_same_for_the_same_key():
     assert {day.toordinal() for day in days} <= set(data.parts["validation"])
     for text, iso in zip(texts, isos, strict=True):
         day = datetime.date.fromisoformat(iso)
-        assert text.lower() in {written(day, form).lower() for form in FORMS}
+        assert text.lower() in {format_date(day, form).lower() for form in FORMS}
     assert len({case(text) == text for text in texts for case in dates.CASES}) == 2
 
 

@@ -174,7 +174,7 @@ class FolderWeights:
         file, name = self._files[name]
         entry = file.entries[name]
         if entry.dtype in safetensors.FLOATS and entry.dtype != "BF16" and (
-                entry.stored == np.dtype(dtype)):
+                entry.stored_dtype == np.dtype(dtype)):
             return file.mapped(name)
         return None
 
