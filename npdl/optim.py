@@ -13,8 +13,8 @@ from npdl.errors import InputError, require_above_0, require_number
 from npdl.functions import not_infinite
 from npdl.training_errors import (
     check_layer,
-    check_trainable,
     check_optimizer_state,
+    check_trainable,
     checked_params,
     require_betas,
     require_finite,
