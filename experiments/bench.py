@@ -47,7 +47,7 @@ from npdl.cli.console import OneLineParser, file_or_folder, guarded, note, posit
 from npdl.errors import InputError
 from npdl.files import write_atomically
 from npdl.train.config import usable_cores
-from npdl.train.versions import card, processor
+from npdl.train.versions import gpu_name, processor
 
 CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
@@ -232,7 +232,7 @@ def about(options):
     found = [f"{processor()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
-            device = card()
+            device = gpu_name()
         found.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
     for package in ("numpy", "torch", "cupy"):
         try:

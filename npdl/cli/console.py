@@ -20,17 +20,17 @@ IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which s
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports invalid usage in one line on standard error, with exit status 2."""
+    """A parser that reports an invalid command line in one line, with exit status 2."""
 
     def error(self, message):
         self.exit(BAD, f"{self.prog}: {printable(' '.join(message.split()))}; see --help\n")
 
     def print_help(self, file=None):
-        def show():                     # argparse ignores that the output is closed
+        def write_help():               # argparse ignores that the output is closed
             print(self.format_help(), end="", file=file or sys.stdout)
             return 0
 
-        status = guarded(self.prog, show)
+        status = guarded(self.prog, write_help)
         if status:
             self.exit(status)
 
@@ -55,50 +55,49 @@ class _HelpAll(argparse.Action):
 
 
 def set_description(parser, text, given_only=False):
-    """Set the description of a parser, whose lines are not wrapped.
+    """Set a parser's description, whose lines are not wrapped.
 
-    With `given_only`, options that are not given are absent from the parsed options.
+    With `given_only`, the parsed options contain only those that are given, and no defaults.
     """
     parser.description, parser.formatter_class = text, Help
     if given_only:
         parser.argument_default = argparse.SUPPRESS
 
 
-def offer_all(parser):
+def add_help_all(parser):
     """Add the option --help-all, which also shows the rare options."""
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, dest=argparse.SUPPRESS,
                         help="show the rare options, too, and exit")
 
 
 def file_or_folder(text):
-    """Check that the name of a file or a folder is not the empty string."""
+    """Return the argument, the name of a file or folder. Raise an error if it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("is empty; name a file or a folder")
     return text
 
 
 def positive(text):
-    """Check an argument that is a number of things: an integer of at least 1."""
+    """Return the argument as an integer. Raise an error if it is below 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} must be at least 1")
     return int(text)
 
 
 def folder(text):
-    """Check an argument that names a folder to write into, which may exist."""
+    """Return the argument, the name of a folder to write into. Raise an error for a file."""
     if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} exists and is not a folder; give another name")
     return text
 
 
 def start_script():
-    """Prepare a script; it must be its first call, before the other imports of npdl.
+    """Prepare a script. This must be its first call, before the other imports of npdl.
 
-    After this call, Ctrl-C exits without a traceback. Standard streams that are closed are replaced
-    by the null device; otherwise the next file that is opened would get their number, and messages
-    would be written into it. Matplotlib draws only into files. Warnings are hidden, except if
-    python -W is given. If an import doesn't find a package of TRAIN, one line says so, with exit
-    status 2.
+    After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
+    null device; otherwise the next file that is opened would get their number, and messages would
+    be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
+    given. If a package of TRAIN is missing, the script prints one line and exits with status 2.
     """
     signal.signal(signal.SIGINT, _leave)
     sys.excepthook = _unguarded
@@ -118,8 +117,8 @@ def guarded(prog, work):
     """Call `work` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
 
     These errors are printed as one line on standard error: npdl's errors, a missing package of
-    TRAIN, errors of the system, a lack of memory, and a closed output. A character that is not in
-    the encoding of the output is printed as "?".
+    TRAIN, errors of the system, a lack of memory, and a closed output. Characters that the output's
+    encoding doesn't have are printed as "?".
     """
     open_streams()
     try:
@@ -139,7 +138,7 @@ def guarded(prog, work):
         line = (f"not enough memory ({' '.join(str(error).split()) or 'none is left'}); "
                 "choose a smaller --width, --batch or --p")
     except BrokenPipeError:
-        line = "the output was closed before its end; don't close it early"
+        line = "the output was closed before everything was printed; keep it open"
     except OSError as error:
         what = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
@@ -167,10 +166,10 @@ def package_problem(error):
         if name not in sys.modules and importlib.util.find_spec(name) is not None:
             try:
                 importlib.import_module(name)
-            except ImportError as again:
-                if str(again) == str(error):
-                    why = " ".join(str(error).split())
-                    return (f"{name} is installed, but does not load ({why}); reinstall it with "
+            except ImportError as repeated:
+                if str(repeated) == str(error):
+                    cause = " ".join(str(error).split())
+                    return (f"{name} is installed, but does not load ({cause}); reinstall it with "
                             f"'pip install --force-reinstall {name}'")
     return ""
 
@@ -188,8 +187,8 @@ def _unguarded(kind, error, trace):
 def print_text(text, end="\n"):
     """Print a text that a model has generated.
 
-    On a terminal, control characters are escaped, because they would be commands to it. A file or a
-    pipe gets the text unchanged.
+    On a terminal, control characters are escaped, because the terminal would execute them. A file
+    or a pipe gets the text unchanged.
     """
     if sys.stdout.isatty():
         text = printable(text, IN_TEXTS)
@@ -197,7 +196,7 @@ def print_text(text, end="\n"):
 
 
 def open_streams():
-    """Open standard streams that are closed, and let the outputs replace unknown characters."""
+    """Reopen closed standard streams, and let the outputs replace characters they can't encode."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, os.O_RDWR)         # takes the lowest free number

@@ -18,24 +18,24 @@ TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 def new_folder(path, replace=False):
     """Yield a temporary folder, which is renamed to `path` when the block ends.
 
-    After an error, a kill or a power failure, `path` is as before, and you can make the same call
-    again. With `replace`, an existing folder is first renamed, and deleted when the new one is in
-    place. If the process is killed between the two renames, there is no folder `path`. Raises
+    After an error, a kill or a power failure, `path` is as before, and the same call works again.
+    With `replace`, an existing folder is first renamed, and deleted when the new one is in place.
+    If the process is killed between the two renames, there is no folder `path`. Raises
     InputError if `path` exists and is not an empty folder (unless `replace` is set), and
     CheckpointError if the system can't create the folder.
     """
     path = Path(os.path.realpath(path))
     temporary, old = (path.with_name(f".{path.name}.{what}{os.getpid()}.tmp")
                       for what in ("", "old."))
-    taken = InputError(f"--out {path} is not an empty folder; choose an empty or a new one")
+    not_empty = InputError(f"--out {path} is not an empty folder; choose an empty or a new one")
     try:
         if os.path.lexists(path) and (not path.is_dir() or (os.listdir(path) and not replace)):
-            raise taken
+            raise not_empty
         if path == Path.cwd():                          # the shell's current folder would vanish
             raise InputError(f"--out {path} is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in (*_left_behind(path.parent, path.name), temporary, old):
-            shutil.rmtree(left, ignore_errors=True)     # left by killed processes
+        for stale in (*_stale_files(path.parent, path.name), temporary, old):
+            shutil.rmtree(stale, ignore_errors=True)    # left by killed processes
         temporary.mkdir()
     except OSError as error:
         raise InputError(f"--out {path} cannot be made ({reason(error)}); choose a folder that "
@@ -52,35 +52,35 @@ def new_folder(path, replace=False):
         sync(path.parent)
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise taken from error                      # another process was quicker
+            raise not_empty from error                  # another process was quicker
         raise unwritable(path, error) from error
     except CheckpointError as error:                    # use the final name in the message
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
         if old.exists() and not path.exists():
             os.rename(old, path)
-        for left in (temporary, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (temporary, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _left_behind(folder, name=None):
-    """Yield the temporary files in a folder (for `name`, if given) whose processes have ended."""
-    for found in sorted(os.listdir(folder)):
-        match = TEMPORARY.fullmatch(found)
-        if (match and (name is None or found.startswith(f".{name}."))
+def _stale_files(folder, name=None):
+    """Yield the temporary files in `folder` (of the path `name`, if given) of ended processes."""
+    for entry in sorted(os.listdir(folder)):
+        match = TEMPORARY.fullmatch(entry)
+        if (match and (name is None or entry.startswith(f".{name}."))
                 and has_ended(int(match[1]))):
-            yield Path(folder, found)
+            yield Path(folder, entry)
 
 
 def clean_stale(folder):
-    """Remove the temporary files in `folder` that ended processes left, and return their names.
+    """Remove the temporary files in `folder` of ended processes, and return their names.
 
-    Processes of other machines seem to have ended, so don't call this while another machine writes
-    into the folder. If the folder doesn't exist, the result is empty.
+    Don't call this while another machine writes into the folder: its processes seem to have ended.
+    If the folder doesn't exist, the result is empty.
     """
     removed = []
     try:
-        for path in _left_behind(folder):
+        for path in _stale_files(folder):
             if path.is_file():
                 path.unlink(missing_ok=True)
                 removed.append(path.name)

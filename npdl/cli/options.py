@@ -1,10 +1,10 @@
 """Settings and their command-line options.
 
-A *table* is a dataclass whose fields are made by `setting`, with a default, the allowed values, and
-the option on the command line. The tables of a run are Config and Adapters (npdl.train.config), and
-other commands have a small table in their module. `check` checks the values of a table, and
-`add_settings` adds its options to a parser. Options that are not given are absent from the parsed
-options.
+A *settings class* is a dataclass whose fields are made by `setting`, with a default, the allowed
+values, and the option on the command line. Those of a run are Config and Adapters
+(npdl.train.config); other commands have a small one in their module. `check` checks the values of
+an instance, and `add_settings` adds its options to a parser. Options that are not given are absent
+from the parsed options.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def count(most):
 
 
 def setting(group, default, help=None, metavar=None, allowed=None, only=None, rare=False):
-    """Return a field of a table.
+    """Return a field of a settings class.
 
     group    the heading of the option in the help, or "" for no heading; None if the setting has no
              option
@@ -55,50 +55,51 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
         "rare": rare})
 
 
-def taken(table, given):
-    """Return a table with the options that were given, checked, and remove them from `given`.
+def pop_settings(settings_class, given):
+    """Remove the options of a settings class from `given`, and return a checked instance of them.
 
-    given  the vars() of a command's options
+    given  {name: value} of the options that were given, the vars() of a command's options
     """
-    chosen = table(**{field.name: given.pop(field.name) for field in dataclasses.fields(table)
-                      if field.name in given})
-    check(chosen)
-    return chosen
+    fields = dataclasses.fields(settings_class)
+    settings = settings_class(**{field.name: given.pop(field.name) for field in fields
+                                 if field.name in given})
+    check(settings)
+    return settings
 
 
 def option_of(name):
-    """Return the option that sets a setting."""
+    """Return the command-line option of a setting."""
     return f"--{name.replace('_', '-')}"
 
 
 types_of = functools.cache(typing.get_type_hints)
 
 
-def check(table):
-    """Raise InputError unless each value of a table has its type, and is allowed.
+def check(settings):
+    """Raise InputError unless each setting has its type and an allowed value.
 
     The values come from options, from an untrusted config.json, or from a call.
     """
-    for field in dataclasses.fields(table):
-        value, allowed = getattr(table, field.name), field.metadata["allowed"]
-        kind, option = types_of(type(table))[field.name], option_of(field.name)
+    for field in dataclasses.fields(settings):
+        value, allowed = getattr(settings, field.name), field.metadata["allowed"]
+        kind, option = types_of(type(settings))[field.name], option_of(field.name)
         if isinstance(allowed, tuple) and value not in allowed and not callable(value):
             raise InputError(f"{option} {value!r:.40}: choose one of "
                              f"{', '.join(map(str, allowed))}")
         holds = allowed.holds if isinstance(allowed, Range) else lambda value: True
-        if not _is_of(value, kind) or not (value is None or holds(value)):
+        if not _has_type(value, kind) or not (value is None or holds(value)):
             wanted = getattr(allowed, "words", f"of type {getattr(kind, '__name__', kind)}")
             raise InputError(f"{option} {value!r:.40} must be {wanted}")
 
 
-def _is_of(value, kind):
+def _has_type(value, kind):
     """Return True if a value has the type of an annotation. An integer is also a float."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         return (isinstance(value, tuple) and (parts[-1] is ... or len(value) == len(parts))
-                and all(_is_of(item, parts[0]) for item in value))
+                and all(_has_type(item, parts[0]) for item in value))
     if parts:                               # one of several types
-        return any(_is_of(value, part) for part in parts)
+        return any(_has_type(value, part) for part in parts)
     if kind is Callable:
         return callable(value)
     if kind is float:
@@ -108,7 +109,7 @@ def _is_of(value, kind):
 
 
 def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
-    """Add the options of some groups of a table to a parser. `defaults` is a value of the table.
+    """Add the options of some groups to a parser. `defaults` is an instance of a settings class.
 
     left_out  names of settings for which this command has no option
     shown     a text that is shown as the default, instead of the value in `defaults`
@@ -117,33 +118,33 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
     for group in groups:
         added = parser.add_argument_group(group) if group else parser
         for field in dataclasses.fields(defaults):
-            told = field.metadata
-            if (told["group"] == group and told["only"] in (None, command)
+            metadata = field.metadata
+            if (metadata["group"] == group and metadata["only"] in (None, command)
                     and field.name not in left_out):
                 default = _shown(getattr(defaults, field.name)) if shown is None else shown
-                _add(added, field, kinds[field.name], default).rare = told["rare"]
+                _add(added, field, kinds[field.name], default).rare = metadata["rare"]
 
 
 def _add(group, field, kind, default):
-    told, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
+    metadata, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
     option = functools.partial(group.add_argument, default=argparse.SUPPRESS)
     if kind is bool and field.default:
         return option(f"--no-{field.name.replace('_', '-')}", dest=field.name,
-                      action="store_false", help=told["help"])
+                      action="store_false", help=metadata["help"])
     if kind is bool:
-        return option(option_of(field.name), action="store_true", help=told["help"])
-    if isinstance(told["allowed"], tuple):
-        return option(option_of(field.name), choices=told["allowed"], help=shown)
-    return option(option_of(field.name), help=shown, metavar=told["metavar"], **_reader(kind))
+        return option(option_of(field.name), action="store_true", help=metadata["help"])
+    if isinstance(metadata["allowed"], tuple):
+        return option(option_of(field.name), choices=metadata["allowed"], help=shown)
+    return option(option_of(field.name), help=shown, metavar=metadata["metavar"], **_reader(kind))
 
 
 def _reader(kind):
-    """Return the arguments with which argparse reads a value of a type."""
+    """Return the arguments of add_argument with which argparse reads a value of this type."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
-        return {"type": _listed(parts[0])}
+        return {"type": _list_reader(parts[0])}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
         return {"type": file_or_folder if inner is str else _or_none(_reader(inner)["type"])}
@@ -155,7 +156,7 @@ class _Tuple(argparse.Action):
         setattr(namespace, self.dest, tuple(values))
 
 
-def _listed(kind):
+def _list_reader(kind):
     def read(text):
         return tuple(kind(part) for part in text.split(","))
 

@@ -15,19 +15,16 @@ DIE_WITH_PARENT = 1      # PR_SET_PDEATHSIG of Linux's prctl
 
 
 def has_ended(pid):
-    """Return True if a process is known to have ended.
-
-    A zombie, whose parent has not yet read its exit status, has ended.
-    """
+    """Return True if a process is known to have ended. A zombie has ended, too."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
-        return os.path.exists("/proc/self/stat") or _is_nobody(pid)
+        return os.path.exists("/proc/self/stat") or _is_unused(pid)
     except (OSError, IndexError):
         return False
 
 
-def _is_nobody(pid):
+def _is_unused(pid):
     """Return True if no process has this id, on a system without /proc."""
     if os.name != "posix":              # on Windows, signal 0 would end the process
         return False
@@ -41,10 +38,9 @@ def _is_nobody(pid):
 
 
 def peak_memory():
-    """Return the peak memory of this process in bytes, or None if the system doesn't tell.
+    """Return the peak memory of this process in bytes, or None if it is unknown.
 
-    On Linux this is the memory of this process only. On other systems it can include the memory of
-    the program that started it.
+    On systems other than Linux, this can include the memory of the program that started it.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -75,7 +71,7 @@ def confine(parent, **limits):
 
 
 def memory():
-    """Return the memory of this machine in bytes, or None if the system doesn't tell."""
+    """Return the memory of this machine in bytes, or None if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

@@ -71,10 +71,9 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return the (arrays, meta) of a run for `save`. If `optimizer` is None, without its moments.
+    """Return the (arrays, meta) of a run for `save`; without moments if `optimizer` is None.
 
-    For a real model, only the trained parameters are returned, because the others are in its
-    folder.
+    For a real model, the arrays are only the trained parameters; the others are in its folder.
     """
     arrays = {f"param/{name}": to_host(param.data)
               for name, param in model.params(frozen=config.pretrained is None)}
@@ -86,12 +85,12 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
 
 def restore(path, config, model, optimizer=None):
-    """Read a checkpoint into a model and (if it is given) its optimizer, and return the meta.
+    """Read a checkpoint into a model and its optimizer (unless that is None); return its meta.
 
     Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
     """
     if not path.exists():
-        raise InputError(f"{path} is missing, and the run's parameters were in it; put it back, "
+        raise InputError(f"{path}, which holds the run's parameters, is missing; put it back, "
                          "or start a new run with another --out")
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)
@@ -105,8 +104,8 @@ def restore(path, config, model, optimizer=None):
     counts, seconds = [meta.get(name) for name in ("step", "updates")], meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= config.steps for count in counts)
             and type(seconds) in (int, float) and seconds >= 0):
-        raise CheckpointError(f"{path}: its step, {counts[0]!r}, or its time is missing or not of "
-                              f"a run of {config.steps} steps; go back to a copy")
+        raise CheckpointError(f"{path}: its step ({counts[0]!r}) or its time is not that of a run "
+                              f"of {config.steps} steps; restore it from a copy")
     parts = {}
     for key, value in arrays.items():
         part, name = key.split("/", 1)

@@ -42,15 +42,15 @@ ADAPTERS = "adapters"
 GPT = "train-gpt"
 
 
-OWN = ("model", "optimizer", "schedule", "task")      # settings that a function may replace
+USER_SETTINGS = ("model", "optimizer", "schedule", "task")    # may be functions of the user
 
 
 @dataclasses.dataclass(frozen=True)
-class Own:
-    """A user's function or class that is the value of a setting.
+class UserFunction:
+    """The value of a setting that is a function or class of the user.
 
     Two are equal if their names are equal, because a run's folder contains only the name.
-    `function` is None if another program than the user's reads the folder.
+    `function` is None if the folder is read without the user's program.
     """
 
     name: str
@@ -58,18 +58,18 @@ class Own:
 
     @classmethod
     def of(cls, value):
-        """Return an Own if `value` is a function or a class, else `value`.
+        """Return a UserFunction if `value` is a function or a class, else `value`.
 
-        The name of a functools.partial has its arguments: decayed(end=0.1). Raises InputError for
-        a function without a name.
+        The name of a functools.partial includes its arguments: decayed(end=0.1). Raises InputError
+        for a function without a name.
         """
         if isinstance(value, cls) or not callable(value):
             return value
         inner = getattr(value, "func", value)
         name = getattr(inner, "__name__", "<nameless>")
         if name.startswith("<"):
-            raise InputError(f"{name}: a run is recorded with the names of its functions; define "
-                             "this one by def or class")
+            raise InputError(f"{name}: a run is saved with the names of its functions; define "
+                             "this one with def or class")
         if inner is not value:
             given = [repr(argument) for argument in value.args]
             given += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
@@ -111,7 +111,7 @@ class Adapters:
             raise InputError("--block, --rounding and --double say how to quantize; give --bits "
                              "too")
         if self.rounding == "nf4" and self.bits != 4:
-            raise InputError(f"--bits {self.bits} with --rounding nf4: it has 16 levels; give 4")
+            raise InputError(f"--bits {self.bits} with --rounding nf4: NF4 has 16 levels; give 4")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,27 +177,27 @@ class Config:
 
     def __new__(cls, **settings):
         kind = task_of(settings) if cls is Config else cls
-        kind.refuse(settings)
+        kind.check_names(settings)
         return object.__new__(kind)
 
     def __post_init__(self):
-        for name in OWN:
+        for name in USER_SETTINGS:
             if callable(getattr(self, name)):
-                object.__setattr__(self, name, Own.of(getattr(self, name)))
+                object.__setattr__(self, name, UserFunction.of(getattr(self, name)))
         check(self)
 
     @classmethod
-    def refuse(cls, names):
+    def check_names(cls, names):
         """Raise InputError if one of the names is not a setting of this task."""
-        for odd in sorted(set(names) - names_of(cls)):
-            theirs = " or ".join(other.kind for other in TASKS if odd in names_of(other))
-            raise InputError(f"{option_of(odd)} {theirs and f'goes with {theirs}, and '}is not an "
+        for name in sorted(set(names) - names_of(cls)):
+            owners = " or ".join(other.kind for other in TASKS if name in names_of(other))
+            raise InputError(f"{option_of(name)} {owners and f'goes with {owners}, and '}is not an "
                              f"option of {cls.kind}; leave it out")
 
     @property
     def command(self):
         """Return the command that starts and resumes a run with these settings."""
-        if self.is_based:
+        if self.is_finetuned:
             return "python -m npdl finetune"
         if self.is_own:
             return "the program that began it"
@@ -206,29 +206,29 @@ class Config:
     @property
     def is_own(self):
         """Return True if a setting is a function or class of the user."""
-        return any(isinstance(getattr(self, name), Own) for name in OWN)
+        return any(isinstance(getattr(self, name), UserFunction) for name in USER_SETTINGS)
 
     @property
-    def is_based(self):
+    def is_finetuned(self):
         """Return True if the run fine-tunes another run or a real model."""
         return self.adapters is not None or self.pretrained is not None
 
     def to_json(self):
         """Return the settings as a dict for JSON."""
         values = {**settings_of(self), "adapters": self.adapters and settings_of(self.adapters)}
-        return {name: {"own": value.name} if isinstance(value, Own) else value
+        return {name: {"own": value.name} if isinstance(value, UserFunction) else value
                 for name, value in values.items() if name in names_of(type(self))}
 
     @staticmethod
     def from_json(values):
-        """Return the Config of a dict that `to_json` of this or an earlier version returned.
+        """Return the Config of a dict from `to_json` of this or an earlier version.
 
-        A setting that is missing has its default. Raises InputError for names that no task has.
+        Missing settings get their defaults. Raises InputError for names that no task has.
         """
         kind = task_of(values)
-        odd = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
-        if odd:
-            raise InputError(f"setting {odd[0]!r} is unknown to this version of npdl")
+        unknown = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
+        if unknown:
+            raise InputError(f"setting {unknown[0]!r} is unknown to this version of npdl")
         values = {name: _read(value) for name, value in values.items() if name in names_of(kind)}
         if values.get("engine") in RENAMED:
             values["engine"] = RENAMED[values["engine"]]
@@ -240,14 +240,14 @@ class Config:
 
 def other_defaults(**defaults):
     """Return a class decorator that gives inherited settings other defaults."""
-    def change(table):
-        inherited = {field.name: field for base in table.__mro__ if dataclasses.is_dataclass(base)
+    def change(cls):
+        inherited = {field.name: field for base in cls.__mro__ if dataclasses.is_dataclass(base)
                      for field in dataclasses.fields(base)}
         for name, default in defaults.items():
-            table.__annotations__[name] = inherited[name].type
-            setattr(table, name, dataclasses.field(default=default,
-                                                   metadata=inherited[name].metadata))
-        return table
+            cls.__annotations__[name] = inherited[name].type
+            setattr(cls, name, dataclasses.field(default=default,
+                                                 metadata=inherited[name].metadata))
+        return cls
     return change
 
 
@@ -415,9 +415,9 @@ def task_of(settings):
 
 
 def _read(value):
-    """Return a setting as it was before to_json."""
+    """Return the value of a setting from its form in JSON."""
     if isinstance(value, dict) and value.keys() == {"own"}:
-        return Own(str(value["own"]))
+        return UserFunction(str(value["own"]))
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -23,7 +23,7 @@ def plot_groups(groups, path, log_steps=False):
 
     groups     {title: [records of a run, ..]}; the groups are drawn side by side, and each shows
                the mean over its runs, and a band from their lowest to their highest value
-    log_steps  draw the steps logarithmically, too, without step 0
+    log_steps  draw the steps on a logarithmic axis, without step 0
 
     A record has `step` and some of `train_loss`, `validation_loss`, `train_accuracy` and
     `validation_accuracy`. The same records give the same file. Raises InputError if there are no
@@ -69,12 +69,12 @@ def _draw(axes, runs, quantity, log_steps):
     first = 1 if log_steps else -math.inf
     for split, (colour, dash) in LOOKS.items():
         key = f"{split}_{quantity}"
-        found = [{record["step"]: record[key] for record in records
-                  if record.get(key) is not None and record["step"] >= first}
-                 for records in runs]
-        steps = [step for step in found[0] if all(step in values for values in found)]
+        series = [{record["step"]: record[key] for record in records
+                   if record.get(key) is not None and record["step"] >= first}
+                  for records in runs]
+        steps = [step for step in series[0] if all(step in values for values in series)]
         if steps:
-            values = [[values[step] for values in found] for step in steps]
+            values = [[values[step] for values in series] for step in steps]
             marker = "o" if len(steps) < 30 else None
             axes.plot(steps, [math.fsum(row) / len(row) for row in values], color=colour,
                       linewidth=1.3, linestyle=dash, label=split, marker=marker, markersize=3,

@@ -1,4 +1,4 @@
-"""Engines compute a step of training: npdl's layers as they are, or recorded and replayed.
+"""Engines compute training steps: by npdl's layers as they are, or by replaying a recording.
 
     with make_engine("recorded", model, optimizer) as engine:
         loss = engine.step(batch, lr=1e-3, max_norm=1.0)
@@ -26,10 +26,10 @@ class Batch:
     """Sequences on the host.
 
     inputs, targets  (B, S) integers
-    counted          (B, S) bool: True where a target counts
+    counted          (B, S) bool: the loss mask, True where a target counts
     source           (B, R) integers that an encoder-decoder translates
     source_real      the valid tokens of source, as the model takes them: lengths (B,) or a mask
-    chunk            the largest number of sequences that are measured at a time
+    chunk            the largest number of sequences that are evaluated at a time
     """
 
     inputs: np.ndarray
@@ -43,13 +43,13 @@ class Batch:
         return len(self.inputs)
 
     def parts(self, size):
-        """Return the sequences as Batches of `size` sequences; the last one may have fewer."""
-        every = (self.inputs, self.targets, self.counted, self.source, self.source_real)
-        return [Batch(*(None if a is None else a[i:i + size] for a in every), chunk=self.chunk)
+        """Split this batch into Batches of `size` sequences; the last one may have fewer."""
+        arrays = (self.inputs, self.targets, self.counted, self.source, self.source_real)
+        return [Batch(*(None if a is None else a[i:i + size] for a in arrays), chunk=self.chunk)
                 for i in range(0, len(self), size)]
 
     @property
-    def read(self):
+    def model_inputs(self):
         """Return the arguments of the model's forward."""
         if self.source is None:
             return (self.inputs,)
@@ -57,7 +57,7 @@ class Batch:
 
 
 class PlainEngine:
-    """npdl's layers as they are: nothing shared, nothing skipped. BLAS uses `blas_threads`."""
+    """Runs npdl's layers as they are, on every position. BLAS uses `blas_threads` threads."""
 
     name = "plain"
 
@@ -88,8 +88,8 @@ class PlainEngine:
         return loss
 
     def measure(self, batch):
-        """Return each sequence's loss and its number of correct counted tokens: two (B,)."""
-        return joined([self._measure(part) for part in batch.parts(batch.chunk)])
+        """Return the loss and the number of correct unmasked tokens of each sequence: two (B,)."""
+        return join_parts([self._measure(part) for part in batch.parts(batch.chunk)])
 
     def _measure(self, part):
         logits, _, targets, counted = self.forward(part, None)
@@ -97,7 +97,8 @@ class PlainEngine:
 
     def forward(self, batch, rng):
         """Return the logits (B, S, V), the cache, and targets and counted on the device."""
-        out, cache = self.model.forward(*batch.read, **({} if rng is None else {"rng": rng}))
+        options = {} if rng is None else {"rng": rng}
+        out, cache = self.model.forward(*batch.model_inputs, **options)
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM returns its state too
         if not is_host():               # a loss on a GPU can't check its targets without waiting
             checked_ids(batch.targets[batch.counted], logits.shape[-1], "targets")
@@ -105,9 +106,9 @@ class PlainEngine:
 
 
 class RecordedEngine(PlainEngine):
-    """The same layers, recorded and replayed (npdl.engine.compile_step), in `threads` threads.
+    """Records the same layers and replays them (npdl.engine.compile_step), in `threads` threads.
 
-    Where only some positions count, each distinct prefix of a batch is computed once.
+    If only some positions count, each distinct prefix of a batch is computed once.
     """
 
     name = "recorded"
@@ -124,11 +125,11 @@ class RecordedEngine(PlainEngine):
                 self.model, SequenceLoss(), self.optimizer, max_norm=max_norm,
                 target=self._target, threads=self._threads, share_prefixes=shared)
         step = self._steps[shared, max_norm]
-        return step(batch.read, batch.targets, batch.counted, lr=lr,
+        return step(batch.model_inputs, batch.targets, batch.counted, lr=lr,
                     **({} if rng is None else {"rng": rng}))
 
     def shares(self, batch):
-        """Return True if each distinct prefix of the batch is to be computed once."""
+        """Return True if `step` computes each distinct prefix of the batch only once."""
         return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
 
     def measure(self, batch):
@@ -143,45 +144,48 @@ class RecordedEngine(PlainEngine):
                                       for _ in range(self._threads)]
         steps = self._measures[shared]
 
+        def arguments(part):
+            arrays = part.targets, part.counted
+            return (Prefixes().rows(self.model, part.model_inputs, arrays) if shared
+                    else (part.model_inputs, *arrays))
+
         def work(i):
-            return [steps[i](*(Prefixes().rows(self.model, part.read, (part.targets, part.counted))
-                               if shared else (part.read, part.targets, part.counted)))
-                    for part in parts[i::self._threads]]
+            return [steps[i](*arguments(part)) for part in parts[i::self._threads]]
         with ThreadPoolExecutor(self._threads) as pool:
             done = list(pool.map(work, range(self._threads)))
-        return joined([done[i % self._threads][i // self._threads] for i in range(len(parts))])
+        return join_parts([done[i % self._threads][i // self._threads] for i in range(len(parts))])
 
 
 def measure(model, inputs, targets, counted):
-    """Return each sequence's loss and its number of correct counted tokens: two (B,)."""
+    """Return the loss and the number of correct unmasked tokens of each sequence: two (B,)."""
     out, _ = model.forward(*inputs)
     logits = out[0] if isinstance(out, tuple) else out
     return measured(logits, most_probable(logits), targets, counted)
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
-    """Return what `measure` does; `model` is a model on rows (npdl.engine.prefix)."""
+    """Compute `measure` for a model on rows (npdl.engine.prefix)."""
     logits, _ = model.forward(rows)                             # logits (M, V)
     return measured(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
-def measured(logits, best, targets, counted):
+def measured(logits, predicted, targets, counted):
     loss, _ = SequenceLoss("none").forward(logits, targets, counted)
-    return loss, ((best == targets) & counted).sum(1)
+    return loss, ((predicted == targets) & counted).sum(1)
 
 
-def joined(parts):
-    """Return [(losses, numbers)] of parts of a batch as two arrays (B,)."""
+def join_parts(parts):
+    """Join the (losses, counts) of a batch's parts into two arrays (B,)."""
     losses, counts = zip(*parts, strict=True)
     return np.concatenate(list(map(to_host, losses))), np.concatenate(list(map(to_host, counts)))
 
 
 def make_engine(name, model, optimizer, target="auto", threads=1, blas_threads=1):
-    """Return the engine called `name`, a context manager.
+    """Return the engine `name`, one of ENGINES. It is a context manager.
 
-    target        what a recording is lowered to (npdl.engine.compile_step)
+    target        what a recording is compiled to (npdl.engine.compile_step)
     threads       threads of the recorded engine that share a batch
-    blas_threads  threads of BLAS: more pay for a real model, whose products are large
+    blas_threads  threads of BLAS; several are faster for the large matrices of a real model
     """
     if name == "plain":
         return PlainEngine(model, optimizer, blas_threads)

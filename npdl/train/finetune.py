@@ -1,14 +1,14 @@
 """Fine-tuning a run with LoRA or QLoRA: its model, its vocabulary, another task.
 
-Arithmetic: the vocabulary holds the numbers, one operator and the special tokens. The new operator
-takes the old one's id, and a new modulus may not need more numbers than the run's vocabulary has,
-so the model keeps its shape. Text: the new text must be written in the run's characters.
+Arithmetic: the vocabulary holds the numbers, one operator and the special tokens. The model keeps
+its shape, because the new operator takes the id of the old one, and a new modulus may not need more
+numbers than the vocabulary has. Text: the new text may have only the run's characters.
 
 A real model (npdl.train.pretrained) learns a text in its own tokens. Its weights stay in their
 folder.
 
-The result is a run folder like any other. The fine-tuning of a run contains the base: it resumes,
-loads, answers and generates without the folder that it came from.
+The result is a run folder like any other. The fine-tuning of a run contains all its parameters, so
+it needs the folder of the first run no more.
 """
 
 from npdl.errors import InputError
@@ -21,7 +21,7 @@ DEFAULTS = {"steps": 2000, "batch": 512, "lr": 3e-3, "weight_decay": 0.1, "clip"
 MODEL_ADAPTERS = {"rank": 8}                                # of a real model
 MODEL_QUANTIZED = {"block": 64, "rounding": "nearest"}      # loses less than the other ways
 # Settings that a fine-tuning takes from its run.
-KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
+INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm_bias",
         "activation", "positions", "tied", "dropout", "dtype", "r_train", "p", "operator", "orders",
         "stratified", "characters", "block", "eval_batches")
 
@@ -29,21 +29,21 @@ KEPT = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", "norm
 def finetune_config(run, adapters, given, folder="the run"):
     """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    Settings that `given` leaves out are DEFAULTS' and, for the task, the run's. Raises InputError
-    if the run has adapters itself, if its vocabulary lacks numbers that the task needs, and for
-    settings of the other kind of task.
+    Settings that are not in `given` come from the run (INHERITED) or from DEFAULTS. Raises
+    InputError if the run has adapters already, if its vocabulary lacks numbers that the task needs,
+    and for settings of the other kind of task.
     """
     base = run.config
     if base.translates:
-        raise InputError(f"{folder} holds a model that translates, and that learns as a whole; "
-                         "fine-tune a GPT's or an LSTM's run")
+        raise InputError(f"{folder} is a run of an encoder-decoder, which can't be fine-tuned; "
+                         "give a run of a GPT or an LSTM")
     if base.pretrained is not None:
         raise InputError(f"{folder} is a run of a real model; write it as a folder (--merge) and "
                          "fine-tune that")
     if base.adapters is not None:
-        raise InputError(f"{folder} has adapters already; fine-tune the run that they were added "
-                         "to")
-    settings = {name: getattr(base, name) for name in KEPT if name in names_of(type(base))}
+        raise InputError(f"{folder} has adapters already; fine-tune the run that they were "
+                         "added to")
+    settings = {name: getattr(base, name) for name in INHERITED if name in names_of(type(base))}
     if base.text is None:
         if "text" in given:
             raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "
@@ -68,7 +68,7 @@ def model_config(path, adapters, given):
     """
     given = dict(given)
     full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
-    PretrainedConfig.refuse(given)
+    PretrainedConfig.check_names(given)
     if "pretrained" in given:
         raise InputError("--pretrained goes with --resume; the model is named already, leave it "
                          "out")

@@ -17,7 +17,7 @@ from npdl.cli.folders import new_folder
 from npdl.errors import InputError, NpdlError
 from npdl.files import read_json, reason, write_json
 from npdl.train import checkpoint
-from npdl.train.config import Config, Own
+from npdl.train.config import Config, UserFunction
 from npdl.train.curves import plot_curves
 from npdl.train.summary import summarise
 from npdl.train.versions import versions
@@ -31,15 +31,15 @@ READ_FROM_DATA = "sha256", "characters", "pretrained_sha256"
 
 
 class FolderInUse(InputError):
-    """Another process works in a run's folder."""
+    """A run's folder is locked by another process."""
 
 
 @contextlib.contextmanager
 def locked(folder):
-    """Keep every other process out of a run's folder until the block ends.
+    """Lock a run's folder against other processes until the block ends.
 
-    The system releases the lock when this process ends, in whatever way. Raises FolderInUse if
-    another process works in the folder.
+    The system releases the lock if the process is killed. Raises FolderInUse if another process has
+    locked the folder.
     """
     if fcntl is None:
         yield
@@ -75,7 +75,7 @@ def make_folder(folder, config, state):
 
 
 def holds_run(folder):
-    """Return True if a folder is the folder of a run."""
+    """Return True if a folder holds a run."""
     return os.path.lexists(Path(folder) / "config.json")
 
 
@@ -87,14 +87,14 @@ def is_finished(folder, config):
         return False
 
 
-def conclude(folder, config, model, step, records, seconds):
+def write_results(folder, config, model, step, records, seconds):
     """Write curves.png and then summary.json; return the summary.
 
     If the curves can't be drawn, a line on standard error says so.
     """
     summary = {**summarise(records), "seconds": seconds, "steps": step}
-    if config.is_based:
-        summary["adapted"] = count(model)
+    if config.is_finetuned:
+        summary["adapted"] = count_parameters(model)
     try:
         if len(records) > 1:
             plot_curves(records, folder / "curves.png", describe(config))
@@ -106,10 +106,10 @@ def conclude(folder, config, model, step, records, seconds):
     return summary
 
 
-def count(model):
-    """Return {"trainable": number, ..} with the totals of npdl.adapt.report for a model."""
-    counted = adapt.report(model)
-    return {name: getattr(counted, name)
+def count_parameters(model):
+    """Return the totals of npdl.adapt.report: trainable, frozen, stored_bytes and multiplies."""
+    report = adapt.report(model)
+    return {name: getattr(report, name)
             for name in ("trainable", "frozen", "stored_bytes", "multiplies")}
 
 
@@ -141,7 +141,7 @@ def model_name(config):
     """Return the name of a run's model, such as GPT, LSTM, or the name of a real model."""
     if config.pretrained is not None:
         return stem(config.pretrained)
-    if isinstance(config.model, Own):
+    if isinstance(config.model, UserFunction):
         return str(config.model)
     return {"seq2seq": "Seq2Seq", "lstm-seq2seq": "LSTM Seq2Seq"}.get(config.model,
                                                                       config.model.upper())
@@ -169,10 +169,10 @@ def read_config(folder):
                          "or start a new run") from error
 
 
-def made_by(folder):
-    """Return the versions that a run's settings were written with, or {}."""
-    found = read_json(Path(folder) / "config.json").get("versions")
-    return found if isinstance(found, dict) else {}
+def read_versions(folder):
+    """Return the versions that config.json names (npdl.train.versions), or {}."""
+    saved = read_json(Path(folder) / "config.json").get("versions")
+    return saved if isinstance(saved, dict) else {}
 
 
 def write_config(folder, config):

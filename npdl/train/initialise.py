@@ -20,12 +20,13 @@ def initialise(model, init, rng):
 
 
 def init_gpt(model, init, rng):
-    """Initialise a GPT as GPT-2 is (Radford et al. 2019, section 2.3): biases 0, gains 1.
+    """Initialise a GPT like GPT-2 (Radford et al. 2019, section 2.3): biases 0, gains 1.
 
-    "gpt2": every matrix is normal(0, 0.02). "lecun": so are embeddings, but a linear layer with D
-    inputs is normal(0, 1/sqrt(D)), which keeps the variance of its input (LeCun et al. 1998,
-    Efficient BackProp, section 4.6). The two matrices that write into the residual stream of each
-    of the L blocks are smaller by sqrt(2L), so that the stream's variance does not grow with L.
+    "gpt2": every matrix is normal(0, 0.02). "lecun": embeddings are normal(0, 0.02), but a linear
+    layer with D inputs is normal(0, 1/sqrt(D)), which keeps the variance of its input (LeCun et al.
+    1998, Efficient BackProp, section 4.6). In each of the L blocks, the two matrices whose outputs
+    are added to the residual stream are divided by sqrt(2L), so that its variance does not grow
+    with L.
     """
     residual, embeddings = 1 / math.sqrt(2 * len(model.decoder.blocks)), embedding_names(model)
     for name, param in model.params():

@@ -8,7 +8,7 @@ from npdl.errors import InputError, NpdlError, described
 from npdl.files import LARGEST_NUMBER
 from npdl.layers.dropout import Dropout
 from npdl.schedule import schedule
-from npdl.train.config import Own
+from npdl.train.config import UserFunction
 from npdl.train.engine import make_engine
 from npdl.train.task import make_model, make_optimizer, make_task, resolved
 
@@ -53,8 +53,7 @@ class Trainer:
     def measure(self):
         """Return {name: number} of the task's measures and of the user's metrics.
 
-        Raises InputError if a metric does not return a finite number, or has the name of one of
-        npdl's numbers.
+        Raises InputError if a metric does not return a finite number, or if npdl uses its name.
         """
         record = self.task.measure(self.engine)
         for name, metric in self.metrics.items():
@@ -67,7 +66,7 @@ class Trainer:
 
 def learning_rate(config):
     """Return the learning rate as a function of the step."""
-    if isinstance(config.schedule, Own):
+    if isinstance(config.schedule, UserFunction):
         return config.schedule(config)
     return schedule(config.schedule, lr=config.lr, total=config.steps, warmup=config.warmup,
                     lr_min=config.lr_min)

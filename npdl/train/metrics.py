@@ -34,7 +34,7 @@ def append(path, record):
 
 
 def read_records(path):
-    """Return the records of a run; an incomplete last line is left out.
+    """Return the records of a run, without an incomplete last line.
 
     A record is a JSON object with an integer `step`, and numbers for some of METRICS. Raises
     InputError, with the number of the line, for a line that isn't a record.
@@ -43,7 +43,7 @@ def read_records(path):
 
 
 def truncate_after(path, step):
-    """Remove the records after `step` and an incomplete last line; return their number."""
+    """Remove the records after `step` and an incomplete last line; return the number of lines."""
     lines = list(_lines(path))
     kept = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(kept) < len(lines):

@@ -10,7 +10,7 @@ from npdl.decoding.continuation import continuation
 from npdl.init import generator
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.train.config import Own
+from npdl.train.config import UserFunction
 from npdl.train.folder import describe
 from npdl.train.summary import combine, table
 
@@ -44,7 +44,7 @@ def print_text_result(run, task, first, summary):
         for line in sample_lines(run.model, task.vocabulary, run.config.block):
             print_text(f"  {line}")
         print()
-    if isinstance(run.config.model, Own):
+    if isinstance(run.config.model, UserFunction):
         print(f'more: load_run("{run.folder}", config).model, for npdl.decoding.sample')
     else:
         print(f'more: python -m npdl generate {run.folder} "A prompt" --method sample')
@@ -62,9 +62,9 @@ def sample_lines(model, vocabulary, window, seed=0):
         options = {"capacity": len(ids) + tokens, "keep": model.max_len // 2}
     else:
         options = {} if isinstance(model, LSTMLM) else {"window": window}
-    [found] = sample(continuation(model, ids, **options), tokens, generator(seed), None, 1,
-                     temperature=0.8)
+    [hypothesis] = sample(continuation(model, ids, **options), tokens, generator(seed), None, 1,
+                          temperature=0.8)
     lines = [line[start : start + SAMPLE_WIDTH]
-             for line in vocabulary.decode(found.tokens).split("\n") if line.strip()
+             for line in vocabulary.decode(hypothesis.tokens).split("\n") if line.strip()
              for start in range(0, len(line), SAMPLE_WIDTH)]
     return lines[:SAMPLE_LINES]

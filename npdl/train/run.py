@@ -25,13 +25,13 @@ from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train.config import settings_of
 from npdl.train.folder import (
-    conclude,
     holds_run,
     locked,
-    made_by,
     make_folder,
     read_config,
+    read_versions,
     write_config,
+    write_results,
 )
 from npdl.train.loop import Diverged, Trainer, l2_norm, nonfinite_parameters
 from npdl.train.metrics import append, read_records, truncate_after
@@ -78,7 +78,7 @@ class Run:
                             checkpoint.get_state(self.config, self.model, self.optimizer, 0))
             stack.enter_context(locked(self.folder))
             self.started = time.monotonic() - (self._load() if self.resume else 0.0)
-            if read_config(self.folder) != self.config or made_by(self.folder) != versions():
+            if read_config(self.folder) != self.config or read_versions(self.folder) != versions():
                 write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
@@ -116,9 +116,9 @@ class Run:
         Raises Diverged if a number is not finite.
         """
         record = {"step": self.step, **values, "l2_norm": l2_norm(self.optimizer), "lr": lr}
-        odd = next((name for name, value in record.items() if not math.isfinite(value)), None)
-        if odd is not None:
-            self._check_finite(f", {odd} is {record[odd]}")
+        diverged = next((name for name, value in record.items() if not math.isfinite(value)), None)
+        if diverged is not None:
+            self._check_finite(f", {diverged} is {record[diverged]}")
         append(self.folder / "metrics.jsonl", record)
         text = "".join(before + format(record[name], form) for name, before, form in SHOWN
                        if name in record).lstrip()
@@ -134,12 +134,12 @@ class Run:
                                             time.monotonic() - self.started)
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
-    def _check_finite(self, more=""):
-        """Raise Diverged unless all parameters are finite; `more` is another reason to raise."""
+    def _check_finite(self, reason=""):
+        """Raise Diverged if a parameter is not finite, or if another `reason` is given."""
         bad = nonfinite_parameters(self.model)
-        if bad or more:
+        if bad or reason:
             what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
-            raise Diverged(f"step {self.step}: {what}{more}; the last checkpoint is kept; try a "
+            raise Diverged(f"step {self.step}: {what}{reason}; the last checkpoint is kept; try a "
                            "lower --lr or --clip 1.0, or see the operation that overflows by "
                            "--engine plain and python -W error::RuntimeWarning")
 
@@ -153,7 +153,7 @@ class Run:
             note(f"stopped at step {self.step} of {self.config.steps}, saved; {how}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
-            summary = conclude(self.folder, self.config, self.model, self.step, records,
+            summary = write_results(self.folder, self.config, self.model, self.step, records,
                                time.monotonic() - self.started)
             if finished and not self.quiet:
                 print_result(self, task, records, summary)
@@ -194,7 +194,7 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
                                       resume, quiet, for_steps))
         stack.enter_context(trainer.engine)
         trainer.step = run.step
-        if run.step == 0 and (base is not None or config.is_based):
+        if run.step == 0 and (base is not None or config.is_finetuned):
             run.record(trainer.measure(), trainer.learning_rate(0))
         for step in run.steps():
             trainer.update()
@@ -211,18 +211,18 @@ def resumed_config(folder, given):
     differs from the run's.
     """
     config = read_config(folder)
-    config.refuse(given)
+    config.check_names(given)
     differ = [name for name, value in given.items() if value != getattr(config, name)]
     free = {*MAY_DIFFER, *(name for name in MAY_MOVE if getattr(config, name) is not None)}
     if config.schedule in EXTENDABLE and given.get("steps", 0) >= config.steps:
         free.add("steps")
-    odd = next((name for name in differ if name not in free), None)
-    if odd is not None:
-        more = ". It can't be made shorter (and longer only with a constant schedule); resume it " \
-            "without --steps" if odd == "steps" else (
-            "; resume it without this option, or start another run with another --out")
-        raise InputError(f"{option_of(odd)} {given[odd]}: the run in {folder} has "
-                         f"{getattr(config, odd)}{more}")
+    fixed = next((name for name in differ if name not in free), None)
+    if fixed is not None:
+        advice = (". A run can be made longer only if its schedule is constant, and never shorter; "
+                  "resume it without --steps" if fixed == "steps" else
+                  "; resume it without this option, or start another run with another --out")
+        raise InputError(f"{option_of(fixed)} {given[fixed]}: the run in {folder} has "
+                         f"{getattr(config, fixed)}{advice}")
     return dataclasses.replace(config, **given)
 
 
@@ -250,8 +250,8 @@ def load_run(folder, config=None):
 
 
 def _note_other_code(folder):
-    """Print a line if other versions than these computed the run that is resumed."""
-    begun = made_by(folder)
+    """Print a line if the run to resume was computed with other versions than these."""
+    begun = read_versions(folder)
     for name, now in versions().items():
         was = str(begun.get(name, "unknown"))[:40]
         if was != now:

@@ -1,7 +1,7 @@
 """Sweeps: many runs, each in a folder named by its settings, several at a time.
 
-Finished runs are skipped and unfinished ones are resumed. So after an interruption, the same sweep
-again completes what is missing. Several sweeps on one machine may share a folder.
+Finished runs are skipped and unfinished ones are resumed. So after an interruption, repeat the same
+sweep to complete it. Several sweeps on one machine may share a folder.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def sweep(configs, root, jobs=2, quiet=False):
     folders = [folder_of(root, config).resolve() for config in configs]
     outcomes = {}
     with _StopWorkers() as stop:
-        tasks = (joblib.delayed(_work)(config, folder, os.getpid())
+        tasks = (joblib.delayed(_train_one)(config, folder, os.getpid())
                  for config, folder in zip(configs, folders, strict=True) if not stop.asked)
         parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs,
                                    return_as="generator_unordered")
@@ -53,7 +53,7 @@ def sweep(configs, root, jobs=2, quiet=False):
                 raise
     if stop.asked:
         raise KeyboardInterrupt
-    return {outcome: sorted(found, key=folders.index) for outcome, found in outcomes.items()}
+    return {outcome: sorted(these, key=folders.index) for outcome, these in outcomes.items()}
 
 
 class _StopWorkers(StopSignals):
@@ -66,13 +66,13 @@ class _StopWorkers(StopSignals):
         super()._stop(number, frame)
 
 
-def _work(config, folder, launcher):
+def _train_one(config, folder, parent_pid):
     """Train or resume one run; return (folder, outcome, message).
 
-    In a worker process SIGINT is ignored, because the launcher (a process id) passes every signal
-    on as SIGTERM, and SIGTERM does nothing between two runs.
+    In a worker process SIGINT is ignored, because the parent process passes every signal on as
+    SIGTERM. Between two runs, SIGTERM has no effect.
     """
-    if os.getpid() != launcher:
+    if os.getpid() != parent_pid:
         with contextlib.suppress(ValueError):           # a thread of a dask worker
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, lambda number, frame: None)

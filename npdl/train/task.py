@@ -16,7 +16,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
-from npdl.train.config import Own
+from npdl.train.config import UserFunction
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
 from npdl.train.pretrained import digest, load, read, read_tokenizer
@@ -82,7 +82,7 @@ class ArithmeticTask(Task):
         self._last = (None, None)
 
     def batch(self, step):
-        """Return the Batch of update `step`. If the examples are the same, reuse the last Batch."""
+        """Return the Batch of update `step`: the last Batch if it has the same examples."""
         train, size = self._sets["train"], self.config.batch
         if size < len(train):
             indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
@@ -96,14 +96,14 @@ class ArithmeticTask(Task):
 
     def details(self, name, loss, count):
         """Return the losses and accuracies of each order, if there are several."""
-        orders, found = self.config.orders, {}
+        orders, record = self.config.orders, {}
         right = count == self.evaluation[name].counted.sum(1)       # the whole answer
         for order in orders if len(orders) > 1 else ():
             these = self._sets[name].orders == order
             if these.any():
-                found[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
-                found[f"{name}_accuracy_order{order}"] = float(right[these].mean())
-        return found
+                record[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
+                record[f"{name}_accuracy_order{order}"] = float(right[these].mean())
+        return record
 
 
 def _batch(examples):
@@ -287,7 +287,7 @@ def make_model(config, task, base=None):
 
 def new_model(config, task, rng):
     """Return a new model, initialised by the generator."""
-    if isinstance(config.model, Own):
+    if isinstance(config.model, UserFunction):
         return config.model(config, task)
     common = {"bias": config.bias, "dropout": config.dropout, "rng": rng, "dtype": config.dtype}
     transformer = {"norm": config.norm, "positions": config.positions,
@@ -313,7 +313,7 @@ def make_optimizer(config, model):
     """Return the optimizer that the settings describe."""
     if config.decay == "matrices":
         optim.matrices_only(model)
-    if isinstance(config.optimizer, Own):
+    if isinstance(config.optimizer, UserFunction):
         return config.optimizer(config, model)
     if config.optimizer == "sgd":
         return optim.SGD(model, config.lr, momentum=config.momentum,

@@ -30,7 +30,7 @@ def versions():
              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": kernels(),
              "compiler": compiler(), "processor": processor()}
     if not is_host():
-        found |= {"cupy": xp.__version__, "card": card(),
+        found |= {"cupy": xp.__version__, "card": gpu_name(),
                   "products": "TF32" if tf32() else "float32"}
     return found
 
@@ -43,8 +43,8 @@ def compiler():
         return "none"
 
 
-def card():
-    """Return the name of the GPU, which is the first that CUDA shows."""
+def gpu_name():
+    """Return the name of the first GPU that CUDA shows."""
     return xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
@@ -73,7 +73,7 @@ def processor():
 
 @functools.cache
 def kernels():
-    """Return the processor type of the kernels of BLAS, which decide the order of sums."""
-    found = {info.get("architecture") for info in threadpool_info()
+    """Return the processor type that BLAS has kernels for. They decide the order of sums."""
+    types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}
-    return ", ".join(sorted(filter(None, found))) or "unknown"
+    return ", ".join(sorted(filter(None, types))) or "unknown"

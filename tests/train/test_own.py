@@ -10,7 +10,7 @@ import pytest
 
 import npdl
 from npdl.errors import InputError
-from npdl.train.config import Config, Own
+from npdl.train.config import Config, UserFunction
 from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import Run, load_run, train
@@ -98,9 +98,10 @@ def test_grokfast_in_a_run_is_the_librarys(tmp_path):
 
 def test_a_function_of_ones_own_is_recorded_by_its_name():
     config = Config(optimizer=functools.partial(GrokfastAdamW, amplify=3.0))
-    assert config.optimizer == Own("GrokfastAdamW(amplify=3.0)") != Own("GrokfastAdamW")
+    assert config.optimizer == UserFunction("GrokfastAdamW(amplify=3.0)")
+    assert config.optimizer != UserFunction("GrokfastAdamW")
     assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
-    with pytest.raises(InputError, match="<lambda>: .* define this one by def"):
+    with pytest.raises(InputError, match="<lambda>: .* define this one with def"):
         Config(optimizer=lambda config, model: None)
     with pytest.raises(InputError, match="--betas"):
         Config(betas=muon)

@@ -14,7 +14,7 @@ import pytest
 
 from npdl.errors import InputError, NpdlError
 from npdl.train import checkpoint, folder, run
-from npdl.train.config import Config, Own
+from npdl.train.config import Config, UserFunction
 from npdl.train.folder import FolderInUse, locked
 from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
@@ -179,7 +179,7 @@ def test_a_metric_that_no_record_can_hold_is_refused(tmp_path, name, value, mess
 
 def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(run_of):
     for given, message in (({"lr": 0.5}, "--lr 0.5"), ({"steps": 3}, "--steps 3"),
-                           ({"optimizer": Own("Muon")}, "--optimizer Muon: .* has adamw"),
+                           ({"optimizer": UserFunction("Muon")}, "--optimizer Muon: .* has adamw"),
                            ({"text": "x"}, "--text")):
         with pytest.raises(InputError, match=message):
             resumed_config(run_of("gpt"), given)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import COUNT, add_settings, setting, taken
+from npdl.cli.options import COUNT, add_settings, pop_settings, setting
 from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.train.run import load_run
@@ -36,7 +36,7 @@ def check_equations(run):
                          "generate")
 
 
-def read(run, question):
+def encode_question(run, question):
     """Return the ids of a question such as "5 + 7 =" or "5+7=", after BOS.
 
     Raises InputError for a question that is not an equation of the run's vocabulary.
@@ -56,10 +56,10 @@ def read(run, question):
 def answers(run, question):
     """Return each token that may follow `question` with its probability, best first.
 
-    Raises InputError for an invalid question (see `read`), and if a probability is not finite.
+    Raises InputError for an invalid question (encode_question) or a probability that isn't finite.
     """
     vocabulary = run.task.vocabulary
-    log_p, _ = Recomputed(run.model, read(run, question)).start()
+    log_p, _ = Recomputed(run.model, encode_question(run, question)).start()
     p = np.exp(log_p[0])
     if not np.isfinite(p).all():
         raise InputError("the answers' probabilities are not finite: the model's parameters are "
@@ -68,8 +68,8 @@ def answers(run, question):
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 
 
-def known(run, ids):
-    """Return the token of the right answer, and a text on whether the run was trained on it.
+def right_answer(run, ids):
+    """Return the token of the right answer, and a text that says if the run was trained on it.
 
     The token is None if the equation is not in the run's data.
     """
@@ -83,8 +83,8 @@ def known(run, ids):
     return None, "no equation of this run's data"
 
 
-def unseen(run):
-    """Return the first equations of the validation set, up to their '='."""
+def unseen_equations(run):
+    """Return the texts of the first equations of the validation set, up to their '='."""
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
@@ -92,16 +92,16 @@ def unseen(run):
     return [run.task.vocabulary.decode(row[1:]).partition("=")[0] + "=" for row in rows]
 
 
-def show(run, question, top):
+def print_answers(run, question, top):
     """Print the answers to one question."""
-    ids = read(run, question)
-    right, what = known(run, ids)
-    found = answers(run, question)
+    ids = encode_question(run, question)
+    right, what = right_answer(run, ids)
+    ranked = answers(run, question)
     print(f"{run.task.vocabulary.decode(ids[1:])}    ({run.config.model}, step {run.step}; {what})")
-    for token, probability in found[:top]:
+    for token, probability in ranked[:top]:
         print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
-    if right is not None and right not in [token for token, _ in found[:top]]:
-        print(f"the right answer, {right}, has {dict(found)[right]:.4%}")
+    if right is not None and right not in [token for token, _ in ranked[:top]]:
+        print(f"the right answer, {right}, has {dict(ranked)[right]:.4%}")
 
 
 def add_arguments(parser):
@@ -114,11 +114,12 @@ def add_arguments(parser):
 
 def run(options):
     """Print the answers to the question in the options, and return the exit status."""
-    top = taken(Settings, vars(options)).top
+    top = pop_settings(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
         raise InputError(f"{options.run} is not a run's folder; give one that a training "
                          "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
-    for question in [options.question] if options.question is not None else unseen(loaded):
-        show(loaded, question, top)
+    asked = unseen_equations(loaded) if options.question is None else [options.question]
+    for question in asked:
+        print_answers(loaded, question, top)
     return 0

@@ -27,7 +27,7 @@ from npdl.cli.options import add_settings, option_of
 from npdl.errors import InputError
 from npdl.train import folder as folders
 from npdl.train import run as runs
-from npdl.train.commands.train import parsed, run_options
+from npdl.train.commands.train import add_process_options, split_options
 from npdl.train.config import (
     ADAPTERS,
     ARITHMETIC,
@@ -73,12 +73,12 @@ def add_arguments(p):
                                      f"nearest, {shown}", 78)
     add_settings(p, "finetune", (ADAPTERS,), Adapters())
     add_settings(p, "finetune", (TRAINING, RECORDS, MACHINE), defaults)
-    run_options(p, "<run>-lora, <run>-qlora or <run>-merged")
+    add_process_options(p, "<run>-lora, <run>-qlora or <run>-merged")
 
 
 def run(options):
     """Fine-tune, resume or merge, as the options say, and return the exit status."""
-    given, out, how = parsed(options)
+    given, out, how = split_options(options)
     resume = how.pop("resume")
     source, merging = given.pop("run"), given.pop("merge")
     names = [field.name for field in dataclasses.fields(Adapters)]
@@ -89,20 +89,20 @@ def run(options):
         return merge(source, out, given | adapters, **how)
     base = None
     if resume:
-        config = resumed(out, given, adapters)
+        config = resume_config(out, given, adapters)
     elif is_model(source):
         config = model_config(source, adapters, given)
     else:
-        config, base = adapted(source, given, Adapters(**adapters), how["quiet"])
+        config, base = start_from_run(source, given, Adapters(**adapters), how["quiet"])
     return runs.train(config, out or default_out(source, config), resume, base=base, **how)
 
 
-def adapted(source, given, adapters, quiet):
+def start_from_run(source, given, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
-    odd = next((name for name in ("window", "eval_batches", "full", "pretrained")
-                if name in given), None)
-    if odd is not None:
-        raise InputError(f"{option_of(odd)} goes with a real model; {source} is a run")
+    wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
+                  if name in given), None)
+    if wrong is not None:
+        raise InputError(f"{option_of(wrong)} goes with a real model; {source} is a run")
     base = runs.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config, parameters = finetune_config(base, adapters, given, source), base.model.state_dict()
@@ -122,24 +122,24 @@ def default_out(source, config):
     return f"{begin}-{kind}"
 
 
-def resumed(out, given, adapters):
-    """Return the Config of a fine-tuning that is resumed."""
+def resume_config(out, given, adapters):
+    """Return the Config of the fine-tuning in `out`, with the `given` settings that may change."""
     if out is None:
         raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
-    odd = next(iter(adapters), None)
-    if odd is not None:
-        raise InputError(f"--{odd} can't change the adapters of {out}; resume without it")
+    wrong = next(iter(adapters), None)
+    if wrong is not None:
+        raise InputError(f"--{wrong} can't change the adapters of {out}; resume without it")
     config = runs.resumed_config(out, given)
-    if not config.is_based:
+    if not config.is_finetuned:
         raise InputError(f"--out {out} was not fine-tuned; resume it with {config.command}")
     return config
 
 
 def merge(source, out, given, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
-    odd = next((name for name, value in {**given, **training}.items() if value is not None), None)
-    if odd is not None:
-        raise InputError(f"{option_of(odd)} has no effect with --merge; leave it out")
+    wrong = next((name for name, value in {**given, **training}.items() if value is not None), None)
+    if wrong is not None:
+        raise InputError(f"{option_of(wrong)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)
     path, task, out = tuned.config.pretrained, tuned.task, out or f"{source.rstrip('/')}-merged"
     if path is None:
@@ -152,10 +152,10 @@ def merge(source, out, given, quiet, **training):
 
 
 def counts(before, after):
-    """Return a table of two models' parameters, bytes, and multiplications for one token."""
+    """Return a table of the parameters, bytes and multiplications (for one token) of two models."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in (("the run", before), ("adapted", after)):
-        c = folders.count(model)
+        c = folders.count_parameters(model)
         lines.append(f"{name:<10}{c['trainable']:>12,}{c['frozen']:>12,}{c['stored_bytes']:>14,}"
                      f"{c['multiplies']:>12,}")
     return "\n".join(lines)

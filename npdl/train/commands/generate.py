@@ -95,7 +95,7 @@ def add_arguments(p):
 
 @dataclasses.dataclass
 class Source:
-    """A model and its vocabulary, from a folder.
+    """A model and its vocabulary or tokenizer (`words`), from a folder.
 
     kind  a key of TOKENS
     ends  the token that ends a text, a tuple of such tokens, or None
@@ -107,7 +107,7 @@ class Source:
     ends: object = None
 
     def encode(self, prompt, chat=False):
-        """Return the ids of a prompt. With `chat`, it may be a list of the turns so far."""
+        """Return the ids of a prompt. With `chat`, the prompt may be a list of the turns so far."""
         words = self.words
         if chat and self.kind != "model":
             raise InputError("--chat is for real models; this folder holds a run of npdl")
@@ -132,15 +132,15 @@ class Source:
         return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
 
 
-def opened(path):
+def open_source(path):
     """Return the Source in a folder or a .gguf file."""
     if is_model(path):
-        found = load(path, tokenizer=True)
-        return Source(found.model, found.tokenizer, "model", found.tokenizer.ends or None)
-    return of_run(load_run(path))
+        loaded = load(path, tokenizer=True)
+        return Source(loaded.model, loaded.tokenizer, "model", loaded.tokenizer.ends or None)
+    return source_of(load_run(path))
 
 
-def of_run(run):
+def source_of(run):
     """Return the Source of a loaded run (load_run)."""
     words, config = run.task.vocabulary, run.config
     if config.translates:
@@ -153,12 +153,12 @@ def of_run(run):
 
 
 def generate(source, prompt=None, method="greedy", on_token=None, **how):
-    """Return the hypotheses that continue `prompt` with a Source, and the ids of the prompt.
+    """Return hypotheses that continue `prompt` with a Source, best first, and the prompt's ids.
 
-    With chat=True the prompt may be a list of turns. Its first and last turns are the user's. The
-    best hypothesis comes first. Samples are drawn AT_ONCE at a time. on_token(sequence, token) is
-    called for each new token, except in beam search. `how` are other Settings. Raises InputError
-    for settings that don't fit the source or the method.
+    With chat=True the prompt may be a list of turns, of which the first, the third, .. and the last
+    are the user's. Samples are drawn AT_ONCE at a time. on_token(sequence, token) is called for
+    each new token, except in beam search. `how` are other Settings. Raises InputError for settings
+    that don't fit the source or the method.
     """
     chosen = Settings(method=method, **how)
     check(chosen)
@@ -193,19 +193,22 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     return greedy(scorer, tokens, eos, on_token), ids
 
 
-class Live:
-    """Prints a text token by token, and measures the time of each token."""
+class TextPrinter:
+    """Prints a text token by token, and measures the time of each token.
 
-    def __init__(self, source, before, begins):
-        self.begins = begins                    # is printed before the first token
+    `before` are the ids of the prompt, and `prefix` is printed before the first token.
+    """
+
+    def __init__(self, source, before, prefix):
+        self.prefix = prefix
         more = source.words.stream(before) if source.kind == "model" else None
         self.text = more or (lambda *token: source.words.decode(token))
         self.times = [time.perf_counter()]
 
     def __call__(self, sequence, token):
         self.times.append(time.perf_counter())
-        print_text(self.begins + self.text(token), end="")
-        self.begins = ""
+        print_text(self.prefix + self.text(token), end="")
+        self.prefix = ""
 
     def speed(self):
         """Return a text with the time of the first token, and the speed of the others."""
@@ -218,14 +221,14 @@ class Live:
 def run(options):
     """Print the continuations of the prompts in the options, and return the exit status."""
     options = vars(options)
-    source, prompts = opened(options.pop("run")), options.pop("prompts")
+    source, prompts = open_source(options.pop("run")), options.pop("prompts")
     streams = (source.kind not in LISTED and options.get("method") != "beam"
                and options.get("count", 1) == 1)
-    write = streamed if streams else listed
+    write = print_streaming if streams else print_complete
     if "chat" in options:
         turns = []
-        for said in prompts or lines_said():
-            turns.append(said)
+        for turn in prompts or read_turns():
+            turns.append(turn)
             turns.append(source.words.decode(write(source, turns, options)))
         return 0
     for i, prompt in enumerate(prompts or [None]):
@@ -235,7 +238,7 @@ def run(options):
     return 0
 
 
-def lines_said():
+def read_turns():
     """Yield lines of standard input until an empty line; on a terminal, print "> " before each."""
     while True:
         if sys.stdin.isatty():
@@ -246,36 +249,35 @@ def lines_said():
         yield line
 
 
-def streamed(source, prompt, options):
+def print_streaming(source, prompt, options):
     """Print a text while it is generated, and return its new tokens."""
     first = source.encode(prompt, "chat" in options)
-    live = Live(source, first, "" if "chat" in options else source.words.decode(first))
-    found, ids = generate(source, prompt, **options, on_token=live)
-    [hypothesis] = found
-    print_text(live.text())
+    printer = TextPrinter(source, first, "" if "chat" in options else source.words.decode(first))
+    [hypothesis], ids = generate(source, prompt, **options, on_token=printer)
+    print_text(printer.text())
     if source.kind == "model":
-        note(live.speed())
-    say_window(source, len(ids) + len(hypothesis.tokens))
+        note(printer.speed())
+    note_dropped_tokens(source, len(ids) + len(hypothesis.tokens))
     return hypothesis.tokens
 
 
-def listed(source, prompt, options):
-    """Print complete results, the best first, and return the new tokens of the first."""
-    found, ids = generate(source, prompt, **options)
+def print_complete(source, prompt, options):
+    """Print complete continuations, the best first, and return the new tokens of the first."""
+    hypotheses, ids = generate(source, prompt, **options)
     longest, before, tokens = 0, [] if "chat" in options else ids, None
-    for i, hypothesis in enumerate(found):
+    for i, hypothesis in enumerate(hypotheses):
         if i and source.kind not in LISTED:
             print(BETWEEN)
         print_text(source.shown(before, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
         tokens = hypothesis.tokens if tokens is None else tokens
-    say_window(source, longest)
+    note_dropped_tokens(source, longest)
     return tokens
 
 
-def say_window(source, longest):
-    """Print a line if a text was longer than the model's window (its last token isn't read)."""
+def note_dropped_tokens(source, longest):
+    """Print a line if a text of `longest` tokens doesn't fit into the model's window."""
     seen = getattr(source.model, "max_len", longest)
-    if source.kind != "dates" and longest - 1 > seen:
+    if source.kind != "dates" and longest - 1 > seen:       # the model doesn't read the last token
         note(f"the text has {longest} tokens, but the model's window has only {seen}; the "
              "oldest tokens were dropped")

@@ -22,7 +22,7 @@ OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "
 MAY_BE_OFF = ("adapters", "clip")       # settings whose None is named; another one's is left out
 
 
-def grouped(folders):
+def group_runs(folders):
     """Return {heading: [folder]} of runs. Runs that differ only in their seed share a heading.
 
     The groups are sorted by the settings that differ. A heading has the model, the data, these
@@ -35,15 +35,15 @@ def grouped(folders):
     names = dict.fromkeys(field.name for config in groups for field in dataclasses.fields(config))
     differ = [name for name in names
               if len({getattr(config, name, None) for config in groups}) > 1]
-    found = {}
+    headings = {}
     for config in sorted(groups, key=lambda config: [_rank(getattr(config, name, None))
                                                      for name in differ]):
-        apart = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
+        extra = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
                         if name not in OUTLINED and hasattr(config, name)
                         and (name in MAY_BE_OFF or getattr(config, name) is not None))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
-        found[f"{outline(config)}{apart} (seeds {seeds})"] = [run for _, run in groups[config]]
-    return found
+        headings[f"{outline(config)}{extra} (seeds {seeds})"] = [run for _, run in groups[config]]
+    return headings
 
 
 def columns(folders):
@@ -64,11 +64,11 @@ def columns(folders):
                            "finish it with --resume")
     return {heading: combine([summarise(read_records(Path(run) / "metrics.jsonl"))
                               for run in runs])
-            for heading, runs in grouped(finished).items()}, stopped
+            for heading, runs in group_runs(finished).items()}, stopped
 
 
 def _rank(value):
-    """Return a key that sorts none before numbers and numbers before words."""
+    """Return a key that sorts None before numbers, and numbers before words."""
     if value is None:
         return 0, 0
     return (1, value) if isinstance(value, (int, float)) else (2, str(value))
@@ -88,10 +88,10 @@ def add_arguments(parser):
 
 def run(options):
     """Print the table of the runs in the options, and return the exit status."""
-    found, stopped = columns(options.runs)
-    if not found:
+    finished, stopped = columns(options.runs)
+    if not finished:
         raise InputError("; ".join(stopped))
-    print(table(found))
+    print(table(finished))
     for line in stopped:
         print(line)
     return 0

@@ -5,8 +5,8 @@ import textwrap
 
 from npdl import backend
 from npdl.backend import plain_errors
-from npdl.cli.console import OneLineParser, guarded, note, offer_all, set_description
-from npdl.cli.options import COUNT, add_settings, option_of, setting, taken
+from npdl.cli.console import OneLineParser, add_help_all, guarded, note, set_description
+from npdl.cli.options import COUNT, add_settings, option_of, pop_settings, setting
 from npdl.errors import InputError
 from npdl.train.config import (
     ARITHMETIC,
@@ -53,7 +53,7 @@ def run_script(train, model, description, arguments=None):
 
     def run():
         _add_options(parser, model, description)
-        given, out, how = parsed(parser.parse_args(arguments))
+        given, out, how = split_options(parser.parse_args(arguments))
         config, folder = _config_of(given, model, out, how["resume"])
         with plain_errors():
             backend.use(config.backend)
@@ -67,17 +67,17 @@ def run_script(train, model, description, arguments=None):
     return guarded(parser.prog, run)
 
 
-def parsed(options):
+def split_options(options):
     """Return (the settings that were given, --out, the other arguments of `train`)."""
     given = vars(options)
-    process = taken(Process, given)
+    process = pop_settings(Process, given)
     how = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps")}
     return given, process.out, how
 
 
-def run_options(parser, folder):
+def add_process_options(parser, folder):
     """Add the options of Process. `folder` describes the default of --out."""
-    offer_all(parser)
+    add_help_all(parser)
     add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 
 
@@ -101,7 +101,7 @@ def _add_options(parser, model, description):
     if model in SEQ2SEQ:
         add_settings(parser, GPT, (DATES, MODEL, TRAINING, RECORDS, MACHINE), Config(model=model),
                      left_out=("norm_bias", "init"))
-        run_options(parser, "runs/<model>-dates-seed<seed>")
+        add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
     text, defaults = TextConfig(model=model), Config(model=model, threads=min(2, usable_cores()))
     shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
@@ -116,5 +116,5 @@ def _add_options(parser, model, description):
     for groups, table in (((ARITHMETIC,), defaults), ((TEXT,), text),
                           ((MODEL, TRAINING, RECORDS, MACHINE), defaults)):
         add_settings(parser, f"train-{model}", groups, table)
-    run_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
+    add_process_options(parser, "runs/<model>-p<p>-<operator>-seed<seed>, or "
                 "runs/<model>-text-<file>-seed<seed>")
