@@ -129,7 +129,7 @@ class RecordedEngine(PlainEngine):
                     **({} if rng is None else {"rng": rng}))
 
     def shares(self, batch):
-        """Return True if `step` computes each distinct prefix of the batch only once."""
+        """Return True if each distinct prefix of the batch is computed only once."""
         return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
 
     def measure(self, batch):

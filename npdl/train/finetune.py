@@ -7,8 +7,8 @@ numbers than the vocabulary has. Text: the new text may have only the run's char
 A real model (npdl.train.pretrained) learns a text in its own tokens. Its weights stay in their
 folder.
 
-The result is a run folder like any other. The fine-tuning of a run contains all its parameters, so
-it needs the folder of the first run no more.
+The result is a run folder like any other. The fine-tuning of a run contains all parameters, so it
+doesn't need the first run's folder.
 """
 
 from npdl.errors import InputError

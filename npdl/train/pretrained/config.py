@@ -25,13 +25,13 @@ class Row:
 
     `theirs` is the name of the array in the folder, without the prefix, and `shape` its shape.
     `ours` are the names of the parameters, whose values are concatenated along the last axis.
-    `turned` is True if the array is (out, in), and so the transpose of npdl's (in, out).
+    `transposed` is True if the array is (out, in), the transpose of npdl's (in, out).
     """
 
     theirs: str
     ours: tuple
     shape: tuple
-    turned: bool = False
+    transposed: bool = False
 
 
 class Architecture:
@@ -48,7 +48,7 @@ class Architecture:
             raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
                              f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
         self.kind = kind
-        self._without("quantization_config", None, "numbers that another library has quantized")
+        self._without("quantization_config", None, "weights that another library has quantized")
         self.vocab_size = self.number("vocab_size")
         self.tied = self._flag("tie_word_embeddings", kind == "gpt2")
         self.options = self._gpt2() if kind == "gpt2" else self._llama()
@@ -115,10 +115,10 @@ class Architecture:
         """
         rope = {}
         for name in ("rope_parameters", "rope_scaling"):
-            found = self.values.get(name) or {}
-            if not isinstance(found, dict):
-                self._refuse(name, found, "an object")
-            rope |= found
+            part = self.values.get(name) or {}
+            if not isinstance(part, dict):
+                self._refuse(name, part, "an object")
+            rope |= part
         self._without("partial_rotary_factor", 1.0, "a partial rotation", rope)
         theta = self._real("rope_theta", self._real("rope_theta", 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
@@ -135,12 +135,12 @@ class Architecture:
 
     def _no_window(self):
         types = self.values.get("layer_types") or []
-        odd = next((kind for kind in types if kind != "full_attention"), None) if isinstance(
+        other = next((kind for kind in types if kind != "full_attention"), None) if isinstance(
             types, list) else types
         window = self.values.get("sliding_window")
         used = self.kind == "mistral" or self.values.get("use_sliding_window")
-        if odd is not None or (window is not None and used and self.kind != "llama"):
-            self._refuse("layer_types" if odd is not None else "sliding_window", odd or window,
+        if other is not None or (window is not None and used and self.kind != "llama"):
+            self._refuse("layer_types" if other is not None else "sliding_window", other or window,
                          "attention over the whole context")
 
     def number(self, name, default=None, values=None):
@@ -180,7 +180,7 @@ class Architecture:
 
     def _without(self, name, usual, what, values=None):
         if (self.values if values is None else values).get(name, usual) not in (usual, None):
-            raise InputError(f"{self.where}: asks for {what} ({name}), which npdl's {self.kind} "
+            raise InputError(f"{self.where}: needs {what} ({name}), which npdl's {self.kind} "
                              "does not have; use another model")
 
     def _refuse(self, name, value, supported):
@@ -220,12 +220,12 @@ class Architecture:
         theirs, ours = f"h.{i}", f"decoder.blocks.{i}"
         yield from self._norm(f"{theirs}.ln_1", f"{ours}.norm1", D)
         yield from self._norm(f"{theirs}.ln_2", f"{ours}.norm2", D)
-        for name, maps, shape in (
+        for name, linears, shape in (
             ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
             ("attn.c_proj", ("attention.W_O",), (D, D)),
             ("mlp.c_fc", ("ffn.up",), (D, inner)), ("mlp.c_proj", ("ffn.down",), (inner, D)),
         ):
-            names = [f"{ours}.{each}" for each in maps]
+            names = [f"{ours}.{linear}" for linear in linears]
             yield Row(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
             yield Row(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
@@ -236,7 +236,7 @@ class Architecture:
         theirs, ours = f"layers.{i}", f"blocks.{i}"
         yield Row(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
         yield Row(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
-        for name, map_, shape, bias in (
+        for name, linear, shape, bias in (
             ("self_attn.q_proj", "attention.W_Q", (queries, D), o["qkv_bias"]),
             ("self_attn.k_proj", "attention.W_K", (keys, D), o["qkv_bias"]),
             ("self_attn.v_proj", "attention.W_V", (keys, D), o["qkv_bias"]),
@@ -246,8 +246,8 @@ class Architecture:
             ("mlp.down_proj", "ffn.down", (D, M), False),
         ):
             if bias:
-                yield Row(f"{theirs}.{name}.bias", (f"{ours}.{map_}.b",), shape[:1])
-            yield Row(f"{theirs}.{name}.weight", (f"{ours}.{map_}.W",), shape, True)
+                yield Row(f"{theirs}.{name}.bias", (f"{ours}.{linear}.b",), shape[:1])
+            yield Row(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
                 yield Row(f"{theirs}.self_attn.{part}_norm.weight",

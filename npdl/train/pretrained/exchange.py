@@ -7,8 +7,8 @@
 
 For a PyTorch module, the arrays are ``{n: t.numpy() for n, t in module.state_dict().items()}``.
 
-A name is the path to a layer, and then torch's name, such as `weight` or `bias`. Some layers can be
-written in torch in two ways. `style` chooses one:
+A name is the path to a layer, followed by torch's name, such as `weight` or `bias`. Some layers can
+be written in torch in two ways. `style` chooses one:
 
     "course"  as in the code of a course: attention has four Linears W_Q, W_K, W_V and W_O, and an
               LSTM cell has four Linears over [x, h], named forget_gate, input_gate, candidate and
@@ -26,9 +26,9 @@ The layouts differ, too:
 - ResetAfterGRU of npdl.layers.gru has the equations of torch.nn.GRU, but its update gate is 1 - z.
   So the weights of this gate have the opposite sign.
 
-If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces a part
-of npdl's name by the module's, in this order. ``ignore=("positions",)`` skips arrays whose names
-begin with "positions", and which are not parameters.
+If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces parts of
+npdl's names by the module's. ``ignore=("positions",)`` skips arrays whose names begin with
+"positions", which are not parameters.
 """
 
 from dataclasses import dataclass
@@ -51,8 +51,8 @@ STYLES = ("course", "torch")
 
 
 @dataclass
-class Place:
-    """Some Params of a layer, and the names of the PyTorch arrays with the same values.
+class Conversion:
+    """The conversion between Params of a layer and the PyTorch arrays with the same values.
 
     `out(*data)` converts the data of `params` into the list of arrays with these `names`, and
     `back(*arrays)` converts these arrays into the list of data.
@@ -73,11 +73,11 @@ def to_torch(layer, style="course", rename=None):
     """
     if any(isinstance(part, (FrozenLinear, LoRALinear)) for part in walk(layer)):
         raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
-                         "turns adapters into plain matrices")
+                         "replaces adapters by plain matrices")
     arrays = {}
-    for place in _places(layer, "", style):
-        values = place.out(*(to_host(param.data) for param in place.params))
-        for name, value in zip(place.names, values, strict=True):
+    for conversion in _conversions(layer, "", style):
+        values = conversion.out(*(to_host(param.data) for param in conversion.params))
+        for name, value in zip(conversion.names, values, strict=True):
             theirs = _renamed(name, rename)
             if theirs in arrays:
                 raise InputError(f"rename gives two arrays the name {theirs!r}, one of them "
@@ -102,19 +102,19 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
                              f"this model needs floats {shape}")
     values = {}
-    for place in _places(layer, "", style):
-        data = place.back(*(given[_renamed(name, rename)] for name in place.names))
-        for param, value in zip(place.params, data, strict=True):
+    for conversion in _conversions(layer, "", style):
+        data = conversion.back(*(given[_renamed(name, rename)] for name in conversion.names))
+        for param, value in zip(conversion.params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
-                raise InputError(f"{place.names[0]!r} differs from the table it is shared with; "
-                                 "in this model the two are one")
+                raise InputError(f"{conversion.names[0]!r} differs from another array for the same "
+                                 "parameter; in this model the two are one (tied weights)")
     with np.errstate(over="ignore"):
         cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
     for _, value, fitting in cast:
         if (np.isinf(fitting) & ~np.isinf(value)).any():
-            raise InputError(f"a number of size {np.nanmax(np.abs(value)):.3g} is too large for "
-                             f"this model's {fitting.dtype}")
+            raise InputError(f"the magnitude {np.nanmax(np.abs(value)):.3g} is too large for this "
+                             f"model's {fitting.dtype}")
     for param, _, fitting in cast:
         param.data[...] = to_device(fitting)
 
@@ -139,20 +139,20 @@ def _check_names(wanted, given):
     )
 
 
-def _places(layer, path, style):
+def _conversions(layer, path, style):
     """Yield the Places of a layer and of its sub-layers."""
     if style not in STYLES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
     for kind, rule in RULES[style].items():
         if isinstance(layer, kind):
             for params, names, out, back in rule(layer):
-                yield Place(params, [f"{path}.{n}" if path else n for n in names], out, back)
+                yield Conversion(params, [f"{path}.{n}" if path else n for n in names], out, back)
             return
     if any(isinstance(value, Param) for value in vars(layer).values()):
         raise InputError(f"{path or 'the layer'}: a {type(layer).__name__} has no counterpart in "
                          f"torch in the style {style!r}")
     for name, child in layer.children():
-        yield from _places(child, f"{path}.{name}" if path else name, style)
+        yield from _conversions(child, f"{path}.{name}" if path else name, style)
 
 
 def _same(*data):
@@ -169,7 +169,7 @@ def _linear(layer, name=""):
         yield [layer.b], [f"{name}bias"], _same, _same
 
 
-def _table(layer):
+def _embedding(layer):
     yield [layer.W], ["weight"], _same, _same
 
 
@@ -248,8 +248,9 @@ def _lstm_cell(cell):
                lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
 
 
-_COMMON = {Linear: _linear, Embedding: _table, Unembedding: _table, LearnedPositions: _table,
-           LayerNorm: _norm, RMSNorm: _norm, GroupNorm: _norm, BatchNorm: _batch_norm}
+_COMMON = {Linear: _linear, Embedding: _embedding, Unembedding: _embedding,
+           LearnedPositions: _embedding, LayerNorm: _norm, RMSNorm: _norm, GroupNorm: _norm,
+           BatchNorm: _batch_norm}
 RULES = {
     "course": _COMMON | {LSTMCell: _lstm_cell},
     "torch": _COMMON | {MultiHeadAttention: _fused_attention,

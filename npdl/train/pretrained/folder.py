@@ -66,10 +66,10 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     require_dtype(dtype)
     architecture, weights = read(path)
     rows = _checked_rows(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
-    found = Pretrained(Path(path), None, architecture, weights)
+    pretrained = Pretrained(Path(path), None, architecture, weights)
     if tokenizer:
-        found.tokenizer  # noqa: B018  (reads it, or raises)
-    model = found.model = architecture.make(dtype)
+        pretrained.tokenizer  # noqa: B018  (reads it, or raises)
+    model = pretrained.model = architecture.make(dtype)
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
     for param in params.values():
@@ -79,7 +79,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     for row, array in _arrays(rows, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
             raise InputError(f"{path}: {row.theirs} holds NaN or infinity; download it again")
-        parts = [array.T] if row.turned else np.split(array, len(row.ours), -1)
+        parts = [array.T] if row.transposed else np.split(array, len(row.ours), -1)
         for name, part in zip(row.ours, parts, strict=True):
             params[name].data = to_device(part)
         del array, parts, part
@@ -87,7 +87,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # releases its float array
-    return found
+    return pretrained
 
 
 def _arrays(rows, weights, dtype, alone):
@@ -111,14 +111,15 @@ def _arrays(rows, weights, dtype, alone):
 
 
 def is_model(path):
-    """Return True for a GGUF file or a model's folder, False for a folder of npdl's runs.
+    """Return True for a GGUF file or a model's folder, False for a run's folder.
 
-    Raises InputError if there is nothing, or another file.
+    Raises InputError for another file, and if nothing has this path.
     """
     path = Path(path)
     if not os.path.lexists(path):
         raise InputError(f"{path}: there is no such folder or file; give a run's folder, or a real "
-                         "model's folder or .gguf file (npdl downloads none: docs/real-models.md)")
+                         "model's folder or .gguf file (npdl downloads nothing: "
+                         "docs/real-models.md)")
     if path.suffix.lower() == ".gguf":
         return True
     if path.is_file():
@@ -131,7 +132,7 @@ def is_model(path):
 
 
 def read(path):
-    """Return (Architecture, weights) of a folder or a GGUF file, without reading large arrays."""
+    """Return the Architecture and the weights, not yet read, of a model folder or a GGUF file."""
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
@@ -165,7 +166,7 @@ class FolderWeights:
                        for short, (file, name) in self._files.items()}
 
     def use_for_missing(self, name, other):
-        """Use the array `other` for `name` if the files don't have `name` (a tied matrix)."""
+        """Use the array `other` for `name` if the files don't contain `name` (a tied matrix)."""
         if name not in self._files and other in self._files:
             self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
@@ -225,8 +226,7 @@ def _json(path, if_missing):
 def _checked_rows(architecture, weights, itemsize):
     """Return the Rows of the architecture, after a check of the files.
 
-    A Row names an array of the files and the parameters of npdl with the same values. The arrays
-    must have the names and shapes of the Rows, and fit into this machine's memory.
+    The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
     """
     where, shapes = architecture.where, weights.shapes
     if architecture.num_layers > len(shapes):
@@ -242,11 +242,12 @@ def _checked_rows(architecture, weights, itemsize):
         if shapes[name] != shape:
             raise InputError(f"{where}: {name} has shape {shapes[name]} in the files; the "
                              f"settings need {shape}")
-    passed = {"lm_head.weight"} if architecture.tied else set()
-    odd = [name for name in shapes.keys() - wanted.keys() - passed if not BUFFERS.fullmatch(name)]
-    if odd:
-        raise InputError(f"{where}: {min(odd)[:60]} is an array that npdl's {architecture.kind} "
-                         f"does not have ({len(odd)} such); use another model")
+    skipped = {"lm_head.weight"} if architecture.tied else set()
+    extra = [name for name in shapes.keys() - wanted.keys() - skipped
+             if not BUFFERS.fullmatch(name)]
+    if extra:
+        raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
+                         f"does not have ({len(extra)} such arrays); use another model")
     need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), memory()
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, this "
@@ -258,8 +259,8 @@ def digest(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
     path, (_, weights) = Path(path), read(path)
     files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
-    about = [os.stat(file) for file in files]
-    return _digest(tuple(files), tuple((each.st_size, each.st_mtime_ns) for each in about))
+    status = [os.stat(file) for file in files]
+    return _digest(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))
 
 
 @lru_cache
@@ -302,7 +303,7 @@ def _theirs(row, layers):
     """Return the array of a Row from the model's layers."""
     parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
-    return array.T if row.turned else array
+    return array.T if row.transposed else array
 
 
 def _plain(layers, name, param):

@@ -45,9 +45,8 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 class GGUFWeights:
     """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
 
-    `metadata` are the file's settings, without lists of texts. `config` are the settings as in a
-    config.json. Raises InputError if the package is missing, and CheckpointError if the file is
-    damaged.
+    `metadata` are the file's settings without lists of texts, and `config` those of a config.json.
+    Raises InputError if the package is missing, and CheckpointError if the file is damaged.
     """
 
     def __init__(self, path):
@@ -56,9 +55,9 @@ class GGUFWeights:
             if not is_file(path):
                 raise ValueError("it is not a file")
             self.size = os.path.getsize(path)
-            self.metadata, found, start = self._header(texts=False)
+            self.metadata, arrays, start = self._header(texts=False)
             self._arrays = {}
-            for name, shape, kind, offset in found:
+            for name, shape, kind, offset in arrays:
                 self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
                                                                       start + offset))
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
@@ -82,12 +81,12 @@ class GGUFWeights:
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
-            raise ValueError(f"{name!r} has rows of {shape[-1]}, no multiple of {block}")
+            raise ValueError(f"{name!r} has rows of {shape[-1]}, not a multiple of {block}")
         row = shape[-1] // block * size
         end = start + math.prod(shape[:-1]) * row
         if end > self.size:
-            raise ValueError(f"{name!r} ends at byte {end:,} of {self.size:,}: cut short, or a "
-                             "false header")
+            raise ValueError(f"{name!r} ends at byte {end:,} of {self.size:,}: the file is cut "
+                             "short, or its header is wrong")
         return kind, row, start
 
     def mapped(self, name, dtype):
@@ -112,22 +111,22 @@ class GGUFWeights:
                         part.shape)
                 else:
                     part[...] = self.library.dequantize(packed.reshape(-1, row), kind)
-        self._turn_back(name, values)
+        self._reorder_rotary_rows(name, values)
         return values.reshape(shape)
 
-    def _turn_back(self, name, W):
-        """Reorder the rows of W_Q and W_K from llama's order to Hugging Face's, in place.
+    def _reorder_rotary_rows(self, name, W):
+        """Reorder the rows of W_Q and W_K from llama.cpp's order to Hugging Face's, in place.
 
-        In llama's files, RoPE rotates row 2i of a head with row 2i + 1. In Hugging Face's, it
-        rotates row i with row i + d/2, for a head of d rows.
+        In a head of d rows, RoPE rotates row 2i with row 2i + 1 in llama.cpp's order, and row i
+        with row i + d/2 in Hugging Face's.
         """
         if self.metadata.get("general.architecture") != "llama" or not re.search(
                 r"self_attn\.[qk]_proj", name):
             return
         heads = self.config["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
         if type(heads) is not int or heads < 1 or len(W) % (2 * heads):
-            raise InputError(f"{self.path}: {name} has {len(W)} rows, which {heads} heads cannot "
-                             "share")
+            raise InputError(f"{self.path}: {name} has {len(W)} rows, which can't be divided into "
+                             f"{heads} heads of even width")
         W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
     def _config(self):
@@ -202,7 +201,7 @@ def _library():
 
 
 def _short(value):
-    """Return a float32 as the float with the shortest decimal, such as 1e-05."""
+    """Round a float32 to the float with the shortest decimal, such as 1e-05."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
@@ -216,7 +215,7 @@ def _their_name(name):
 
 
 def _header(data, texts):
-    """Return (metadata, [(name, shape, type, offset)], start of the numbers) of a file's bytes."""
+    """Return (metadata, [(name, shape, type, offset)], start of the arrays) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
@@ -229,7 +228,7 @@ def _header(data, texts):
         key, at = _string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
         metadata[key], at = _value(data, at + 4, kind, texts)
-    found = []
+    entries = []
     for _ in range(arrays):
         name, at = _string(data, at)
         (axes,) = struct.unpack_from("<I", data, at)
@@ -238,12 +237,12 @@ def _header(data, texts):
         *shape, kind, offset = struct.unpack_from(f"<{axes}QIQ", data, at + 4)
         if not all(shape):
             raise ValueError(f"{name!r} is empty")
-        found.append((name, tuple(shape[::-1]), kind, offset))
+        entries.append((name, tuple(shape[::-1]), kind, offset))
         at += 16 + 8 * axes
     unit = metadata.get("general.alignment", 32)
     if type(unit) is not int or unit < 1:
         raise ValueError(f"alignment {unit!r}")
-    return metadata, found, -(-at // unit) * unit
+    return metadata, entries, -(-at // unit) * unit
 
 
 def check_count(count, what):
@@ -255,7 +254,7 @@ def check_count(count, what):
 def _string(data, at):
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
-        raise ValueError("a text is longer than the file: cut short, or a false header")
+        raise ValueError("a text is longer than the file, which is cut short or has a wrong header")
     return data[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
@@ -277,13 +276,14 @@ def _value(data, at, kind, texts):
     if kind in SCALARS:
         size = length * struct.calcsize(SCALARS[kind])
         if size > len(data) - at:
-            raise ValueError("a list is longer than the file: cut short, or a false header")
+            raise ValueError("a list is longer than the file, which is cut short or has a wrong "
+                             "header")
         return np.frombuffer(data, np.dtype(SCALARS[kind]), length, at).tolist(), at + size
     if kind != STRING:
         raise ValueError(f"a list of the unknown type {kind}")
-    found = []
+    items = []
     for _ in range(length):
         text, at = _string(data, at)
         if texts:
-            found.append(text)
-    return found if texts else None, at
+            items.append(text)
+    return items if texts else None, at

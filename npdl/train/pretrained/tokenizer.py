@@ -22,19 +22,19 @@ FILES = (TOKENIZER, SETTINGS, GENERATION, VOCABULARY, MERGES, TEMPLATE, SPECIAL,
 # The special tokens that a chat template may name.
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 LARGEST = 256 << 20         # bytes of a tokenizer's file
-# How a text is split before its pieces are merged, by the name in a GGUF file.
+# Patterns that split a text before its pieces are merged, by their names in GGUF files.
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
-CUTS = {"gpt-2": None, "smollm": None, "llama-bpe": LLAMA3,
+SPLIT_PATTERNS = {"gpt-2": None, "smollm": None, "llama-bpe": LLAMA3,
         "qwen2": LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")}
 CONTROL, USER_DEFINED = 3, 4    # kinds of tokens in a GGUF file
-REPLACEMENT = "\ufffd"          # for bytes that are no whole character yet
+REPLACEMENT = "\ufffd"          # shown for the bytes of an incomplete character
 
 
 class Tokenizer:
     """Converts text to ids and back, with the `rules` of a tokenizers.Tokenizer.
 
-    limit     the number of tokens that the model has; the tokenizer may have more
+    limit     the model's number of tokens; the tokenizer may have more
     ends      the ids that end a text; some models have several
     template  the source of the chat template, or None
     special   {"bos_token": text, "eos_token": text, ..}, for the template
@@ -56,7 +56,7 @@ class Tokenizer:
     def encode(self, text, special=False):
         """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
         with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
-            ids = self.rules.encode(_whole(text), add_special_tokens=special).ids
+            ids = self.rules.encode(_replace_surrogates(text), add_special_tokens=special).ids
         ids = np.array(ids, np.int64)
         if self.limit is not None and ids.max(initial=-1) >= self.limit:
             raise InputError(f"the text contains token {ids.max()}, which the model doesn't have: "
@@ -138,16 +138,16 @@ def read_tokenizer(path, architecture, weights):
     path = Path(path)
     with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
-        made = (_from_gguf(weights.whole_metadata()) if hasattr(weights, "metadata")
-                else _from_folder(path, architecture.kind))
-    made.ends = made.ends or _ids(architecture.values.get("eos_token_id"))
-    made.limit = architecture.vocab_size
-    return made
+        tokenizer = (_from_gguf(weights.whole_metadata()) if hasattr(weights, "metadata")
+                     else _from_folder(path, architecture.kind))
+    tokenizer.ends = tokenizer.ends or _ids(architecture.values.get("eos_token_id"))
+    tokenizer.limit = architecture.vocab_size
+    return tokenizer
 
 
 @contextlib.contextmanager
 def _as_input_error(line):
-    """Raise InputError with the cause in the braces of `line` for whatever a library raises."""
+    """Convert any exception inside the block to an InputError: `line`, with the cause in its {}."""
     try:
         yield
     except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
@@ -205,23 +205,23 @@ def _rules_of(folder, kind, settings):
 
     if settings.get("split_special_tokens"):
         raise InputError(f"{folder / SETTINGS}: split_special_tokens is true, which npdl does not "
-                         "have; use another model")
+                         "support; use another model")
     prefix_space = settings.get("add_prefix_space") is True
     if _is_there(folder / TOKENIZER):
         rules = (folder / TOKENIZER).read_text(encoding="utf-8", errors="replace")
         if prefix_space and not re.search(r'"add_prefix_space"\s*:\s*true', rules):
-            raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, and {TOKENIZER} says "
-                             "otherwise; set it to false, or save the tokenizer again")
+            raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, but not in "
+                             f"{TOKENIZER}; set it to false, or save the tokenizer again")
         return Rules.from_file(str(folder / TOKENIZER))
     if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
         if kind != "gpt2":
             raise InputError(f"{folder}: {VOCABULARY} and {MERGES} of a {kind} model need its own "
                              f"rules; add {TOKENIZER} (save_pretrained writes it)")
-        made = byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
-                          prefix_space=prefix_space)
-        if made.token_to_id("<|endoftext|>") is not None:
-            made.add_special_tokens(["<|endoftext|>"])
-        return made
+        rules = byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
+                           prefix_space=prefix_space)
+        if rules.token_to_id("<|endoftext|>") is not None:
+            rules.add_special_tokens(["<|endoftext|>"])
+        return rules
     raise InputError(f"{folder} holds no {TOKENIZER} (nor {VOCABULARY} and {MERGES} of GPT-2); "
                      "download it with the model")
 
@@ -231,7 +231,7 @@ def _from_folder(folder, kind):
                                    for name in (SETTINGS, GENERATION, SPECIAL))
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
-        template = next((each["template"] for each in template if each["name"] == "default"), None)
+        template = next((item["template"] for item in template if item["name"] == "default"), None)
     if _is_there(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
     special = {name: token for name in NAMES
@@ -242,13 +242,14 @@ def _from_folder(folder, kind):
         (None, token, True) for token in [*special.values(), *more] if token is not None]
     rules = _rules_of(folder, kind, settings)
     add_tokens(rules, added)
-    made = Tokenizer(rules, (), template, special)
-    made.ends = _ids(generation.get("eos_token_id")) or _ids(made.id_of(special.get("eos_token")))
-    return made
+    tokenizer = Tokenizer(rules, (), template, special)
+    tokenizer.ends = _ids(generation.get("eos_token_id")) or _ids(
+        tokenizer.id_of(special.get("eos_token")))
+    return tokenizer
 
 
 def add_tokens(rules, tokens):
-    """Add tokens, [(id or None for the next one, text, whether it is special)], unless they exist.
+    """Add those of `tokens`, [(id, or None for any; text; is special)], that do not exist yet.
 
     Raises ValueError if a token doesn't get its id.
     """
@@ -264,24 +265,24 @@ def add_tokens(rules, tokens):
                              f"{rules.token_to_id(text)}")
 
 
-def byte_pairs(model, cut=None, digits=False, prefix_space=False):
-    """Return a byte-level BPE tokenizer like GPT-2's; `cut` is another way to split a text."""
+def byte_pairs(model, pattern=None, digits=False, prefix_space=False):
+    """Return a byte-level BPE tokenizer like GPT-2's; it splits a text by `pattern`, if given."""
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
 
-    made, first = Rules(model), []
+    rules, first = Rules(model), []
     if digits:
         first = [pre_tokenizers.Digits(individual_digits=True)]
-    if cut is not None:
-        first = [pre_tokenizers.Split(Regex(cut), "isolated")]
-    made.pre_tokenizer = pre_tokenizers.Sequence([*first, pre_tokenizers.ByteLevel(
-        add_prefix_space=prefix_space, use_regex=cut is None)])
-    made.decoder = decoders.ByteLevel()
-    return made
+    if pattern is not None:
+        first = [pre_tokenizers.Split(Regex(pattern), "isolated")]
+    rules.pre_tokenizer = pre_tokenizers.Sequence([*first, pre_tokenizers.ByteLevel(
+        add_prefix_space=prefix_space, use_regex=pattern is None)])
+    rules.decoder = decoders.ByteLevel()
+    return rules
 
 
 def _added_tokens(folder, settings):
-    """Return [(id, text, whether it is special)] of the tokens that a folder adds, by their ids."""
+    """Return [(id, text, is special)] of the tokens that a folder adds, sorted by id."""
     added = {text: (place, False) for text, place in _settings(folder / ADDED).items()
              if type(place) is int}
     about = settings.get("added_tokens_decoder")
@@ -322,10 +323,11 @@ def _from_gguf(about):
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
-    kind, cut = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
-    if kind != "gpt2" or cut not in CUTS:
-        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(cut)[:20]!r}; npdl "
-                         f"reads 'gpt2' with {', '.join(CUTS)}; use a folder with {TOKENIZER}")
+    kind, split = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
+    if kind != "gpt2" or split not in SPLIT_PATTERNS:
+        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(split)[:20]!r}; npdl "
+                         f"reads 'gpt2' with {', '.join(SPLIT_PATTERNS)}; use a folder with "
+                         f"{TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
     control, added = ([token for token, each in zip(tokens, kinds, strict=True) if each == wanted]
                       for wanted in (CONTROL, USER_DEFINED))
@@ -337,12 +339,12 @@ def _from_gguf(about):
     if about.get("tokenizer.ggml.add_eos_token"):
         raise InputError("the file's tokenizer adds a token that ends each text (add_eos_token), "
                          f"which npdl does not; use a folder with {TOKENIZER}")
-    begins = about.get("tokenizer.ggml.add_bos_token", cut == "llama-bpe")     # as llama.cpp does
+    begins = about.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")   # as llama.cpp does
     begin = special.get("bos_token") if begins else None
     model = BPE({token: i for i, token in enumerate(tokens)},
                 [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]],
-                ignore_merges=cut == "llama-bpe")           # whole words first, as Llama 3
-    rules = byte_pairs(model, CUTS[cut], digits=cut == "smollm")
+                ignore_merges=split == "llama-bpe")         # whole words first, as Llama 3
+    rules = byte_pairs(model, SPLIT_PATTERNS[split], digits=split == "smollm")
     rules.add_special_tokens(control)
     rules.add_tokens(added)
     if begin is not None:
@@ -352,6 +354,6 @@ def _from_gguf(about):
                      about.get("tokenizer.chat_template"), special)
 
 
-def _whole(text):
-    """Replace the halves of characters in a text, which a command line may contain."""
+def _replace_surrogates(text):
+    """Replace lone surrogates (halves of characters), which a command line may contain."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
