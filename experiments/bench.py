@@ -1,4 +1,4 @@
-"""How fast is npdl? Training steps, decoding and LoRA compared with PyTorch, in one table.
+"""Compare the speed of npdl with PyTorch: training steps, decoding and LoRA, in one table.
 
   python experiments/bench.py                   three models, all engines, on the processor
   python experiments/bench.py --models gpt --engines recorded torch
@@ -6,11 +6,11 @@
   python experiments/bench.py --backend cupy    on this machine's GPU
   python experiments/bench.py --quick           tiny sizes, one short round: does it run?
 
-A training step is forward, loss, backward and AdamW, in float32. "equal" work computes every
-position; "less" leaves out what cannot reach the loss, as the training scripts do. Each variant is
-a process of its own, and all take turns in each round, so that a ratio compares times of the same
-round. The table has the median time, its quartiles over rounds, and the median ratio to the
-fastest PyTorch variant with equal work. Run it on an idle machine.
+A training step is forward, loss, backward and AdamW, in float32. With "equal" work, every position
+is computed; with "less", those that cannot change the loss are left out, as in the training
+scripts. Each variant has its own process, and all take turns in each round, so that a ratio
+compares times of the same round. The table shows the median time, its quartiles over rounds, and
+the median ratio to the fastest PyTorch variant with equal work. Run it on an idle machine.
 """
 
 if __name__ == "__main__":
@@ -52,7 +52,7 @@ from npdl.train.versions import gpu_name, processor
 CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
 TURN = 0.4              # seconds that each variant works in a round
-SAME_LOSS = 1e-3        # relative difference of npdl's first losses; larger: an engine is wrong
+SAME_LOSS = 1e-3        # allowed relative difference between the first losses of npdl's engines
 FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM",), "text": ("plain", "sdpa")}
 
 
@@ -62,8 +62,8 @@ class Variant:
 
     side      "npdl" or "torch"
     work      "equal" or "less"
-    options   of the function that makes the step
-    rounds    milliseconds a step in each round, filled by `measure`
+    options   arguments of the function that makes the step
+    rounds    milliseconds per step in each round, filled by `measure`
     """
 
     row: str
@@ -80,39 +80,40 @@ class Variant:
 # --- the variants ---------------------------------------------------------------------------------
 def step_variants(model, options, mkl):
     """Return the variants of a model's training step."""
-    gpu, found = options.backend == "cupy", []
+    gpu, variants = options.backend == "cupy", []
     row = str((QUICK if options.quick else CASES)[model])
     if "plain" in options.engines:
-        found.append(Variant(row, "npdl, plain", "npdl", {"engine": "plain"}))
+        variants.append(Variant(row, "npdl, plain", "npdl", {"engine": "plain"}))
     if "recorded" in options.engines:
         if not gpu or model == "text":
-            found.append(Variant(row, "npdl, recorded", "npdl", {"engine": "recorded"},
-                                 threads=options.threads))
+            variants.append(Variant(row, "npdl, recorded", "npdl", {"engine": "recorded"},
+                                    threads=options.threads))
         if model != "text":
-            found.append(Variant(row, "npdl, recorded, as in the scripts", "npdl",
-                                 {"engine": "recorded", "equal": False}, "less", options.threads))
+            variants.append(Variant(row, "npdl, recorded, as in the scripts", "npdl", {
+                "engine": "recorded", "equal": False}, "less", options.threads))
     if "torch" in options.engines:
-        found += gpu_torch(row, model) if gpu else cpu_torch(row, model, options, mkl)
-    return found
+        variants += gpu_torch(row, model) if gpu else cpu_torch(row, model, options, mkl)
+    return variants
 
 
 def cpu_torch(row, model, options, mkl):
     """Return PyTorch's variants on a processor: as installed, and with settings that help it."""
-    found, best = [], KEEP_MEMORY | mkl
+    variants, tuned = [], KEEP_MEMORY | mkl
     for form in FORMS[model]:
         for adamw in ("foreach", "fused"):
-            for name, environment in (("", {}), (", tuned", best)):
-                found.append(Variant(row, f"torch, {form}, {adamw}{name}", "torch",
-                                     {"form": form, "adamw": adamw}, "equal", options.threads,
-                                     environment))
+            for name, environment in (("", {}), (", tuned", tuned)):
+                variants.append(Variant(row, f"torch, {form}, {adamw}{name}", "torch",
+                                        {"form": form, "adamw": adamw}, "equal", options.threads,
+                                        environment))
     if options.compile:
-        found.append(Variant(row, f"torch, {FORMS[model][0]}, compiled, tuned", "torch",
-                             {"form": FORMS[model][0], "compiled": True}, "equal", options.threads,
-                             best))
+        variants.append(Variant(row, f"torch, {FORMS[model][0]}, compiled, tuned", "torch",
+                                {"form": FORMS[model][0], "compiled": True}, "equal",
+                                options.threads, tuned))
     if model != "text":
-        found.append(Variant(row, "torch, needed positions, tuned", "torch",
-                             {"form": FORMS[model][0], "last": 2}, "less", options.threads, best))
-    return found
+        variants.append(Variant(row, "torch, needed positions, tuned", "torch",
+                                {"form": FORMS[model][0], "last": 2}, "less", options.threads,
+                                tuned))
+    return variants
 
 
 def gpu_torch(row, model):
@@ -128,20 +129,20 @@ def gpu_torch(row, model):
 
 def real_variants(what, options, mkl):
     """Return the variants of decoding or LoRA with a real model."""
-    found, tokens = [], options.tokens
+    variants, tokens = [], options.tokens
     row = (f"{options.real.name}: decoding, a token" if what == "decoding"
            else f"{options.real.name}: a LoRA step, 64 tokens")
     for side in ("npdl", "torch"):
         for name, environment in (("", {}), (", tuned", KEEP_MEMORY | mkl)):
             if side == "torch" and "torch" in options.engines or side == "npdl" and not name:
-                found.append(Variant(row, f"{side}{name}", side, {
+                variants.append(Variant(row, f"{side}{name}", side, {
                     "what": what, "folder": str(options.real), "tokens": tokens,
                     "threads": options.threads}, "equal", options.threads, environment))
-    return found
+    return variants
 
 
 def make_step(job):
-    """Return what a worker repeats: (step, synchronize)."""
+    """Return (step, synchronize) of a worker's job: the functions that it repeats."""
     given = job["options"]
     if job["backend"] == "cupy":
         backend.use("cupy")
@@ -164,7 +165,7 @@ def make_step(job):
 
 # --- measuring ------------------------------------------------------------------------------------
 def measure(variants, case, options):
-    """Fill `rounds` of each variant, all in turn in each round; leave out what fails."""
+    """Fill `rounds` of the variants, which take turns, and return those that don't fail."""
     workers, counts = {}, {}
     try:
         for variant in variants:
@@ -186,9 +187,9 @@ def measure(variants, case, options):
         for number in range(options.rounds):
             for i in range(len(alive)):
                 variant = alive[(i + number) % len(alive)]
-                found = workers[variant.name].measure(counts[variant.name])
-                variant.rounds.append(found["ms"])
-                variant.peak_mb = found["peak_mb"]
+                result = workers[variant.name].measure(counts[variant.name])
+                variant.rounds.append(result["ms"])
+                variant.peak_mb = result["peak_mb"]
                 time.sleep(REST)
     finally:
         for worker in workers.values():
@@ -197,9 +198,9 @@ def measure(variants, case, options):
 
 
 def check_losses(losses):
-    """Raise InputError if npdl's engines begin with different losses."""
-    found = losses.values()
-    if losses and max(found) - min(found) > SAME_LOSS * abs(min(found)):
+    """Raise InputError if npdl's engines begin with different losses, {variant: first loss}."""
+    values = losses.values()
+    if losses and max(values) - min(values) > SAME_LOSS * abs(min(values)):
         raise InputError(f"npdl's engines disagree: first losses {losses}; run the tests")
 
 
@@ -227,19 +228,19 @@ HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms "
            "|---|---|---|--:|--:|--:|--:|--:|"]
 
 
-def about(options):
+def describe_machine(options):
     """Return the machine, the versions and the command, as one line."""
-    found = [f"{processor()}, {CORES} cores", f"Python {platform.python_version()}"]
+    parts = [f"{processor()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
             device = gpu_name()
-        found.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
+        parts.insert(0, f"{device}, TF32 {'on' if os.environ['CUPY_TF32'] == '1' else 'off'}")
     for package in ("numpy", "torch", "cupy"):
         try:
-            found.append(f"{package} {version(package)}")
+            parts.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return "; ".join([*found, f"`python {shlex.join(sys.argv)}`"])
+    return "; ".join([*parts, f"`python {shlex.join(sys.argv)}`"])
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ def parse(arguments):
                    default=["plain", "recorded", "torch"])
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
     p.add_argument("--threads", type=positive, metavar="N", default=CORES,
-                   help="of every variant but npdl's plain engine (default: all, %(default)s)")
+                   help="of every variant except npdl's plain engine (default: all, %(default)s)")
     p.add_argument("--rounds", type=positive, metavar="N", help="default: 9; --quick: 1")
     p.add_argument("--compile", action="store_true", help="torch.compile, too (a minute more)")
     p.add_argument("--real", type=file_or_folder, metavar="FOLDER",
@@ -275,8 +276,8 @@ def run(options):
         raise InputError(f"--real {options.real}: has no config.json; give a model's folder")
     if options.real and options.backend == "cupy":
         raise InputError("--real measures on the processor; leave out --backend cupy")
-    print(about(options), "", *HEADING, sep="\n", flush=True)
-    found = []
+    print(describe_machine(options), "", *HEADING, sep="\n", flush=True)
+    measured = []
     with tempfile.TemporaryDirectory() as folder:
         mkl = mkl_as_on_intel(folder) if "torch" in options.engines else {}
         jobs = [((QUICK if options.quick else CASES)[model], step_variants(model, options, mkl))
@@ -286,9 +287,10 @@ def run(options):
         for case, variants in jobs:
             variants = measure(variants, case, options)
             print(*table(variants), sep="\n", flush=True)
-            found += [dataclasses.asdict(variant) for variant in variants]
+            measured += [dataclasses.asdict(variant) for variant in variants]
     if options.json:
-        text = json.dumps({"about": about(options), "variants": found}, indent=1) + "\n"
+        results = {"about": describe_machine(options), "variants": measured}
+        text = json.dumps(results, indent=1) + "\n"
         write_atomically(options.json, lambda file: file.write(text.encode()))
     return 0
 

@@ -1,8 +1,8 @@
-"""The loss of runs on a text over the whole validation part, beside the one on random windows.
+"""Print the loss of runs over the whole validation text, next to the recorded loss.
 
-A run records its loss on random windows, always the same ones. Here every window that starts at
+A run records its loss on random windows, which depend on its seed. Here every window that starts at
 a multiple of half a block counts, so that runs of different seeds are compared on the same text.
-The last column says how far the loss on 240 random windows (20 batches of 12) would scatter.
+The last column is the standard deviation of the loss on 240 random windows (20 batches of 12).
 
   python experiments/text_losses.py runs/seed0 runs/seed1
 """
@@ -10,7 +10,7 @@ The last column says how far the loss on 240 random windows (20 batches of 12) w
 if __name__ == "__main__":
     from npdl.cli.console import start_script
 
-    start_script()         # Ctrl-C is quiet from here on
+    start_script()         # Ctrl-C exits without a traceback
 
 import dataclasses
 import math
@@ -25,11 +25,11 @@ from npdl.train.run import load_run
 from npdl.train.task import make_task
 
 ROWS = 64           # windows evaluated at a time
-DRAWN = 240         # windows of the scatter
+DRAWN = 240         # random windows, for the standard deviation of their mean loss
 
 
 def whole_windows(ids, block):
-    """(inputs, targets), each (N, block): the windows at every multiple of half a block."""
+    """Return (inputs, targets), each (N, block): a window at each multiple of half a block."""
     starts = np.arange(0, len(ids) - block, max(1, block // 2))
     taken = ids[starts[:, None] + np.arange(block + 1)]
     return taken[:, :-1], taken[:, 1:]
@@ -38,8 +38,8 @@ def whole_windows(ids, block):
 def whole_losses(run, text=None):
     """Return the loss of each window of the validation part (N,) of a run from `load_run`.
 
-    Raises InputError for a run on something else than a text, and for one without a validation
-    part; `text` says where the run's text is now, if it has moved.
+    `text` is the new path of the run's text if it has moved. Raises InputError for a run on other
+    data than a text, and for a run without a validation part.
     """
     config = run.config
     if config.text is None:
@@ -73,17 +73,17 @@ def main(given=None):
 
     def work():
         print(f"| run | recorded | whole part | scatter of {DRAWN} windows |\n|---|---:|---:|---:|")
-        found = []
+        losses_of_runs = []
         for folder in options.runs:
             run = load_run(folder)
             losses = whole_losses(run, options.text)
             recorded = run.records[-1].get("validation_loss") if run.records else None
             recorded = math.nan if recorded is None else recorded
-            found.append((recorded, losses.mean(dtype=float)))
-            print(f"| {folder} | {recorded:.4f} | {found[-1][1]:.4f} "
+            losses_of_runs.append((recorded, losses.mean(dtype=float)))
+            print(f"| {folder} | {recorded:.4f} | {losses.mean(dtype=float):.4f} "
                   f"| {losses.std(dtype=float) / math.sqrt(DRAWN):.4f} |")
-        if len(found) > 1:
-            (a, b), (da, db) = np.mean(found, 0), np.std(found, 0)
+        if len(losses_of_runs) > 1:
+            (a, b), (da, db) = np.mean(losses_of_runs, 0), np.std(losses_of_runs, 0)
             print(f"| mean ± population deviation | {a:.4f} ± {da:.4f} | {b:.4f} ± {db:.4f} | |")
         return 0
 

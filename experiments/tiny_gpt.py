@@ -32,7 +32,7 @@ def norm_backward(dy, cache):
 
 
 def attention(x, w):
-    """In each head A = softmax(q k^T / sqrt(d)), masked; y is the sum of A v W_o over the heads."""
+    """y = sum over heads of A v W_o,   A = softmax(q k^T / sqrt(d)) with the causal mask."""
     x = x[:, None]                                              # x      (B, 1, S, D)
     q, k, v = x @ w["W_q"], x @ w["W_k"], x @ w["W_v"]          # q,k,v  (B, H, S, d)
     scores = q @ k.mT / np.sqrt(d)                              # scores (B, H, S, S)

@@ -18,7 +18,7 @@ plot and finetune read. Ctrl-C saves and stops; --resume continues, bitwise iden
 if __name__ == "__main__":
     from npdl.cli.console import start_script
 
-    start_script()              # Ctrl-C is quiet from here on
+    start_script()              # Ctrl-C exits without a traceback
 
 import sys
 
@@ -41,7 +41,7 @@ def train(config, **process):
     process  folder=, resume=, quiet= and for_steps=: what this process does with the run (Run)
     """
     # Data: equations, or windows of a text. A batch has inputs and targets, integers (B, S), and
-    # `counted` (B, S): True where the loss counts a target. It depends on nothing but the step.
+    # the loss mask `counted` (B, S), True where a target counts. It depends on seed and step only.
     data = make_task(config)
     data.prepare()                                      # reads the text, if there is one
 
@@ -85,7 +85,7 @@ def train(config, **process):
             if run.evaluation_due():
                 # Loss and accuracy of both sets. The engine computes them as it does a step.
                 run.record(data.measure(engine), lr)
-        return run.finish(data)                         # curves, summary, and what it prints
+        return run.finish(data)                 # writes curves and summary, prints the result
 
 
 def main(arguments=None):

@@ -1,11 +1,11 @@
 """Train an encoder-decoder to translate dates, written in many ways, into ISO 8601.
 
 "March 3rd, 2021", "wed 3 mar 2021", "03/03/21" (month first), "3.3.21" (day first) -> 2021-03-03.
-The dates are made here, with the run's seed: all days of 1950 to 2049, nine in ten to train on, in
-the forms of npdl/data/dates.py. The printed accuracy is the fraction of dates that are right as a
-whole; no day of the validation set occurs in training. seq2seq is the transformer of Vaswani et al.
-2017, and lstm-seq2seq has two LSTMs with the attention of Luong et al. 2015. Both learn by teacher
-forcing: the decoder is fed the correct tokens before each one, not its own.
+The dates are all days of 1950 to 2049 in the forms of npdl/data/dates.py, drawn with the run's
+seed; nine in ten days are for training. The printed accuracy is the fraction of dates that are
+completely right; no day of the validation set occurs in training. seq2seq is the transformer of
+Vaswani et al. 2017, and lstm-seq2seq has two LSTMs with the attention of Luong et al. 2015. Both
+learn by teacher forcing: the decoder reads the correct previous tokens, not its own output.
 
 The run's folder holds its settings, metrics, curves.png and checkpoint. Ctrl-C saves and stops;
 --resume continues, bitwise identical. To read the loop, see experiments/train_gpt.py.
@@ -19,7 +19,7 @@ The run's folder holds its settings, metrics, curves.png and checkpoint. Ctrl-C 
 if __name__ == "__main__":
     from npdl.cli.console import start_script
 
-    start_script()              # Ctrl-C is quiet from here on
+    start_script()              # Ctrl-C exits without a traceback
 
 import sys
 

@@ -22,14 +22,14 @@ ENGINES = contextlib.ExitStack()        # engines in use; close() ends them
 
 
 class EqualEngine(RecordedEngine):
-    """The recorded engine without shared prefixes: every position of every sequence."""
+    """The recorded engine without shared prefixes: it computes every position."""
 
     def shares(self, batch):
         return False
 
 
 def npdl_model(case):
-    """Return the model of a case and its optimizer; equal for every engine."""
+    """Return the model of a case and its optimizer, the same for every engine."""
     if case.model == "lstm":
         model = LSTMLM(case.vocab, case.width, case.layers, rng=0)
     elif case.is_text:

@@ -1,7 +1,7 @@
 """Plain PyTorch versions of npdl's two language models, for parity tests and benchmarks.
 
-They are what a PyTorch user would write: modules, autograd, nothing tuned. Each model maps tokens
-(B, S) to logits (B, S, V); `exchange` is what npdl.train.pretrained.exchange is told.
+They are written as a PyTorch user would write them. Each model maps tokens (B, S) to logits (B, S,
+V); `exchange` holds the arguments for npdl.train.pretrained.exchange.
 """
 
 import math
@@ -12,7 +12,7 @@ from torch import nn
 
 
 def sinusoidal_positions(length, d_model):
-    """Fixed positions (length, d_model): sin(pos / 10000^(k/d)) at 2k, its cosine at 2k + 1."""
+    """Return positions (length, d_model): sin(pos / 10000^(k/d)) at 2k, its cosine at 2k + 1."""
     k = torch.arange(0, d_model // 2, dtype=torch.float64)
     angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000 ** (k / d_model)
     table = torch.stack([angle.sin(), angle.cos()], dim=-1)
@@ -20,7 +20,7 @@ def sinusoidal_positions(length, d_model):
 
 
 class Attention(nn.Module):
-    """Causal multi-head attention; `fused` takes torch's own scaled-dot-product kernel."""
+    """Causal multi-head attention; with `fused`, by torch's scaled_dot_product_attention."""
 
     def __init__(self, d_model, num_heads, bias=True, fused=False):
         super().__init__()
@@ -30,7 +30,7 @@ class Attention(nn.Module):
             setattr(self, name, nn.Linear(d_model, d_model, bias=bias))
 
     def forward(self, x, last=None):
-        """x (B, S, D) -> (B, S, D), or (B, last, D) for the queries of the last positions only."""
+        """Map x (B, S, D) to (B, S, D), or to (B, last, D) for the last positions only."""
         B, S, D = x.shape
         queries = x if last is None else x[:, S - last:]
         q, k, v = [linear(y).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
@@ -80,10 +80,10 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A causal transformer; the defaults are document 004's (404,516 parameters with V = 36).
+    """A causal transformer; by default that of Assignment 4 (404,516 parameters with V = 36).
 
-    `bias` is about the attention's four maps, `norm_bias` about the LayerNorms; the classifier has
-    one unless it is tied.
+    `bias` adds biases to the attention's four projections, `norm_bias` to the LayerNorms; the
+    classifier has a bias unless it is tied.
     """
 
     exchange = {"rename": {"decoder.blocks": "blocks", "decoder.norm": "final_norm",
@@ -108,7 +108,7 @@ class GPT(nn.Module):
             self.classifier.weight = self.embedding.weight
 
     def forward(self, tokens, last=None):
-        """Logits (B, S, V); with `last`, those of the last positions only, and no more work."""
+        """Return the logits (B, S, V), or only those of the last `last` positions."""
         x = self.embedding(tokens)
         x = x + self.positions[:tokens.shape[1]].to(x.dtype)  # the fixed table is float64
         for block in self.blocks[:-1]:
@@ -135,10 +135,9 @@ class LSTMLM(nn.Module):
 
 
 def answer_loss(logits, targets, answer_mask):
-    """Mean NLL of each sample's right-hand side, then over the batch.
+    """Return the mean NLL of each sample's right-hand side, averaged over the batch.
 
-    logits (B, S, V), targets (B, S) of integers, answer_mask (B, S) of booleans, at least one
-    true in each row.
+    logits (B, S, V), integers targets (B, S), bools answer_mask (B, S) with a True in each row.
     """
     nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     nll = nll.view(targets.shape) * answer_mask

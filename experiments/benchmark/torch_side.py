@@ -41,19 +41,19 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
 
     adamw     one of ADAMW; "captured" computes the whole step as one CUDA graph
     compiled  use torch.compile
-    last      compute the logits of the last positions only: the work that cannot be seen is skipped
+    last      compute only the logits of this many last positions
     """
     if not backend.is_host():
         torch.set_float32_matmul_precision("high" if backend.tf32() else "highest")
         torch.backends.cudnn.allow_tf32 = backend.tf32()
     model, optimizer = torch_model(case, form, adamw)
-    found = [[ready(array, new) for array in arrays] for arrays in batches(case, new)]
-    here = [array.to(next(model.parameters()).device).clone() for array in found[0]]
-    params, turns = list(model.parameters()), itertools.cycle(found)
+    loaded = [[to_torch(array, new) for array in arrays] for arrays in batches(case, new)]
+    current = [array.to(next(model.parameters()).device).clone() for array in loaded[0]]
+    params, next_batches = list(model.parameters()), itertools.cycle(loaded)
     forward = torch.compile(model) if compiled else model
 
     def work():
-        inputs, targets, counted = here
+        inputs, targets, counted = current
         if last is not None:
             targets, counted = targets[:, -last:], counted[:, -last:]
         logits = forward(inputs) if last is None else forward(inputs, last=last)
@@ -69,8 +69,8 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
 
     def step():
         if new:
-            for place, array in zip(here, next(turns), strict=True):
-                place.copy_(array, non_blocking=True)
+            for tensor, array in zip(current, next(next_batches), strict=True):
+                tensor.copy_(array, non_blocking=True)
         if replay is not None:
             return replay()
         optimizer.zero_grad(set_to_none=True)
@@ -79,20 +79,20 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
     return step, None if backend.is_host() else torch.cuda.synchronize
 
 
-def ready(array, pinned):
+def to_torch(array, pinned):
     array = torch.from_numpy(np.ascontiguousarray(array))
     return array.pin_memory() if pinned and not backend.is_host() else array
 
 
 def captured(work, optimizer):
     """Return a function that replays `work` as one CUDA graph and returns its loss."""
-    beside = torch.cuda.Stream()
-    beside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(beside):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(4):
             optimizer.zero_grad(set_to_none=True)
             work()
-    torch.cuda.current_stream().wait_stream(beside)
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
     optimizer.zero_grad(set_to_none=True)
     with torch.cuda.graph(graph):
@@ -107,7 +107,7 @@ def captured(work, optimizer):
 
 # --- a real model ---------------------------------------------------------------------------------
 def real_model(folder, threads):
-    """Return the frozen model of a folder, by `transformers`, in float32."""
+    """Load the model in a folder with `transformers`, frozen and in float32."""
     import transformers
 
     torch.set_num_threads(threads)
@@ -118,7 +118,7 @@ def real_model(folder, threads):
 
 
 def torch_decoding(folder, tokens, threads):
-    """Return (step, None): greedy decoding, the shortest loop over the model's cache."""
+    """Return (step, None): greedy decoding of `tokens` tokens with the model's KV cache."""
     model = real_model(folder, threads)
 
     @torch.inference_mode()

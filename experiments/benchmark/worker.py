@@ -1,4 +1,4 @@
-"""A process for each variant: the parent asks for steps, the worker answers with their time."""
+"""A process for each variant: the parent sends numbers of steps, the worker returns their times."""
 
 import contextlib
 import json
@@ -21,14 +21,14 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": s
 
 
 class WorkerError(NpdlError):
-    """A worker that failed, with its last message."""
+    """A worker failed; the message is the last line that it printed."""
 
 
 class Worker:
     """The parent's end of a process that runs one variant.
 
     command   starts the process, which calls `serve`
-    threads   of BLAS and OpenMP in the process
+    threads   the number of threads of BLAS and OpenMP in the process
     """
 
     def __init__(self, name, command, threads, environment):
@@ -39,8 +39,8 @@ class Worker:
         self.first_loss = self.receive()["loss"]
 
     def measure(self, steps):
-        """Return {"ms": milliseconds a step, "peak_mb": most memory so far}."""
-        with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` says why
+        """Run `steps` steps; return {"ms": milliseconds per step, "peak_mb": peak memory}."""
+        with contextlib.suppress(BrokenPipeError):      # the process ended: `receive` reports why
             print(steps, file=self.process.stdin, flush=True)
         return self.receive()
 
@@ -67,7 +67,7 @@ class Worker:
 
 
 def serve(make_step):
-    """Build the step, and answer each number of steps on standard input with their time."""
+    """Make the step; for each number of steps on standard input, print their time as JSON."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     sys.stdout = sys.stderr             # standard output carries answers only
     step, synchronize = make_step()
@@ -82,10 +82,9 @@ def serve(make_step):
 
 
 def time_steps(step, synchronize, count):
-    """Return milliseconds a step: the median on the host, the mean of all on a GPU.
+    """Return the milliseconds per step: the median on the host, the mean on a GPU.
 
-    On the host each step ends with its loss as a number. A GPU computes steps asynchronously, so
-    only the end of the last one is known.
+    A GPU computes steps asynchronously, so only the end of the last one is known.
     """
     if synchronize is None:
         times = []
@@ -105,9 +104,9 @@ def time_steps(step, synchronize, count):
 def mkl_as_on_intel(folder):
     """Return the environment that gives PyTorch its AVX-512 kernels on an AMD processor, or {}.
 
-    MKL calls a function of its own to find out whether the processor is Intel's, and runs AVX2
-    kernels if not. A library with a function of that name, loaded first, answers that it is. It is
-    written into `folder`. Returns {} if MKL chooses well by itself, or if there is no C compiler.
+    MKL runs AVX2 kernels unless its function `mkl_serv_intel_cpu_true` returns 1. This writes a
+    library into `folder` with a function of that name that returns 1, which is loaded first.
+    Returns {} if this is not needed, or if there is no C compiler.
     """
     about = Path("/proc/cpuinfo")
     about = about.read_text() if about.exists() else ""
