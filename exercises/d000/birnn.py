@@ -2,7 +2,7 @@
 
 All matrices are d x d:  h_t^(f) = tanh(W^(f) x_t + U^(f) h_(t-1)^(f)),
 h_t^(b) = tanh(W^(b) x_t + U^(b) h_(t+1)^(b)),  y_t = V^(f) h_t^(f) + V^(b) h_t^(b),
-L = Σ_t L_t,  L_t = |z_t - y_t|². For h_t^(f) and W^(f) code and claims have f_t and W_f.
+L = Σ_t L_t,  L_t = |z_t - y_t|². The code and the claims write f_t for h_t^(f), W_f for W^(f).
 """
 
 import numpy as np

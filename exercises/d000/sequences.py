@@ -1,4 +1,4 @@
-"""Document 000, Questions 2.1 to 2.3 and 2.5: all sequences, beam search, and what it misses.
+"""Document 000, Questions 2.1 to 2.3 and 2.5: all sequences, beam search, and its misses.
 
 Algorithm 1, beam search: all B beams start as <BOS> with log-likelihood 0; at each of T steps all
 B N scores s_b(j) are computed, and for b = 1 to B the b-th largest score decides which beam and

@@ -1,1 +1,1 @@
-"""Document 001: a divergence taken apart, shapes through time, an autoencoder, attention."""
+"""Document 001: terms of a divergence, shapes through time, an autoencoder, attention."""

@@ -1,7 +1,7 @@
 """Document 001, Question 4: eigenvectors of the projections of attention, and its rank.
 
 Q = X W_Q and K = X W_K with symmetric W_Q and W_K; the columns of P_Q and P_K are their
-eigenvectors. Scores that are whole multiples of log 2 make weights fractions, and ranks exact.
+eigenvectors. The scores are multiples of log 2, so the weights are fractions and ranks are exact.
 """
 
 from fractions import Fraction

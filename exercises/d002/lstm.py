@@ -2,8 +2,8 @@
 
 i, f, o = σ(W x + U h), c̃ = tanh(W x + U h), each with its own W and U, c' = f c + i c̃,
 h' = o tanh(c'), without biases. A derivative symbol can mean the direct effect (everything earlier
-held fixed) or the total one; `formula` takes each choice, and npdl's backward and a difference say
-which is right.
+held fixed) or the total effect. `formula` computes both, and npdl's backward and finite differences
+show which is right.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Document 003, Question 5: hₜ = Wᵀ hₜ₋₁, its eigenvalues, and vanishing or exploding.
 
 The textbook answer (|λ| < 1 vanishes, > 1 explodes) needs three additions: a defective W at
-|λ| = 1 grows, a non-normal W grows before it vanishes, and a start without the large eigenvector's
-component does not explode.
+|λ| = 1 grows, a non-normal W grows before it vanishes, and a first state without a component along
+the eigenvector of the large eigenvalue does not explode.
 """
 
 import math

@@ -1,9 +1,10 @@
 """Document 003, Questions 1 to 3: threshold neurons, XOR, and an LSTM that computes the parity.
 
-The neuron is f(x) = 1 if w·x + b ≥ 0, else 0. A certificate that no weights compute a table is two
-inputs with f = 1 and two with f = 0 of the same sum: w·x + b, added up, would be at least 0 over
-the first pair and below 0 over the second, but it is the same number. The LSTM has one unit, and is
-run with the question's step functions and with the true sigmoid and tanh at large weights.
+The neuron is f(x) = 1 if w·x + b ≥ 0, else 0. To prove that no weights compute a truth table, find
+two inputs with f = 1 and two with f = 0 that have the same sum. Then the sum of w·x + b over each
+pair is the same number, but it would be at least 0 for the first pair and below 0 for the second.
+The LSTM has one unit. It is run with the question's step functions, and with the true sigmoid and
+tanh at large weights.
 """
 
 from itertools import combinations, product

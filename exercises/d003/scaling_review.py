@@ -1,9 +1,9 @@
 """Document 003, Questions 7 and 8, its points and its notebook: a review of a scaling law.
 
-The paper under review is only linked to. Reviewed here is arXiv:2203.15556, whose law with a floor
-is L(N, D) = E + A / N^α + B / D^β (N parameters, D tokens), next to arXiv:2001.08361, whose laws
-have none, and arXiv:2404.10102, which fits the first again. What a floor does to a fit is shown on
-a coin, where everything is known.
+The document only links to its paper. We review arXiv:2203.15556, whose law has a floor E:
+L(N, D) = E + A / N^α + B / D^β (N parameters, D tokens). We compare it with arXiv:2001.08361, whose
+laws have no floor, and arXiv:2404.10102, which fits the first law again. The effect of a floor on a
+fit is shown for a coin, where everything is known.
 """
 
 import math

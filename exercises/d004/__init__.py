@@ -1,1 +1,1 @@
-"""Document 004: an LSTM and a GPT written out, their loss, and what is said of the runs."""
+"""Document 004: an LSTM and a GPT step by step, their loss, and the claims about the runs."""

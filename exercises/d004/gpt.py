@@ -1,7 +1,7 @@
-"""Document 004, Problems 1.3, 2.6 to 2.10 and the P of 4: counts of parameters, positions, the GPT.
+"""Document 004, Problems 1.3 and 2.6 to 2.10, and P of 4: parameter counts, positions, the GPT.
 
-The table of positions is sin(pos / 10000^(k/d)) at i = 2k and cos of the same at i = 2k + 1; the
-usual exponent is 2k/d.
+The position embedding is sin(pos / 10000^(k/d)) at i = 2k and the cosine of the same angle at
+i = 2k + 1; the usual exponent is 2k/d.
 """
 
 import math

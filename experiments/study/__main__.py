@@ -44,8 +44,8 @@ def settings_of(question):
     module = QUESTIONS[question]
     axes = {name: values if isinstance(values, tuple) else (values,)
             for name, values in module.RUNS.items()}
-    places = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
-    return [(model, place) for place in places for model in getattr(module, "MODELS", NAMES)]
+    points = [dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())]
+    return [(model, settings) for settings in points for model in getattr(module, "MODELS", NAMES)]
 
 
 def missing_runs(study, questions, recipe="default", seeds=None):
@@ -53,7 +53,7 @@ def missing_runs(study, questions, recipe="default", seeds=None):
 
     A run that several questions use belongs to the first of them.
     """
-    found = {}
+    missing = {}
     for question in QUESTIONS:
         for model, settings in settings_of(question):
             if recipe != "default" and RECIPES[recipe][model] == RECIPES["default"][model]:
@@ -61,8 +61,8 @@ def missing_runs(study, questions, recipe="default", seeds=None):
             key = runs.key_of(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
                 if seed not in study.found.get(key, {}):
-                    found.setdefault((key, seed), (question, model, settings))
-    return {place: run for place, run in found.items() if run[0] in questions}
+                    missing.setdefault((key, seed), (question, model, settings))
+    return {identity: run for identity, run in missing.items() if run[0] in questions}
 
 
 def config_of(model, recipe, settings, seed, backend="numpy"):
@@ -74,9 +74,9 @@ def config_of(model, recipe, settings, seed, backend="numpy"):
 
 
 def keep(question, rows, folder=RESULTS):
-    """Add rows to the table and the curves of a question.
+    """Add runs to the table and the curves of a question.
 
-    rows   [(cells of the row up to its best values, records of the run)]
+    rows   [(cells of a run's row up to its best values, records of the run)]
     """
     path = folder / f"{question}.csv"
     table, curves = [], {}
@@ -104,11 +104,11 @@ def keep(question, rows, folder=RESULTS):
 
 
 def cells_of(model, recipe, settings, seed, folder):
-    """Return the leading cells of a run's row: its settings, and what computed it."""
-    made = read_json(folder / "config.json").get("versions", {})
+    """Return the first cells of a run's row: its settings, engine, device and seconds."""
+    versions = read_json(folder / "config.json").get("versions", {})
     return {"model": model, "recipe": recipe, **{**runs.DEFAULTS, **settings}, "seed": seed,
-            "engine": made.get("engine", ""),
-            "device": made.get("card", made.get("processor", "")).replace(",", " "),
+            "engine": versions.get("engine", ""),
+            "device": versions.get("card", versions.get("processor", "")).replace(",", " "),
             "seconds": round(read_json(folder / "summary.json")["seconds"])}
 
 

@@ -139,7 +139,7 @@ def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
 
 
 def looks_of(names, numbers):
-    """Return {name: (colour, marker, where along a curve its markers are)}."""
+    """Return {name: (colour, marker, offset of its markers along a curve)}."""
     colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(
         zip(names, colours, style.MARKERS, strict=False))}

@@ -1,4 +1,4 @@
-"""Questions 1 and 2: training by default, and the numbers that the document prints."""
+"""Questions 1 and 2: training with the default settings, and the assignment's printed numbers."""
 
 import math
 
@@ -11,7 +11,7 @@ from experiments.study.verdict import SAME_FACTOR, lower
 
 TITLE = "Questions 1 and 2: training with the default settings"
 RUNS = {}
-# What the document prints: (mean, standard deviation) of its two runs.
+# The assignment's numbers: (mean, standard deviation) of its two runs.
 DOCUMENT = {
     "lstm": {"L_train": (0.0001, 0.0), "L_val": (0.0008, 0.0004), "A_train": (1.0, 0.0),
              "A_val": (1.0, 0.0), "t_f(L_train)": (10001, 0), "t_f(L_val)": (10001, 0),
@@ -30,7 +30,7 @@ COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt",
 
 
 def measures(runs):
-    """Return {row of the document's table: values (n seeds,)}."""
+    """Return {row of the assignment's table: values (n seeds,)}."""
     found = {LABELS[m]: runs.best(m) for m in METRICS}
     found |= {f"t_f({LABELS[m]})": runs.first(m) for m in METRICS}
     return found | {"Δt(L)": runs.first(L_VAL) - runs.first(L_TRAIN),
@@ -38,7 +38,7 @@ def measures(runs):
 
 
 def agreement(row, printed, ours):
-    """Return two effects: our numbers are not below, and not above, the document's range.
+    """Return two effects: our numbers are not below, and not above, the assignment's range.
 
     The range is mean - std to mean + std, widened by a margin (an equivalence test).
     """
@@ -88,7 +88,7 @@ def tables(study):
             column.append(f"**{text}**" if bold else text)
         columns.append(column)
         if recipe == "stated":
-            heading.append(f"{NAMES[model]}, document")
+            heading.append(f"{NAMES[model]}, assignment")
             columns.append([" ± ".join(number(row, v) if not row.startswith("L") else f"{v:.4f}"
                                        for v in value) for row, value in DOCUMENT[model].items()])
     return [("Mean ± standard deviation over seeds; the better model by default is bold.",
@@ -107,8 +107,8 @@ is {estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
 {estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means). Without clipping
 (*stated*), the GPT's lowest L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
 {math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value, so the
-document's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
-mixed: t_f(A_train) is the document's 300 in {np.sum(release.first(A_TRAIN) == 300)} of
+assignment's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
+mixed: t_f(A_train) is the assignment's 300 in {np.sum(release.first(A_TRAIN) == 300)} of
 {len(release.seeds)} runs with Glorot gates (*release*) and in
 {np.sum(lstm.first(A_TRAIN) == 300)} of {len(lstm.seeds)} by default, but L_val is nearer to the
 printed 0.0008 by default."""

@@ -100,7 +100,7 @@ order differs between seeds: ternary equations come first in {ternary_first(lstm
 {ternary_first(study.runs("lstm", "release", **RUNS))} with Glorot gates. Both models memorise both
 orders at about the same time, the GPT binary equations at most one evaluation (100 steps) sooner.
 The GPT's A_val is unsteady: after it has reached 0.9 on an order,
-it falls to {lowest_after(gpt):.2f} at the lowest. The document says that the GPT learns binary
+it falls to {lowest_after(gpt):.2f} at the lowest. The assignment says that the GPT learns binary
 equations faster and more stably than ternary ones, and more stably than the LSTM; these runs show
 the opposite. The experiment cannot separate the number of operands from the amount of data: there
 are eleven ternary equations for each binary one, and the validation set has only {held_out} binary

@@ -1,7 +1,7 @@
 """Question 5: layers and width.
 
-Arrays have the axes (L, d, seeds). Where the document's captions speak of batch sizes, they can
-only mean the width d: the batch size is 512 throughout.
+Arrays have the axes (L, d, seeds). The assignment's captions call the width d a batch size, but the
+batch size is always 512.
 """
 
 import math
@@ -47,17 +47,17 @@ class Sizes:
         return slope(np.log10(self.P[self.by_size]), self.in_order(values))
 
     def fast(self, layer):
-        """Return for each width: it memorises within a tenth of the steps (log10 steps)."""
+        """Return an effect for each width: it memorises within a tenth of the steps (log10)."""
         return list(math.log10(FAST * self.last) - self.memorised[layer])
 
 
 def wider(values):
-    """Return by how much values rise from d = 64 to 256, mean over L."""
+    """Return the rise of values from d = 64 to 256, mean over L."""
     return (values[:, 2] - values[:, 0]).mean(0)
 
 
 def deeper(values):
-    """Return by how much values rise from L = 1 to 3, mean over d."""
+    """Return the rise of values from L = 1 to 3, mean over d."""
     return (values[2] - values[0]).mean(0)
 
 

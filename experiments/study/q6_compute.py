@@ -40,20 +40,20 @@ def low(measure):
 
 
 def after(runs, metric, alpha):
-    """Return the median of the last ten evaluations up to α T: how good a run is at that step."""
+    """Return the median of the last ten evaluations up to step α T."""
     return np.median(runs.values[metric][..., runs.step <= until(alpha)][..., -10:], -1)
 
 
 def loss_rise(runs, metric, alpha):
-    """Return by how much a loss rises from the smallest to the largest batch (log10)."""
-    found = log_best(runs, metric, alpha)
-    return found[-1] - found[0]
+    """Return the rise of a loss from the smallest to the largest batch (log10)."""
+    losses = log_best(runs, metric, alpha)
+    return losses[-1] - losses[0]
 
 
 def accuracy_fall(runs, alpha):
-    """Return by how much A_val falls from the smallest to the largest batch."""
-    found = runs.best(A_VAL, until(alpha))
-    return found[0] - found[-1]
+    """Return the fall of A_val from the smallest to the largest batch."""
+    accuracies = runs.best(A_VAL, until(alpha))
+    return accuracies[0] - accuracies[-1]
 
 
 def variation(runs, metric, alphas):
@@ -151,7 +151,7 @@ def answers(lstm, gpt):
 
 
 # --- figures, tables, answer ----------------------------------------------------------------------
-# The document's Figures 24 to 31: (metric, True for its first step t_f).
+# The assignment's Figures 24 to 31: (metric, True for its first step t_f).
 FRACTIONS = ((A_TRAIN, True), (L_TRAIN, True), (L_VAL, True), (A_VAL, True),
              (A_TRAIN, False), (L_TRAIN, False), (A_VAL, False), (L_VAL, False))
 

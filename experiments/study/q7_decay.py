@@ -96,14 +96,14 @@ def tables(study):
 
 
 def spikes(runs):
-    """Return for each run whether its training loss spikes after the set has been memorised."""
+    """Return True for each run whose training loss spikes after memorisation: (4, n)."""
     loss = runs.values[L_TRAIN]
     late = runs.step[:-1] >= runs.memorised()[..., None]
     return (late & (loss[..., 1:] > SPIKE * loss[..., :-1])).any(-1)
 
 
 def norm_at(runs, steps):
-    """Return each run's norm at a step (4, n); at the last step if it is inf."""
+    """Return each run's norm at its own step (4, n), or at the last step if that is inf."""
     return np.array([[np.interp(step, runs.step, norm) for step, norm in zip(*row, strict=True)]
                      for row in zip(steps, runs.values[NORM], strict=True)])
 

@@ -18,7 +18,7 @@ from npdl.study.plots import style
 TITLE = "Question 8: attention"
 RUNS, MODELS = {}, ()               # no runs of its own: attention.json is from trained models
 FILE = RESULTS / "attention.json"
-SAMPLES = ((5, 7), (9, 6))          # the document's; others if they are not in the training set
+SAMPLES = ((5, 7), (9, 6))          # the assignment's; others if they aren't in the training set
 TOKENS = ("BOS", "a", "+", "b", "=", "r")
 EQUALS = 4                          # the position whose output is the answer
 UNIFORM = 1 / np.arange(2, len(TOKENS) + 1)     # a uniform head's weight on BOS, queries after BOS
@@ -42,7 +42,7 @@ def effects(study, lstm_recipe):
     bos = A[:, :, :, 1:, 0]                                 # (n, L, H, 5) weight on BOS
     above = (bos[:, 0] - UNIFORM).mean(1)                   # (n, 5) first layer, above uniform
     early, late = above[:, :2].mean(1), above[:, 2:].mean(1)
-    most = (A[:, 0, :, 1:].argmax(-1) == 0).sum(-1)         # (n, H) queries that look at BOS most
+    most = (A[:, 0, :, 1:].argmax(-1) == 0).sum(-1)         # (n, H) queries that attend most to BOS
     layers = bos.mean((2, 3))
     heads = bos[:, 0].mean(-1) - layers[:, 1, None]
     recent = np.mean([A[:, 0, :, t, t - 1 : t + 1].sum(-1).mean(1) for t in range(2, 6)], 0)
@@ -122,6 +122,6 @@ over {len(A)} runs, it gives a and b together {operands.mean():.2f} of its atten
 {bos.mean():.2f}. A uniform head would give them 0.40 and 0.20. Of {bos.size} heads,
 {np.sum(operands > 0.4)} attend to the operands more than a uniform head, and {np.sum(bos > 0.2)}
 attend to BOS more than it. A plausible reason is that the answer depends on a and b, and that BOS
-is the same in every equation. The document reports heads that attend to BOS; a uniform head's
+is the same in every equation. The assignment reports heads that attend to BOS; a uniform head's
 map is brightest at BOS as well, because early queries have few tokens to attend to. The claims
 are tested with two seeds, which is too few to decide most of them."""

@@ -58,8 +58,8 @@ def section(study, module, claims, glorot):
     parts += [f"{caption}\n\n{text}" for caption, text in module.tables(study)]
     rows = [(c.where, c.claim, c.document, f"**{c.verdict.word}**", str(c.verdict), c.unit,
              "same" if same(c, g) else g.verdict.word) for c, g in zip(claims, glorot, strict=True)]
-    parts.append("Claims of the document:\n\n" + table(
-        ("where", "claim", "the document", "verdict", "effect (90 % interval)", "unit",
+    parts.append("Claims of the assignment:\n\n" + table(
+        ("where", "claim", "the assignment", "verdict", "effect (90 % interval)", "unit",
          "with Glorot gates"), rows, 7))
     return "\n\n".join(parts)
 

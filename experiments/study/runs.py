@@ -15,14 +15,14 @@ import numpy as np
 from npdl.errors import InputError
 
 RESULTS = Path(__file__).parents[1] / "results" / "study"
-SEEDS = (0, 42, 1, 2, 3)            # the document asks for 0 and 42
+SEEDS = (0, 42, 1, 2, 3)            # the assignment requires 0 and 42
 NAMES = {"lstm": "LSTM", "gpt": "GPT"}
 L_TRAIN, L_VAL = "train_loss", "validation_loss"
 A_TRAIN, A_VAL = "train_accuracy", "validation_accuracy"
 NORM = "l2_norm"
 METRICS = (L_TRAIN, L_VAL, A_TRAIN, A_VAL)
 LABELS = {L_TRAIN: "L_train", L_VAL: "L_val", A_TRAIN: "A_train", A_VAL: "A_val", NORM: "‖θ‖₂"}
-# The settings that the questions vary, with the document's defaults; `orders`: 2 or "2 3".
+# The settings that the questions vary, with the assignment's defaults; `orders`: 2 or "2 3".
 DEFAULTS = {"steps": 10001, "p": 31, "orders": "2", "r_train": 0.5, "layers": 2, "width": 128,
             "batch": 512, "weight_decay": 1.0}
 GRID = 100          # from step 100 on, runs are evaluated every GRID steps
@@ -80,7 +80,7 @@ class Curves:
         return self.reach(A_VAL, GENERAL)
 
     def log_general(self):
-        """Return log10 of that step; a run that never generalises counts with its last step."""
+        """Return log10 of `general`, or of the last step for a run that never generalises."""
         return np.log10(np.minimum(self.general(), self.step[-1]))
 
     def memorised(self):
@@ -88,10 +88,10 @@ class Curves:
         return self.reach(A_TRAIN, MEMORISED)
 
     def shortfall(self, metric=A_VAL):
-        """Return how unsteady an accuracy is (..., n).
+        """Return the mean distance of an accuracy below its highest value so far (..., n).
 
-        This is the mean, over the evaluations every 100 steps, of the highest accuracy so far
-        minus the accuracy.
+        It measures how unsteady the accuracy is, and is taken over the evaluations every GRID
+        steps.
         """
         values = self.values[metric].astype(float)
         return (np.maximum.accumulate(values, -1) - values)[..., self.on_grid].mean(-1)
@@ -133,7 +133,7 @@ class Study:
     def runs(self, model, recipe="default", **settings):
         """Return the Curves of a model; a setting given as a tuple becomes a leading axis.
 
-        Only the seeds that every setting has are included, the document's first.
+        Only the seeds that every setting has are included, the assignment's first.
         """
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}
@@ -152,14 +152,14 @@ class Study:
 
     def both(self, lstm, **settings):
         """Return the Curves of the LSTM by a recipe, and of the GPT, with the seeds of both."""
-        found = self.runs("lstm", lstm, **settings), self.runs("gpt", **settings)
-        seeds = [seed for seed in found[0].seeds if seed in found[1].seeds]
+        both = self.runs("lstm", lstm, **settings), self.runs("gpt", **settings)
+        seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {
             metric: values[..., [one.seeds.index(seed) for seed in seeds], :]
-            for metric, values in one.values.items()}) for one in found]
+            for metric, values in one.values.items()}) for one in both]
 
 
 def key_of(model, recipe, settings):
-    """Return what identifies a run apart from its seed; missing settings are the defaults."""
+    """Return the identity of a run without its seed. Missing settings get their defaults."""
     return (model, recipe, *(type(default)(settings.get(name, default))
                              for name, default in DEFAULTS.items()))

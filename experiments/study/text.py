@@ -7,7 +7,7 @@ from experiments.study.verdict import interval
 
 
 def table(heading, rows, left=1):
-    """Return a Markdown table; the columns from the `left`-th on are aligned as numbers."""
+    """Return a Markdown table; the first `left` columns are left-aligned, the others right."""
     marks = ["---" if i < left else "---:" for i in range(len(heading))]
     return "\n".join("| " + " | ".join(" ".join(str(cell).split()) for cell in line) + " |"
                      for line in (heading, marks, *rows))
@@ -18,7 +18,7 @@ def digits(value, form="{:.2g}"):
 
 
 def span(values, form="{:.2g}"):
-    """Return "a to b" of the least and the largest value, or "a" if both look alike."""
+    """Return "smallest to largest" of the values, or one of them if both are printed alike."""
     values = np.ravel(values)
     return " to ".join(dict.fromkeys(digits(v, form) for v in (values.min(), values.max())))
 
@@ -31,7 +31,7 @@ def median_span(values, form="{:.2g}"):
 
 
 def estimate(values, form="{:.2g}", logarithmic=False):
-    """Return "mean (90 % interval)"; `logarithmic`: of a positive quantity by its logarithm."""
+    """Return "mean (90 % interval)"; with `logarithmic`, the geometric mean of positive values."""
     values = np.log(values) if logarithmic else np.asarray(values)
     found = interval(values)
     mean, low, high = map(np.exp, found) if logarithmic else found
@@ -46,7 +46,7 @@ def number(metric, value):
 
 
 def mean_std(metric, values):
-    """Return "mean ± population standard deviation", as the document asks."""
+    """Return "mean ± population standard deviation", as the assignment requires."""
     return f"{number(metric, np.mean(values))} ± {number(metric, np.std(values))}"
 
 

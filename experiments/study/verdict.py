@@ -1,8 +1,8 @@
-"""The statistical rule: does what the document claims agree with npdl's runs?
+"""The statistical rule that decides if a claim of the assignment agrees with npdl's runs.
 
-claims.csv has the document's claims. A claim is expressed as one or more effects. An effect is one
-number for each seed, above zero if the claim holds for that seed. Its mean over seeds gets a 90 %
-interval (Student t). The claim is
+claims.csv has the claims. A claim is expressed as one or more effects. An effect is one number for
+each seed, above zero if the claim holds for that seed. Its mean over seeds gets a 90 % interval
+(Student t). The claim is
 
   reproduced       if the intervals of all its effects lie above zero (intersection-union test,
                    each at 5 %),
@@ -32,11 +32,11 @@ SAME_FACTOR = 1.25          # of steps and losses: a quarter
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A claim of the document.
+    """A claim of the assignment.
 
-    where     its place in the document, such as "Figure 12" or "5 (c)"
-    claim     what is claimed, in our words
-    document  the document's own words or numbers
+    where     its place in the assignment, such as "Figure 12" or "5 (c)"
+    claim     the claim in our words
+    document  the assignment's own words or numbers
     effects   arrays (n seeds,), each above zero where the claim holds
     unit      the unit of the effects
     any_of    True if one effect above zero is enough
