@@ -90,7 +90,7 @@ def restore(path, config, model, optimizer=None):
     Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
     """
     if not path.exists():
-        raise InputError(f"{path}, which holds the run's parameters, is missing; put it back, "
+        raise InputError(f"{path} is missing, and it holds the run's parameters; put it back, "
                          "or start a new run with another --out")
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)

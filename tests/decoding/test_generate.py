@@ -154,7 +154,7 @@ def test_a_step_computes_one_position(monkeypatch):
         return call
 
     monkeypatch.setattr(Linear, "forward", counted(Linear.forward))
-    monkeypatch.setattr(language_models, "mapped", counted(language_models.mapped))
+    monkeypatch.setattr(language_models, "apply_linear", counted(language_models.apply_linear))
     source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
                    CachedLlama(llama(), np.arange(5)),

@@ -123,7 +123,7 @@ def test_logits_and_all_gradients(name, dtype, tmp_path):
     for what, param in theirs.named_parameters():
         row = ours_of[what.removeprefix(ours.architecture.prefix)]
         gradient = np.concatenate([params[each].grad for each in row.ours], -1)
-        close(gradient.T if row.turned else gradient, param.grad, dtype, what)
+        close(gradient.T if row.transposed else gradient, param.grad, dtype, what)
         seen.update(row.ours)
     assert seen == params.keys()
 
