@@ -44,10 +44,7 @@ _products = functools.cache(Products)    # so that the handles are made once
 
 
 def tf32():
-    """Return True if a GPU rounds the factors of float32 products to 10 bits (TF32).
-
-    This is set by CUPY_TF32 or in CuPy.
-    """
+    """Return True if the GPU rounds the factors of float32 products to 10 bits (CUPY_TF32=1)."""
     return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
 
 

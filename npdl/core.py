@@ -237,9 +237,9 @@ class Layer:
 
         Raises InputError, and changes nothing, if a name, a shape or a dtype differs.
         """
-        own = dict(self.params(frozen=True))
-        check_state_dict({name: param.data for name, param in own.items()}, arrays)
-        for name, param in own.items():
+        params = dict(self.params(frozen=True))
+        check_state_dict({name: param.data for name, param in params.items()}, arrays)
+        for name, param in params.items():
             param.data[...] = to_device(arrays[name])
 
     def save(self, path):

@@ -23,13 +23,13 @@ KINDS = {np.dtype("float32"): ("S", ctypes.c_float), np.dtype("float64"): ("D", 
 
 def library(cupy):
     """Return the cuBLAS library that CuPy has loaded."""
-    from cupy_backends.cuda.libs import cublas  # the library is one that this module is linked to
+    from cupy_backends.cuda.libs import cublas  # a module that is linked to the library
 
     cupy.cuda.device.get_cublas_handle()
     for name in (cublas.__file__, *_mapped()):
-        found = ctypes.CDLL(name)
-        if hasattr(found, "cublasCreate_v2"):
-            return found
+        candidate = ctypes.CDLL(name)
+        if hasattr(candidate, "cublasCreate_v2"):
+            return candidate
     raise BackendError("backend 'cupy': cuBLAS is not among the libraries that CuPy has loaded")
 
 
@@ -53,45 +53,45 @@ class Handle:
 
     def __init__(self, cupy, stream):
         self.library, self.handle = library(cupy), ctypes.c_void_p()
-        self.ask("cublasCreate_v2", ctypes.byref(self.handle))
+        self.call("cublasCreate_v2", ctypes.byref(self.handle))
         self.space = cupy.cuda.Memory(SPACE)                # not from CuPy's pool, which is shared
-        self.ask("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
-        self.ask("cublasSetWorkspace_v2", self.handle, ctypes.c_void_p(self.space.ptr),
-                 ctypes.c_size_t(SPACE))
+        self.call("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
+        self.call("cublasSetWorkspace_v2", self.handle, ctypes.c_void_p(self.space.ptr),
+                  ctypes.c_size_t(SPACE))
         if uses_tf32(cupy):
-            self.ask("cublasSetMathMode", self.handle, TF32)
+            self.call("cublasSetMathMode", self.handle, TF32)
 
-    def ask(self, name, *arguments):
+    def call(self, name, *arguments):
         status = getattr(self.library, name)(*arguments)
         if status:
             raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
 
     def product(self, dtype, sizes, factors, out, count):
-        """Compute out = a b for `count` matrices in column-major order.
+        """Compute out = a b for `count` matrices in column-major order; `factors` are a and b.
 
         Each of a, b and out is (pointer, leading dimension, stride from one matrix to the next).
         """
         letter, number = KINDS[dtype]
         i, stride = ctypes.c_int, ctypes.c_longlong
-        (a, b), ends = factors, (ctypes.byref(number(1)), ctypes.byref(number(0)))
-        each = [[ctypes.c_void_p(x[0]), i(x[1]), *([stride(x[2])] if count > 1 else [])]
-                for x in (a, b, out)]
+        (a, b), scales = factors, (ctypes.byref(number(1)), ctypes.byref(number(0)))
+        a, b, out = ([ctypes.c_void_p(x[0]), i(x[1]), *([stride(x[2])] if count > 1 else [])]
+                     for x in (a, b, out))
         name = f"cublas{letter}gemm" + ("_v2" if count == 1 else "StridedBatched")
-        self.ask(name, self.handle, *map(i, sizes), ends[0], *each[0], *each[1], ends[1], *each[2],
-                 *([i(count)] if count > 1 else []))
+        self.call(name, self.handle, *map(i, sizes), scales[0], *a, *b, scales[1], *out,
+                  *([i(count)] if count > 1 else []))
 
     def products(self, dtype, sizes, transposed, leading, addresses, count):
         """Compute out = a b for `count` matrices, whose addresses are arrays on the GPU."""
         letter, number = KINDS[dtype]
-        each = [argument for x, step in zip(addresses, leading, strict=True)
-                for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(step))]
-        self.ask(f"cublas{letter}gemmBatched", self.handle, *map(ctypes.c_int, transposed),
-                 *map(ctypes.c_int, sizes), ctypes.byref(number(1)), *each[:4],
-                 ctypes.byref(number(0)), *each[4:], ctypes.c_int(count))
+        matrices = [argument for x, step in zip(addresses, leading, strict=True)
+                    for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(step))]
+        self.call(f"cublas{letter}gemmBatched", self.handle, *map(ctypes.c_int, transposed),
+                  *map(ctypes.c_int, sizes), ctypes.byref(number(1)), *matrices[:4],
+                  ctypes.byref(number(0)), *matrices[4:], ctypes.c_int(count))
 
 
 def layout(x, lead):
-    """Return how cuBLAS reads a stack x (*lead, R, C) of matrices.
+    """Return the layout of a stack x of matrices (R, C), broadcast to (*lead, R, C), for cuBLAS.
 
     The result is (1 if transposed else 0, leading dimension, stride from one matrix to the next),
     or None if cuBLAS cannot read this memory layout.
@@ -99,18 +99,18 @@ def layout(x, lead):
     *steps, row, column = (step // x.itemsize for step in x.strides)
     R, C = x.shape[-2:]
     if column == 1 or C == 1:
-        turned, leading = 0, max(row if R > 1 else C, C)
+        transposed, leading = 0, max(row if R > 1 else C, C)
     elif row == 1 or R == 1:
-        turned, leading = 1, max(column, R)
+        transposed, leading = 1, max(column, R)
     else:
         return None
-    own = [0 if n == 1 else step for n, step in zip(x.shape[:-2], steps, strict=True)]
-    own = [0] * (len(lead) - len(own)) + own
-    kept = [(n, step) for n, step in zip(lead, own, strict=True) if n > 1]
-    for (_, outer), (n, inner) in zip(kept, kept[1:], strict=False):
+    strides = [0 if n == 1 else step for n, step in zip(x.shape[:-2], steps, strict=True)]
+    strides = [0] * (len(lead) - len(strides)) + strides
+    axes = [(n, stride) for n, stride in zip(lead, strides, strict=True) if n > 1]
+    for (_, outer), (n, inner) in zip(axes, axes[1:], strict=False):
         if outer != n * inner:
             return None
-    return turned, leading, kept[-1][1] if kept else 0
+    return transposed, leading, axes[-1][1] if axes else 0
 
 
 class Products:
@@ -133,14 +133,13 @@ class Products:
 
     def __call__(self, a, b, out=None):
         """Return the product a b, which is written into `out` if that is given."""
-        made = self.plan(a, b, out)
-        if made is None:
+        plan = self.plan(a, b, out)
+        if plan is None:
             return self.cupy.matmul(a, b, out=out)
-        out, count, (A, B, C) = made
+        out, count, (A, B, C) = plan
         (M, K), N = a.shape[-2:], b.shape[-1]
         if C[0]:                                    # a transposed result: out^T = b^T a^T
-            turned = b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2)
-            self(*turned)
+            self(b.swapaxes(-1, -2), a.swapaxes(-1, -2), out.swapaxes(-1, -2))
             return out
         # cuBLAS stores matrices by columns, so it reads each as its transpose: out^T = b^T a^T
         self.handle().product(out.dtype, (B[0], A[0], N, M, K),
@@ -165,8 +164,8 @@ class Products:
     def stacked(self, a, b, out):
         """Return a function that computes a b into `out` with one call of cuBLAS.
 
-        The matrices of a stack may have any distances in memory. Returns None if cuBLAS cannot read
-        the layout of a single matrix.
+        The matrices of a stack may be anywhere in memory. Returns None if cuBLAS cannot read the
+        layout of a single matrix.
         """
         lead = out.shape[:-2]
         first = [layout(x[(0,) * (x.ndim - 2)], ()) for x in (b, a, out)]

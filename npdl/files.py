@@ -64,10 +64,7 @@ def is_file(path, or_nothing=False):
 
 
 def read_json(path):
-    """Return the value in a JSON file.
-
-    Raises OSError, or ValueError if it is not a file, too large, or not JSON.
-    """
+    """Return the value in a JSON file. Raise OSError, or ValueError if it is invalid."""
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:

@@ -81,8 +81,8 @@ class Optimizer:
 
         Raises InputError, and changes nothing, if the kind of optimizer or the model differs.
         """
-        own = {moment: getattr(self, moment) for moment in self.moments}
-        check_optimizer_state({"steps": self.steps, **own}, state)
+        moments = {moment: getattr(self, moment) for moment in self.moments}
+        check_optimizer_state({"steps": self.steps, **moments}, state)
         self.steps = int(state["steps"])
         for moment in self.moments:
             for name, array in getattr(self, moment).items():

@@ -47,14 +47,14 @@ def npdl_step(case, engine="recorded", equal=True, threads=1, new=False):
     engine  "plain" or "recorded"
     equal   compute every position; otherwise each distinct prefix once
     """
-    made = npdl_model(case)
-    work = PlainEngine(*made) if engine == "plain" else (
-        EqualEngine if equal else RecordedEngine)(*made, threads=threads)
-    found = itertools.cycle(Batch(*arrays) for arrays in batches(case, new))
+    model, optimizer = npdl_model(case)
+    work = PlainEngine(model, optimizer) if engine == "plain" else (
+        EqualEngine if equal else RecordedEngine)(model, optimizer, threads=threads)
+    next_batches = itertools.cycle(Batch(*arrays) for arrays in batches(case, new))
     ENGINES.enter_context(work)
 
     def step():
-        return work.step(next(found), max_norm=case.clip)
+        return work.step(next(next_batches), max_norm=case.clip)
 
     if backend.is_host():
         return step, None

@@ -71,11 +71,11 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(d_model, bias=norm_bias)
 
     def forward(self, x, last=None):
-        kept = x if last is None else x[:, x.shape[1] - last:]
+        queried = x if last is None else x[:, x.shape[1] - last:]
         if self.norm == "post":
-            x = self.norm1(kept + self.attention(x, last))
+            x = self.norm1(queried + self.attention(x, last))
             return self.norm2(x + self.ffn(x))
-        x = kept + self.attention(self.norm1(x), last)
+        x = queried + self.attention(self.norm1(x), last)
         return x + self.ffn(self.norm2(x))
 
 

@@ -16,10 +16,7 @@ ADAMW = {"foreach": {"foreach": True}, "fused": {"fused": True},
 
 
 def torch_model(case, form, adamw):
-    """Return the model of a case and its optimizer.
-
-    form    "plain" or "sdpa" (torch's attention) of a GPT; an LSTM has "nn.LSTM"
-    """
+    """Return the model of a case and its optimizer. `form` is an entry of FORMS in bench.py."""
     torch.manual_seed(0)
     if case.model == "lstm":
         model = reference.LSTMLM(case.vocab, case.width, num_layers=case.layers)

@@ -60,7 +60,7 @@ def missing_runs(study, questions, recipe="default", seeds=None):
                 continue                # the same run by another name
             key = runs.key_of(model, recipe, settings)
             for seed in seeds or getattr(QUESTIONS[question], "SEEDS", SEEDS):
-                if seed not in study.found.get(key, {}):
+                if seed not in study.evaluations.get(key, {}):
                     missing.setdefault((key, seed), (question, model, settings))
     return {identity: run for identity, run in missing.items() if run[0] in questions}
 

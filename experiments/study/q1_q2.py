@@ -31,10 +31,10 @@ COLUMNS = (("lstm", "default"), ("lstm", "release"), ("lstm", "stated"), ("gpt",
 
 def measures(runs):
     """Return {row of the assignment's table: values (n seeds,)}."""
-    found = {LABELS[m]: runs.best(m) for m in METRICS}
-    found |= {f"t_f({LABELS[m]})": runs.first(m) for m in METRICS}
-    return found | {"Δt(L)": runs.first(L_VAL) - runs.first(L_TRAIN),
-                    "Δt(A)": runs.first(A_VAL) - runs.first(A_TRAIN)}
+    rows = {LABELS[m]: runs.best(m) for m in METRICS}
+    rows |= {f"t_f({LABELS[m]})": runs.first(m) for m in METRICS}
+    return rows | {"Δt(L)": runs.first(L_VAL) - runs.first(L_TRAIN),
+                   "Δt(A)": runs.first(A_VAL) - runs.first(A_TRAIN)}
 
 
 def agreement(row, printed, ours):

@@ -83,12 +83,12 @@ def ternary_first(runs):
 
 def lowest_after(runs):
     """Return the lowest A_val of an order after it has reached 0.9, over all runs."""
-    found = []
+    lowest = []
     for order, steps in zip(ORDERS, reached(runs, A_VAL), strict=True):
         values = runs.values[f"{A_VAL}_order{order}"]
-        found += [one[runs.step >= step].min() for one, step in zip(values, steps, strict=True)
-                  if np.isfinite(step)]
-    return min(found)
+        lowest += [one[runs.step >= step].min() for one, step in zip(values, steps, strict=True)
+                   if np.isfinite(step)]
+    return min(lowest)
 
 
 def answer(study):

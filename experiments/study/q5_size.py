@@ -206,21 +206,21 @@ def figures(study):
 def gains(model, runs):
     """Return {what grows: (factors of ten by which L_val falls, rise of A_val)}, (n,) each."""
     sizes = Sizes(model, runs)
-    found = {f"d from 64 to 256, L = {L}": [
+    rows = {f"d from 64 to 256, L = {L}": [
         (values[i, 2] - values[i, 0]) for values in (-sizes.l_val, sizes.a_val)]
         for i, L in enumerate(LAYERS)}
-    found |= {f"L from 1 to 3, d = {d}": [
+    rows |= {f"L from 1 to 3, d = {d}": [
         (values[2, j] - values[0, j]) for values in (-sizes.l_val, sizes.a_val)]
         for j, d in enumerate(WIDTHS)}
-    return found | {"P by a factor of ten": [sizes.size_slope(values)
-                                             for values in (-sizes.l_val, sizes.a_val)]}
+    return rows | {"P by a factor of ten": [sizes.size_slope(values)
+                                            for values in (-sizes.l_val, sizes.a_val)]}
 
 
 def tables(study):
     columns = {(model, recipe): gains(model, study.runs(model, recipe, **RUNS))
                for model, recipe in (("lstm", "default"), ("lstm", "release"), ("gpt", "default"))}
-    rows = [(what, name, *(estimate(found[what][i], form) for found in columns.values()))
-            for what in columns["gpt", "default"]
+    rows = [(increase, name, *(estimate(column[increase][i], form) for column in columns.values()))
+            for increase in columns["gpt", "default"]
             for i, (name, form) in enumerate((("log10 fall of L_val", "{:+.2f}"),
                                               ("rise of A_val", "{:+.3f}")))]
     return [("What larger models gain: mean over seeds (90 % interval).",

@@ -158,15 +158,15 @@ FRACTIONS = ((A_TRAIN, True), (L_TRAIN, True), (L_VAL, True), (A_VAL, True),
 
 def figures(study):
     models = {name: study.runs(model, **RUNS) for model, name in NAMES.items()}
-    found = []
+    curves = []
     for label, part, what in (("22", "train", "Training"), ("23", "validation", "Validation")):
         panels = [panel for metric in (f"{part}_loss", f"{part}_accuracy")
                   for name, runs in models.items() for panel in curves_over_steps(
                       dict(zip(BATCHES, runs, strict=True)), (metric,), f"{name}: ")]
-        found.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
-                            "the training steps, the batch size B by colour and marker.",
-                            grid_of(panels, 2, "B"), (10, 6.2)))
-    return [*found, fractions(models), budget(models)]
+        curves.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
+                             "the training steps, the batch size B by colour and marker.",
+                             grid_of(panels, 2, "B"), (10, 6.2)))
+    return [*curves, fractions(models), budget(models)]
 
 
 def fractions(models):

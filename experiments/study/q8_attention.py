@@ -27,8 +27,8 @@ UNIFORM = 1 / np.arange(2, len(TOKENS) + 1)     # a uniform head's weight on BOS
 def entries(recipe="default"):
     """Return {seed: entry} of the kept GPTs of a recipe."""
     with open(FILE, encoding="utf-8") as file:
-        found = {entry["seed"]: entry for entry in json.load(file) if entry["recipe"] == recipe}
-    return {seed: found[seed] for seed in SEEDS if seed in found}
+        by_seed = {entry["seed"]: entry for entry in json.load(file) if entry["recipe"] == recipe}
+    return {seed: by_seed[seed] for seed in SEEDS if seed in by_seed}
 
 
 def mean_weights(recipe="default"):

@@ -33,9 +33,9 @@ def page(study):
     for question, module in QUESTIONS.items():
         claims, glorot = (read_claims(question, module.effects(study, recipe))
                           for recipe in ("default", "release"))
-        found = Counter(claim.verdict.word for claim in claims)
-        rows.append((module.TITLE, *(found[word] for word in WORDS), len(claims)))
-        words += found
+        counts = Counter(claim.verdict.word for claim in claims)
+        rows.append((module.TITLE, *(counts[word] for word in WORDS), len(claims)))
+        words += counts
         sections.append(section(study, module, claims, glorot))
     rows.append(("**all**", *(f"**{words[word]}**" for word in WORDS), f"**{words.total()}**"))
     return TEMPLATE.read_text(encoding="utf-8").format(

@@ -103,13 +103,10 @@ class Curves:
 
 
 class Study:
-    """All kept runs of a folder.
-
-    Raises InputError if a table and its curves do not fit together.
-    """
+    """All kept runs of a folder. Raises InputError if a table doesn't fit its curves."""
 
     def __init__(self, folder=RESULTS):
-        self.rows, self.found = [], {}
+        self.rows, self.evaluations = [], {}
         for path in sorted(Path(folder).glob("*.csv")):
             self._load(path)
 
@@ -125,7 +122,7 @@ class Study:
                                  f"{values.shape}; restore both files from version control")
         for i, row in enumerate(rows):
             key = key_of(row["model"], row["recipe"], row)
-            seeds = self.found.setdefault(key, {})
+            seeds = self.evaluations.setdefault(key, {})
             seeds[int(row["seed"])] = step, {m: values[i] for m, values in curves.items()}
             self.rows.append({"question": path.stem, **row})
 
@@ -138,7 +135,7 @@ class Study:
         axes = {name: values for name, values in settings.items() if isinstance(values, tuple)}
         places = [{**settings, **dict(zip(axes, point, strict=True))}
                   for point in itertools.product(*axes.values())]
-        kept = [self.found.get(key_of(model, recipe, place), {}) for place in places]
+        kept = [self.evaluations.get(key_of(model, recipe, place), {}) for place in places]
         seeds = [seed for seed in dict.fromkeys([*SEEDS, *sorted(kept[0])])
                  if all(seed in runs for runs in kept)]
         if not seeds:

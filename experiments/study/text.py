@@ -33,8 +33,8 @@ def median_span(values, form="{:.2g}"):
 def estimate(values, form="{:.2g}", logarithmic=False):
     """Return "mean (90 % interval)"; with `logarithmic`, the geometric mean of positive values."""
     values = np.log(values) if logarithmic else np.asarray(values)
-    found = interval(values)
-    mean, low, high = map(np.exp, found) if logarithmic else found
+    numbers = interval(values)
+    mean, low, high = map(np.exp, numbers) if logarithmic else numbers
     return f"{form.format(mean)} ({form.format(low)} to {form.format(high)})"
 
 
@@ -60,12 +60,12 @@ def best_table(words, rows):
     for first in (False, True):
         for metric in METRICS:
             heading.append(f"t_f({LABELS[metric]})" if first else LABELS[metric])
-            found = [runs.first(metric) if first else runs.best(metric) for _, runs in rows]
-            means = [values.mean() for values in found]
+            groups = [runs.first(metric) if first else runs.best(metric) for _, runs in rows]
+            means = [values.mean() for values in groups]
             best = (min if first or "loss" in metric else max)(means)
             name = "t_f" if first else metric
             columns.append([f"**{mean_std(name, values)}**" if mean == best and len(set(means)) > 1
                             else mean_std(name, values)
-                            for mean, values in zip(means, found, strict=True)])
+                            for mean, values in zip(means, groups, strict=True)])
     return table(heading, [[*cells, *row] for (cells, _), row in zip(
         rows, zip(*columns, strict=True), strict=True)], len(words))

@@ -83,9 +83,10 @@ def read_claims(question, effects):
 def judge(effects, any_of=False, unit_step=0.0):
     """Return the Verdict on a claim with these effects, each an array with a number per seed."""
     if any_of:                  # the negation of "all of the opposites hold"
-        found = judge([-np.asarray(effect) for effect in effects], unit_step=unit_step)
-        word = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}.get(found.word, found.word)
-        return Verdict(word, -found.mean, -found.high, -found.low)
+        all_of = judge([-np.asarray(effect) for effect in effects], unit_step=unit_step)
+        opposite = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED}
+        return Verdict(opposite.get(all_of.word, all_of.word), -all_of.mean, -all_of.high,
+                       -all_of.low)
     strict = [interval(effect, LEVEL / len(effects), unit_step) for effect in effects]
     lowest = min(strict, key=lambda found: found[2])
     if lowest[2] < 0:

@@ -129,10 +129,7 @@ def unpack(packed, shape):
 
 
 def _join_bits(planes):
-    """Return the codes (8 n,) of m <= 8 rows (m, n) of `pack`.
-
-    Eight codes are computed at once, as the bytes of one uint64.
-    """
+    """Return the codes (8 n,) of m <= 8 rows (m, n) of `pack`, eight at once as a uint64."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
         codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))

@@ -203,10 +203,7 @@ class CachedLlama(CachedGPT):
 
 
 class CarriedLSTM(StepByStep):
-    """The Scorer of an LSTMLM. It passes the state (h, c) from step to step.
-
-    `prompt` is (S,) or (B, S).
-    """
+    """The Scorer of an LSTMLM, whose state (h, c) is passed on. `prompt` is (S,) or (B, S)."""
 
     def __init__(self, model, prompt):
         self.model = model

@@ -148,9 +148,9 @@ class Run:
         self.bar.close()
         finished = self.step == self.config.steps
         if not finished:
-            how = "run the same program to resume it" if self.config.is_own else (
+            advice = "run the same program to resume it" if self.config.is_own else (
                 f"resume it with: --resume --out {self.folder}")
-            note(f"stopped at step {self.step} of {self.config.steps}, saved; {how}")
+            note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
         records = read_records(self.folder / "metrics.jsonl")
         if records:
             summary = write_results(self.folder, self.config, self.model, self.step, records,

@@ -99,10 +99,10 @@ class ArithmeticTask(Task):
         orders, record = self.config.orders, {}
         right = count == self.evaluation[name].counted.sum(1)       # the whole answer
         for order in orders if len(orders) > 1 else ():
-            these = self._sets[name].orders == order
-            if these.any():
-                record[f"{name}_loss_order{order}"] = float(loss[these].mean(dtype=np.float64))
-                record[f"{name}_accuracy_order{order}"] = float(right[these].mean())
+            chosen = self._sets[name].orders == order
+            if chosen.any():
+                record[f"{name}_loss_order{order}"] = float(loss[chosen].mean(dtype=np.float64))
+                record[f"{name}_accuracy_order{order}"] = float(right[chosen].mean())
         return record
 
 

@@ -26,13 +26,13 @@ def versions():
     Two runs with the same settings are bitwise identical if all of these are equal.
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    found = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
-             "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": kernels(),
-             "compiler": compiler(), "processor": processor()}
+    values = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
+              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": kernels(),
+              "compiler": compiler(), "processor": processor()}
     if not is_host():
-        found |= {"cupy": xp.__version__, "card": gpu_name(),
-                  "products": "TF32" if tf32() else "float32"}
-    return found
+        values |= {"cupy": xp.__version__, "card": gpu_name(),
+                   "products": "TF32" if tf32() else "float32"}
+    return values
 
 
 def compiler():

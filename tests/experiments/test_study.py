@@ -20,7 +20,7 @@ def study():
 # --- the kept runs --------------------------------------------------------------------------------
 def test_each_table_has_the_best_values_of_its_curves(study):
     for row in study.rows:
-        kept = study.found[runs.key_of(row["model"], row["recipe"], row)]
+        kept = study.evaluations[runs.key_of(row["model"], row["recipe"], row)]
         step, values = kept[int(row["seed"])]
         curves = Curves(step, [0], {metric: values[metric][None] for metric in METRICS})
         for metric in METRICS:

@@ -78,23 +78,24 @@ def add_arguments(p):
 
 def run(options):
     """Fine-tune, resume or merge, as the options say, and return the exit status."""
-    given, out, how = split_options(options)
-    resume = how.pop("resume")
+    given, out, train_options = split_options(options)
+    resume = train_options.pop("resume")
     source, merging = given.pop("run"), given.pop("merge")
     names = [field.name for field in dataclasses.fields(Adapters)]
     adapters = {name: given.pop(name) for name in names if name in given}
     if (source is None) != resume:
         raise InputError("give the folder of the run to fine-tune, or --resume and --out")
     if merging:
-        return merge(source, out, given | adapters, **how)
+        return merge(source, out, given | adapters, **train_options)
     base = None
     if resume:
         config = resume_config(out, given, adapters)
     elif is_model(source):
         config = model_config(source, adapters, given)
     else:
-        config, base = start_from_run(source, given, Adapters(**adapters), how["quiet"])
-    return runs.train(config, out or default_out(source, config), resume, base=base, **how)
+        config, base = start_from_run(source, given, Adapters(**adapters), train_options["quiet"])
+    return runs.train(config, out or default_out(source, config), resume, base=base,
+                      **train_options)
 
 
 def start_from_run(source, given, adapters, quiet):

@@ -53,12 +53,12 @@ def run_script(train, model, description, arguments=None):
 
     def run():
         _add_options(parser, model, description)
-        given, out, how = split_options(parser.parse_args(arguments))
-        config, folder = _config_of(given, model, out, how["resume"])
+        given, out, train_options = split_options(parser.parse_args(arguments))
+        config, folder = _config_of(given, model, out, train_options["resume"])
         with plain_errors():
             backend.use(config.backend)
             try:
-                return train(resolved(config), folder=folder, **how)
+                return train(resolved(config), folder=folder, **train_options)
             except KeyboardInterrupt:           # before the run begins, or a second one
                 note(f"interrupted; continue from the last checkpoint by --resume --out {folder}"
                      if holds_run(folder) else "interrupted before the run began; nothing is saved")
@@ -71,8 +71,8 @@ def split_options(options):
     """Return (the settings that were given, --out, the other arguments of `train`)."""
     given = vars(options)
     process = pop_settings(Process, given)
-    how = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps")}
-    return given, process.out, how
+    train_options = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps")}
+    return given, process.out, train_options
 
 
 def add_process_options(parser, folder):
