@@ -34,7 +34,7 @@ class _Discard:
 class Param:
     """A parameter: its array `data`, and the sum `grad` of its gradients, of the same shape.
 
-    `decay` says whether optimizers apply weight decay to it. If `trainable` is False, the parameter
+    Optimizers apply weight decay to it only if `decay` is True. If `trainable` is False, the Param
     is frozen: it is saved and copied with the model, but it has no gradient, and optimizers don't
     update it. A Param that is made with trainable=False (running statistics, quantized weights) is
     always frozen.

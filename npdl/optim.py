@@ -182,7 +182,7 @@ class AdamW(Adam):
 
 
 def clip_by_global_norm(params, max_norm):
-    """Scale all gradients such that the l2 norm of all of them together is at most `max_norm`.
+    """Scale all gradients so that their joint l2 norm is at most `max_norm`.
 
     Returns the norm before the scaling. `params` are Params, such as `optimizer.params.values()`.
     On a GPU the norm stays there, so the program does not wait for it.

@@ -24,7 +24,7 @@ STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in doubl
 
 
 def normal_float():
-    """Return the 16 levels of NF4, scaled such that the largest is 1.
+    """Return the 16 levels of NF4, scaled so that the largest is 1.
 
     They are 0, 8 positive quantiles of N(0, 1), and the negatives of 7 positive quantiles. The
     probabilities of both kinds are evenly spaced from 1/2, which is left out, to the mean of 1 -

@@ -36,8 +36,8 @@ LONGEST = 40                                    # tokens of a source; all FORMS 
 class DateWords:
     """The vocabularies of sources and targets.
 
-    A source is a written date, followed by END: without END, the model couldn't know whether "May
-    2" is complete. A target is an ISO date between BOS and EOS.
+    A source is a written date, followed by END, which shows that "May 2" is not the beginning of
+    "May 21". A target is an ISO date between BOS and EOS.
     """
 
     source = Characters("".join(sorted(END + string.ascii_letters + string.digits + " ,-./")))
@@ -52,7 +52,7 @@ class DateWords:
         """
         if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
-                             f"{LONGEST - 1}, say 'March 3rd, 2021'")
+                             f"{LONGEST - 1}, such as 'March 3rd, 2021'")
         return self.source.encode(text + END)
 
     def decode(self, ids):

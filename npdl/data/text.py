@@ -49,8 +49,8 @@ class Characters:
             known = self._codes[np.minimum(indices, self.size - 1)] == codes
             if not known.all():
                 position = start + int(np.flatnonzero(~known)[0])
-                raise InputError(f"character {text[position]!r} is not among the {self.size} that "
-                                 f"the model knows: {_shown(self.characters)}")
+                raise InputError(f"character {text[position]!r} is not among the {self.size} "
+                                 f"characters of the vocabulary: {_shown(self.characters)}")
             ids[start : start + AT_ONCE] = indices
         return ids
 

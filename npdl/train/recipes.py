@@ -2,10 +2,10 @@
 
 from npdl.train.config import Config
 
-# The assignment doesn't say whether to clip gradients, or how the LSTM is initialised. The starter
-# code that its course has published clips at norm 1 and uses Glorot's initialisation in the gates:
-# that is "release". The default keeps PyTorch's initialisation, because the validation loss then
-# has the size that the assignment prints (docs/results.md).
+# The assignment specifies neither gradient clipping nor the LSTM's initialisation. The starter code
+# that its course has published clips at norm 1 and uses Glorot's initialisation in the gates: that
+# is "release". The default keeps PyTorch's initialisation, because the validation loss then has the
+# size that the assignment prints (docs/results.md).
 RECIPES = {
     "default": {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0}},
     "release": {"gpt": {"clip": 1.0}, "lstm": {"clip": 1.0, "init": "xavier"}},

@@ -92,13 +92,13 @@ class Run:
     def steps(self):
         """Yield the number of each update that is left, from 0 in a new run.
 
-        After the update, save if a checkpoint is due, at the end, and if a signal asked to stop.
+        After an update, the run is saved if a checkpoint is due, at the end, and on a stop signal.
         """
         while self.step < self.last:
             self.step += 1
             yield self.step - 1
             self.bar.update()
-            stopped = self.stop.asked           # read once: a later signal waits for the next step
+            stopped = self.stop.received        # read once: a later signal waits for the next step
             if stopped or self.step % self.config.save_every == 0 or self.step == self.last:
                 self.save()
             if stopped and self.step < self.last:
@@ -269,14 +269,14 @@ def _progress(steps, done, quiet):
 
 
 class StopSignals:
-    """While active, Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only set `asked`.
+    """While active, Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only set `received`.
 
     A second Ctrl-C raises KeyboardInterrupt. Signals that are already ignored (such as SIGHUP under
     nohup) stay ignored.
     """
 
     def __init__(self):
-        self.asked = False
+        self.received = False
         self._before = {}
 
     def __enter__(self):
@@ -293,9 +293,9 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _stop(self, number, frame):
-        if self.asked and number == signal.SIGINT:
+        if self.received and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.asked = True
+        self.received = True
         outer = getattr(self._before[number], "__self__", None)
         if isinstance(outer, StopSignals):      # a sweep that trains in this process stops too
             outer._stop(number, frame)

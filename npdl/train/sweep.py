@@ -39,7 +39,7 @@ def sweep(configs, root, jobs=2, quiet=False):
     outcomes = {}
     with _StopWorkers() as stop:
         tasks = (joblib.delayed(_train_one)(config, folder, os.getpid())
-                 for config, folder in zip(configs, folders, strict=True) if not stop.asked)
+                 for config, folder in zip(configs, folders, strict=True) if not stop.received)
         parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs,
                                    return_as="generator_unordered")
         try:
@@ -49,9 +49,9 @@ def sweep(configs, root, jobs=2, quiet=False):
                 if message:
                     note(f"{folder}: {message}")
         except Exception:               # joblib raises it if a signal has ended a worker
-            if not stop.asked:
+            if not stop.received:
                 raise
-    if stop.asked:
+    if stop.received:
         raise KeyboardInterrupt
     return {outcome: sorted(these, key=folders.index) for outcome, these in outcomes.items()}
 
@@ -60,7 +60,7 @@ class _StopWorkers(StopSignals):
     """StopSignals that also sends SIGTERM to the worker processes."""
 
     def _stop(self, number, frame):
-        if not self.asked:
+        if not self.received:
             for process in multiprocessing.active_children():
                 process.terminate()
         super()._stop(number, frame)

@@ -46,7 +46,7 @@ def test_products_are_tf32_where_cupy_says_so_and_the_record_says_which(gpu, mon
     linalg, asked = xp._module._core._routines_linalg, []
     kind = linalg.COMPUTE_TYPE_TF32 if tf32 else linalg.COMPUTE_TYPE_DEFAULT
     before = linalg.get_compute_type("f")
-    monkeypatch.setattr(cublas.Handle, "ask", lambda self, *given: asked.append(given))
+    monkeypatch.setattr(cublas.Handle, "call", lambda self, *given: asked.append(given))
     linalg.set_compute_type("f", kind)
     try:
         handle = cublas.Handle(xp._module, xp.cuda.Stream(non_blocking=True).ptr)

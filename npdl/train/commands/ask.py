@@ -18,7 +18,7 @@ from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.train.run import load_run
 
-UNSEEN = 2          # equations that are shown when none is asked
+UNSEEN = 2          # equations that are shown if no question is given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def unseen_equations(run):
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
-        raise InputError('this run was trained on every equation there is; ask one, say "5 + 7 ="')
+        raise InputError('this run was trained on all equations; give one, such as "5 + 7 ="')
     return [run.task.vocabulary.decode(row[1:]).partition("=")[0] + "=" for row in rows]
 
 

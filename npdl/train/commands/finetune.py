@@ -77,7 +77,7 @@ def add_arguments(p):
 
 
 def run(options):
-    """Fine-tune, resume or merge, as the options say, and return the exit status."""
+    """Fine-tune, resume or merge according to the options, and return the exit status."""
     given, out, train_options = split_options(options)
     resume = train_options.pop("resume")
     source, merging = given.pop("run"), given.pop("merge")
