@@ -101,7 +101,7 @@ class Adapters:
                                Range(lambda m: 2 <= m <= 16, "an integer from 2 to 16"))
     block: int | None = setting(ADAPTERS, None, "weights that share a step size; none: a whole "
                                 "matrix", "N", COUNT)
-    rounding: str = setting(ADAPTERS, "floor", "how to quantize", allowed=tuple(ROUNDINGS))
+    rounding: str = setting(ADAPTERS, "floor", "rounding of quantization", allowed=tuple(ROUNDINGS))
     double: bool = setting(ADAPTERS, False, "store the step sizes in 8 bits too")
 
     def __post_init__(self):
@@ -145,11 +145,12 @@ class Config:
     lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
     betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
                                          "AdamW", ("B1", "B2"), rare=True)
-    eps: float = setting(TRAINING, 1e-8, "of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
-    momentum: float = setting(TRAINING, 0.0, "of sgd", allowed=BELOW_1, rare=True)
+    eps: float = setting(TRAINING, 1e-8, "epsilon of Adam, AdamW", allowed=NOT_NEGATIVE, rare=True)
+    momentum: float = setting(TRAINING, 0.0, "momentum of sgd", allowed=BELOW_1, rare=True)
     weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
-    decay: str = setting(TRAINING, "all", "what decays", allowed=("all", "matrices"), rare=True)
-    schedule: str | Callable = setting(TRAINING, "constant", "of the learning rate",
+    decay: str = setting(TRAINING, "all", "parameters that decay", allowed=("all", "matrices"),
+                         rare=True)
+    schedule: str | Callable = setting(TRAINING, "constant", "schedule of the learning rate",
                                        allowed=tuple(SCHEDULES), rare=True)
     warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
                           rare=True)
@@ -161,16 +162,16 @@ class Config:
                               NATURAL, rare=True)
     eval_every: int = setting(RECORDS, 100, "evaluate every N steps", "N", COUNT)
     save_every: int = setting(RECORDS, 1000, "checkpoint every N steps", "N", COUNT)
-    seed: int = setting(TRAINING, 0, "of data split, parameters, batches and dropout",
+    seed: int = setting(TRAINING, 0, "seed of data split, parameters, batches and dropout",
                         allowed=NATURAL)
-    dtype: str = setting(MODEL, "float32", "of all parameters", allowed=("float32", "float64"),
+    dtype: str = setting(MODEL, "float32", "type of all parameters", allowed=("float32", "float64"),
                          rare=True)
     backend: str = setting(MACHINE, "numpy", "numpy, or cupy for a GPU", allowed=BACKENDS)
-    engine: str = setting(MACHINE, "recorded", "what computes a step: npdl's layers (plain), where "
-                          "a breakpoint in a layer fires, or their recording (recorded), which is "
-                          "faster; the results differ by rounding only", allowed=ENGINES)
-    target: str = setting(MACHINE, "auto", "what a recording becomes: C, or NumPy calls (auto: C "
-                          "if there is a compiler)", allowed=TARGETS, rare=True)
+    engine: str = setting(MACHINE, "recorded", "compute steps by npdl's layers, where breakpoints "
+                          "work (plain), or by a faster recording of them (recorded); the results "
+                          "differ by rounding only", allowed=ENGINES)
+    target: str = setting(MACHINE, "auto", "compile a recording to C or to NumPy calls (auto: C if "
+                          "there is a compiler)", allowed=TARGETS, rare=True)
     threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
                            "real model, BLAS's threads; ignored by --backend cupy", "N",
                            count(256))
@@ -265,7 +266,7 @@ class NetworkConfig(Config):
     norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each sublayer",
                         allowed=("post", "pre"), only=GPT, rare=True)
     norm_bias: bool = setting(MODEL, True, "no biases in the LayerNorms", only=GPT, rare=True)
-    activation: str = setting(MODEL, "gelu", "of the feed-forward network",
+    activation: str = setting(MODEL, "gelu", "activation of the feed-forward network",
                               allowed=tuple(ACTIVATIONS), only=GPT, rare=True)
     positions: str = setting(MODEL, "k/d", "sinusoidal with exponent k/d (the assignment's) or "
                              "2k/d (the usual one), or learned",
@@ -315,7 +316,7 @@ class ArithmeticConfig(LanguageModelConfig):
     orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
                                       rare=True)
     symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
-    stratified: bool = setting(ARITHMETIC, False, "with both orders: take r-train of each",
+    stratified: bool = setting(ARITHMETIC, False, "with both orders: split each separately",
                                rare=True)
     r_train: float = setting(ARITHMETIC, 0.5, "fraction of the equations, or of the text, to train "
                              "on, in (0, 1]; with 1 there is no validation set", "R", SHARE)

@@ -76,7 +76,7 @@ class Settings:
     top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
     top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
                                   "reach P", "P", SHARE)
-    seed: int = setting("sampling", 0, "of the random tokens", allowed=NATURAL)
+    seed: int = setting("sampling", 0, "seed of the random tokens", allowed=NATURAL)
 
 
 def add_arguments(p):

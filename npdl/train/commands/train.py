@@ -108,11 +108,11 @@ def _add_options(parser, model, description):
                       for name in TEXT_SHOWN for value in [getattr(text, name)]
                       if name != "positions" or model == "gpt")
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)
-    parser.add_argument("--recipe", choices=list(RECIPES), help="the programming assignment names "
-                        "neither clipping nor the LSTM's initialisation: default (--clip 1.0, "
-                        "PyTorch's initialisation), release (its published starter code: "
-                        "--clip 1.0, Glorot's initialisation of an LSTM's gates) or stated (no "
-                        "clipping); --clip and --init take precedence").rare = True
+    parser.add_argument("--recipe", choices=list(RECIPES), help="settings that the programming "
+                        "assignment leaves open: default (--clip 1.0, PyTorch's initialisation), "
+                        "release (its starter code: --clip 1.0, Glorot's initialisation of an "
+                        "LSTM's gates) or stated (no clipping); --clip and --init take "
+                        "precedence").rare = True
     for groups, table in (((ARITHMETIC,), defaults), ((TEXT,), text),
                           ((MODEL, TRAINING, RECORDS, MACHINE), defaults)):
         add_settings(parser, f"train-{model}", groups, table)
