@@ -12,7 +12,7 @@ import numpy as np
 from exercises.course import arrays, judge, question, table, vec
 from npdl.functions import softmax
 from npdl.layers.attention import attend
-from npdl.layers.graph import MessagePassing, Replace
+from npdl.layers.graph import MessagePassing, ReplaceUpdate
 from npdl.layers.linear import Linear
 
 NEAR = {1: (2,), 2: (1, 3), 3: (2,)}        # a path 1 - 2 - 3, N(v) of every vertex
@@ -26,7 +26,7 @@ def sums(h, edges):
     """Return the sums of the messages 2 hⱼ, weighted by the edges, by npdl's MessagePassing."""
     double = Linear(h.shape[1], h.shape[1], bias=False, dtype="float64")
     double.W.data[...] = 2 * np.eye(h.shape[1])
-    return MessagePassing(double, Replace()).forward(h, edges)[0]
+    return MessagePassing(double, ReplaceUpdate()).forward(h, edges)[0]
 
 
 def in_place(h, edges):

@@ -23,7 +23,7 @@ from npdl.core import Cache, Layer
 from npdl.errors import InputError, checked_tokens
 from npdl.functions import h_of, map_state, sum_by_index
 from npdl.layers.attention import MultiHeadAttention, attend, attend_backward
-from npdl.layers.transformer import PreNormBlock, Same
+from npdl.layers.transformer import Identity, PreNormBlock
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training_errors import check_loss_shapes
@@ -152,7 +152,7 @@ class LastBlock(Layer):
 
     def __init__(self, block):
         self.block = block
-        self.norm = block.norm1 if isinstance(block, PreNormBlock) else Same()
+        self.norm = block.norm1 if isinstance(block, PreNormBlock) else Identity()
 
     def forward(self, x, mask, rng=None):
         ancestors, visible, needed = mask

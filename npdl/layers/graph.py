@@ -27,7 +27,7 @@ from npdl.layers.linear import Linear
 from npdl.training_errors import check_layer
 
 
-class AddReLU(Layer):
+class ReLUUpdate(Layer):
     """q(h, m) = h W + b + max(m, 0), an update from h (..., D) and m (..., E) to (..., E)."""
 
     def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
@@ -35,8 +35,8 @@ class AddReLU(Layer):
         self.relu = ReLU()
 
     def forward(self, h, m):
-        check_floats("AddReLU", h=h, m=m)
-        check_same("AddReLU: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
+        check_floats("ReLUUpdate", h=h, m=m)
+        check_same("ReLUUpdate: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r
@@ -48,15 +48,15 @@ class AddReLU(Layer):
         return dh, dm
 
 
-class Replace(Layer):
+class ReplaceUpdate(Layer):
     """q(h, m) = m, the update that replaces a node's state h by the sum m of its messages."""
 
     def forward(self, h, m):
-        check_floats("Replace", h=h, m=m)
+        check_floats("ReplaceUpdate", h=h, m=m)
         return m, Cache(h=h, shape=m.shape)
 
     def backward(self, dy, cache):
-        check_gradient(dy, cache.shape, "Replace")
+        check_gradient(dy, cache.shape, "ReplaceUpdate")
         dh = xp.zeros_like(cache.h)
         dm = dy
         return dh, dm
@@ -115,7 +115,7 @@ class GraphAttention(Layer):
         self.W_Q = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
         self.W_K = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
         message = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)
-        self.passing = MessagePassing(message, Replace())
+        self.passing = MessagePassing(message, ReplaceUpdate())
         self.scale = scale
 
     def forward(self, h, neighbours=None):

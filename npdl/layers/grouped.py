@@ -18,7 +18,7 @@ from npdl.layers.attention import attend, attend_backward
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.rotary import Rotary
-from npdl.layers.transformer import Same
+from npdl.layers.transformer import Identity
 
 
 class GroupedQueryAttention(Layer):
@@ -48,8 +48,8 @@ class GroupedQueryAttention(Layer):
         d = d_model // num_heads if d_head is None else d_head
         self.num_kv_heads = num_kv_heads
         self.rotary = Rotary(d, rope_theta=rope_theta, scaling=scaling)
-        self.norm_q = RMSNorm(d, eps=eps, dtype=dtype) if qk_norm else Same()
-        self.norm_k = RMSNorm(d, eps=eps, dtype=dtype) if qk_norm else Same()
+        self.norm_q = RMSNorm(d, eps=eps, dtype=dtype) if qk_norm else Identity()
+        self.norm_k = RMSNorm(d, eps=eps, dtype=dtype) if qk_norm else Identity()
         self.W_Q = Linear(d_model, num_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)
         self.W_K = Linear(d_model, num_kv_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)
         self.W_V = Linear(d_model, num_kv_heads * d, bias=qkv_bias, rng=rng, dtype=dtype)

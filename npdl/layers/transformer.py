@@ -142,7 +142,7 @@ class Decoder(Layer):
     def __init__(self, blocks, final_norm=None):
         require_layers("blocks", blocks, "[Block(8, 2, rng=1), Block(8, 2, rng=2)]")
         self.blocks = list(blocks)
-        self.norm = Same() if final_norm is None else final_norm
+        self.norm = Identity() if final_norm is None else final_norm
         require_layers("final_norm", [self.norm], "LayerNorm(8)")
 
     def forward(self, x, mask=None, rng=None):
@@ -170,15 +170,15 @@ class Encoder(Decoder):
         return super().forward(x, padding_mask(key_mask), rng)
 
 
-class Same(Layer):
+class Identity(Layer):
     """y = x. It takes the place of a norm in models that have none."""
 
     def forward(self, x):
-        check_floats("Same", the_input=x)
+        check_floats("Identity", the_input=x)
         return x, Cache(shape=x.shape)
 
     def backward(self, dy, cache):
-        check_gradient(dy, cache.shape, "Same")
+        check_gradient(dy, cache.shape, "Identity")
         return dy
 
 

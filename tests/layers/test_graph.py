@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from npdl.layers.attention import MultiHeadAttention, causal_mask
-from npdl.layers.graph import AddReLU, GraphAttention, MessagePassing
+from npdl.layers.graph import GraphAttention, MessagePassing, ReLUUpdate
 from npdl.layers.linear import Linear
 
 
 def test_nodes_are_updated_from_one_snapshot_whatever_their_order():
     rng = np.random.default_rng(3)
     layer = MessagePassing(Linear(3, 2, rng=0, dtype="float64"),
-                           AddReLU(3, 2, rng=1, dtype="float64"))
+                           ReLUUpdate(3, 2, rng=1, dtype="float64"))
     h, edges, order = rng.standard_normal((5, 3)), rng.random((5, 5)) < 0.5, rng.permutation(5)
     y, _ = layer.forward(h, edges)
     shuffled, _ = layer.forward(h[order], edges[order][:, order])

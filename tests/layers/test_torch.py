@@ -17,7 +17,7 @@ from tests.tools.running import npdl_layers
 LIMIT = 1e-10
 # Layers without a counterpart in torch, and why.
 WITHOUT = {
-    **dict.fromkeys(("AddReLU", "MessagePassing", "GraphAttention", "Replace"),
+    **dict.fromkeys(("ReLUUpdate", "MessagePassing", "GraphAttention", "ReplaceUpdate"),
                     "torch has no graph layers"),
     "AdditiveAttention": "torch's attention scores by dot products only",
     **dict.fromkeys(("Autoencoder", "AutoencoderLoss"), "document 001's own"),
@@ -29,7 +29,7 @@ WITHOUT = {
                      "LlamaBlock", "Llama", "Seq2Seq"), "made of layers that are compared"),
     **dict.fromkeys(("ResetBeforeGRU", "ResetBeforeGRUCell", "ResetBeforeGRULayer"),
                     "torch has the other kind"),
-    "Same": "returns its input",
+    "Identity": "returns its input",
     "Sequential": "its layers are compared",
     "SinusoidalPositions": "torch has none",
     "ThresholdNeuron": "its gradient is zero",

@@ -16,7 +16,7 @@ from npdl.layers.attention import causal_mask
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding
 from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
-from npdl.layers.graph import AddReLU
+from npdl.layers.graph import ReLUUpdate
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
@@ -143,7 +143,7 @@ EXAMPLES = {
     "ReLU": POINTWISE,
     "GELU": POINTWISE,
     "TanhGELU": POINTWISE,
-    "Same": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
+    "Identity": (on((3, 4))(), on((2, 4, 3))(), on(ONE)()),
     "Softmax": (on((3, 5))(), on((4, 2, 3))(), on((3, 1))()),
     "LayerNorm": NORM,
     "RMSNorm": NORM,
@@ -205,11 +205,11 @@ EXAMPLES = {
                          parts(PreNormDecoderBlock, 1, 4, 2, 2), LayerNorm(4)),
                      on((2, 4, 6), (2, 5, 6), mask=causal_mask(4))(parts(DecoderBlock, 2, 6, 3, 1)),
                      on((1, 1, 2), (1, 1, 2))(parts(DecoderBlock, 1, 2, 1, 1))),
-    "AddReLU": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
-    "Replace": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
-    "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(AddReLU, 3, 2)),
-                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(AddReLU, 4, 3)),
-                       on((1, 3), ONE)(part(Linear, 3, 2), part(AddReLU, 3, 2))),
+    "ReLUUpdate": (on(*UPDATE[0])(3, 2), on(*UPDATE[1])(4, 3), on(*UPDATE[2])(1, 1)),
+    "ReplaceUpdate": (on(*UPDATE[0])(), on(*UPDATE[1])(), on(*UPDATE[2])()),
+    "MessagePassing": (on((4, 3), (4, 4))(part(Linear, 3, 2), part(ReLUUpdate, 3, 2)),
+                       on((2, 5, 4), (2, 5, 5))(part(Linear, 4, 3), part(ReLUUpdate, 4, 3)),
+                       on((1, 3), ONE)(part(Linear, 3, 2), part(ReLUUpdate, 3, 2))),
     "GraphAttention": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on((1, 3))(3, 2)),
     "ThresholdNeuron": (on((4, 3))(3, 2), on((2, 5, 4))(4, 3), on(off_zero(1, 1))(1, 1)),
     "XOR": (on(off_zero(4, 2))(), on(off_zero(3, 5, 2))(), on(off_zero(1, 2))()),

@@ -6,7 +6,7 @@ from npdl.core import Layer, named_layers
 from npdl.data.text import windows
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import RecurrentLayer
-from npdl.layers.transformer import Same
+from npdl.layers.transformer import Identity
 from npdl.losses import SequenceLoss
 from npdl.study.plots import style
 from npdl.train.task import make_model
@@ -36,12 +36,12 @@ def flow(model, ids, targets, counted):
     """Run forward and backward; return [(dotted name, |activations|, |gradients|)] of the layers.
 
     The gradients are those of the summed loss with respect to the outputs of a layer. Layers that
-    contain other layers are left out, except for recurrent layers. Dropout and Same are left out,
-    too. The layers are in the order in which forward runs them.
+    contain other layers are left out, except for recurrent layers. So are Dropout and Identity.
+    The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):
-        if layer is not model and not isinstance(layer, (Dropout, Same)) and (
+        if layer is not model and not isinstance(layer, (Dropout, Identity)) and (
                 isinstance(layer, RecurrentLayer) or not list(layer.children())) and \
                 type(layer).forward is not Layer.forward:
             names.setdefault(layer, name)
