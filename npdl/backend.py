@@ -49,6 +49,7 @@ def tf32():
 
 
 def _import_cupy():
+    """Return the module cupy. Raise BackendError if it or a usable GPU is missing."""
     instead = "or use '--backend numpy'"
     try:
         import cupy

@@ -197,6 +197,7 @@ class Layer:
         return self._copy(lambda param: param.like(param.data), {})
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
+        """Return a copy made with these functions; `memo` is {id of an original: its copy}."""
         def copied(value):
             if isinstance(value, (list, tuple, dict)):
                 items = value.values() if isinstance(value, dict) else value

@@ -293,10 +293,7 @@ def check_heads(Q, K, V, mask, heads):
 
 
 def checked_rotary_positions(x, positions, width):
-    """Return the positions (S,), after a check that they and x (..., S, width) fit Rotary.
-
-    If `positions` is None, they are 0 .. S-1.
-    """
+    """Return the positions (S,) of x (..., S, width), by default 0 .. S-1, after a check."""
     check_floats("Rotary", the_input=x)
     check_width(x, width, "Rotary")
     if x.ndim < 2:

@@ -48,6 +48,7 @@ def write_atomically(path, write):
 
 
 def unwritable(path, error):
+    """Return the CheckpointError for an OSError while `path` was written."""
     return CheckpointError(f"{path} cannot be written ({reason(error)}); {remedy(error)}")
 
 

@@ -145,6 +145,7 @@ def _entries(header, start, size):
 
 
 def _entry(name, about, start):
+    """Return (Entry, begin, end) of an array from its description in the header, after a check."""
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
         is_valid = all(type(n) is int and n >= 0 for n in (*shape, begin, end))

@@ -74,10 +74,7 @@ def config_of(model, recipe, settings, seed, backend="numpy"):
 
 
 def keep(question, rows, folder=RESULTS):
-    """Add runs to the table and the curves of a question.
-
-    rows   [(cells of a run's row up to its best values, records of the run)]
-    """
+    """Add runs, [(first cells of the row, records)], to the table and the curves of a question."""
     path = folder / f"{question}.csv"
     table, curves = [], {}
     if path.exists():

@@ -150,6 +150,7 @@ def stored_bytes(size, bits, block=None, itemsize=4, double=False):
 
 
 def _padded(size):
+    """Return `size` rounded up to a multiple of 8."""
     return -(-size // 8) * 8
 
 

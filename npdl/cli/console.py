@@ -175,6 +175,7 @@ def package_problem(error):
 
 
 def _unguarded(kind, error, trace):
+    """Print an error outside of `guarded`: a missing package as one line, else a traceback."""
     line = package_problem(error) if issubclass(kind, ImportError) else ""
     if not line:
         sys.__excepthook__(kind, error, trace)

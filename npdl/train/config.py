@@ -288,11 +288,7 @@ class NetworkConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(NetworkConfig):
-    """The settings of a GPT or an LSTM.
-
-    adapters  low-rank adapters (npdl.train.finetune), or None; with adapters, only these are
-    trained
-    """
+    """The settings of a GPT or an LSTM. With `adapters` (finetune), only these are trained."""
 
     model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
     tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
@@ -302,10 +298,7 @@ class LanguageModelConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
-    """The settings of a run on equations.
-
-    numbers  the vocabulary has the numbers 0 to numbers - 1; None means as many as p and q need
-    """
+    """The settings of a run on equations with the numbers 0 to `numbers` - 1 (None: as needed)."""
 
     kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P",

@@ -170,6 +170,7 @@ def measure_prefixes(model, rows, entries, targets, counted):
 
 
 def measured(logits, predicted, targets, counted):
+    """Return the results of `measure` from the logits and the most probable tokens."""
     loss, _ = SequenceLoss("none").forward(logits, targets, counted)
     return loss, ((predicted == targets) & counted).sum(1)
 

@@ -88,10 +88,7 @@ def is_finished(folder, config):
 
 
 def write_results(folder, config, model, step, records, seconds):
-    """Write curves.png and then summary.json; return the summary.
-
-    If the curves can't be drawn, a message is printed on standard error.
-    """
+    """Write curves.png (if it can be drawn) and then summary.json; return the summary."""
     summary = {**summarise(records), "seconds": seconds, "steps": step}
     if config.is_finetuned:
         summary["adapted"] = count_parameters(model)

@@ -69,6 +69,7 @@ def _lines(path):
 
 
 def _record(line):
+    """Return the record on a line. Raise ValueError if it is invalid."""
     record = json.loads(line, parse_constant=refuse_constant)
     if not isinstance(record, dict) or type(record.get("step")) is not int or record["step"] < 0:
         raise ValueError("it has no step, an integer that is 0 or more")

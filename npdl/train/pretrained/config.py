@@ -48,7 +48,7 @@ class Architecture:
             raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
                              f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
         self.kind = kind
-        self._without("quantization_config", None, "weights that another library has quantized")
+        self._require_usual("quantization_config", None, "weights quantized by another library")
         self.vocab_size = self.number("vocab_size")
         self.tied = self._flag("tie_word_embeddings", kind == "gpt2")
         self.options = self._gpt2() if kind == "gpt2" else self._llama()
@@ -73,7 +73,7 @@ class Architecture:
             self._refuse("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
-            self._without(name, usual, f"{name} = {not usual}")
+            self._require_usual(name, usual, f"{name} = {not usual}")
         heads = self._divides("n_head", self.number("n_head"), "n_embd", D)
         self._divides("n_embd", D, "n_inner", inner)
         return {"d_model": D, "num_layers": self.number("n_layer"), "num_heads": heads,
@@ -98,8 +98,8 @@ class Architecture:
             self._refuse("hidden_act", act, "silu")
         for name, usual in (("attention_bias", False), ("mlp_bias", False),
                             ("partial_rotary_factor", 1.0)):
-            self._without(name, usual, f"{name} other than {usual}")
-        self._no_window()
+            self._require_usual(name, usual, f"{name} other than {usual}")
+        self._check_full_attention()
         theta, scaling = self._rope()
         return {"d_model": D, "num_layers": self.number("num_hidden_layers"), "num_heads": heads,
                 "num_kv_heads": groups, "d_inner": self.number("intermediate_size"),
@@ -119,7 +119,7 @@ class Architecture:
             if not isinstance(part, dict):
                 self._refuse(name, part, "an object")
             rope |= part
-        self._without("partial_rotary_factor", 1.0, "a partial rotation", rope)
+        self._require_usual("partial_rotary_factor", 1.0, "a partial rotation", rope)
         theta = self._real("rope_theta", self._real("rope_theta", 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
@@ -133,7 +133,7 @@ class Architecture:
         return theta, Llama3Scaling(factor, self._real("low_freq_factor", None, rope),
                                     self._real("high_freq_factor", None, rope), length)
 
-    def _no_window(self):
+    def _check_full_attention(self):
         types = self.values.get("layer_types") or []
         other = next((kind for kind in types if kind != "full_attention"), None) if isinstance(
             types, list) else types
@@ -174,11 +174,13 @@ class Architecture:
         return value
 
     def _divides(self, name, part, other, whole):
+        """Return `part`, after a check that it divides `whole`."""
         if whole % part:
             raise InputError(f"{self.where}: {name} {part} does not divide {other} {whole}")
         return part
 
-    def _without(self, name, usual, what, values=None):
+    def _require_usual(self, name, usual, what, values=None):
+        """Raise InputError unless a setting has its usual value. `what` describes other values."""
         if (self.values if values is None else values).get(name, usual) not in (usual, None):
             raise InputError(f"{self.where}: needs {what} ({name}), which npdl's {self.kind} "
                              "does not have; use another model")

@@ -164,6 +164,7 @@ def _transposed(*data):
 
 
 def _linear(layer, name=""):
+    """Yield (params, names, out, back) of each Conversion of a Linear, as every rule does."""
     yield [layer.W], [f"{name}weight"], _transposed, _transposed
     if isinstance(layer.b, Param):
         yield [layer.b], [f"{name}bias"], _same, _same

@@ -212,6 +212,7 @@ def _shards(folder):
 
 
 def _json(path, if_missing):
+    """Return the object in a JSON file. Raise InputError: `if_missing` if there is no file."""
     try:
         values = read_json(path)
     except FileNotFoundError:
@@ -307,6 +308,7 @@ def _theirs(row, layers):
 
 
 def _plain(layers, name, param):
+    """Return the array of a layer's parameter, with adapters merged and as floats."""
     layer = layers[name]
     if isinstance(layer, LoRALinear):
         layer = merged_linear(layer)

@@ -50,7 +50,7 @@ class GGUFWeights:
     """
 
     def __init__(self, path):
-        self.path, self.library = path, _library()
+        self.path, self.library = path, _import_gguf()
         try:
             if not is_file(path):
                 raise ValueError("it is not a file")
@@ -130,6 +130,7 @@ class GGUFWeights:
         W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
     def _config(self):
+        """Return the file's settings with the names and values of a config.json."""
         about, kind = self.metadata, self.metadata.get("general.architecture")
         if kind not in ("llama", "qwen2"):
             raise InputError(f"{self.path}: architecture {str(kind)[:40]!r}; npdl reads GGUF files "
@@ -194,7 +195,7 @@ class GGUFWeights:
                                  f"{kind} does not have (only {plain}); use another model")
 
 
-def _library():
+def _import_gguf():
     require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
     import gguf
     return gguf
@@ -252,6 +253,7 @@ def check_count(count, what):
 
 
 def _string(data, at):
+    """Return (text, start of the next value)."""
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
         raise ValueError("a text is longer than the file, which is cut short or has a wrong header")
@@ -259,10 +261,7 @@ def _string(data, at):
 
 
 def _value(data, at, kind, texts):
-    """Return (a value of the metadata, where the next value begins).
-
-    A list of texts is read as None unless `texts` is true.
-    """
+    """Return (value, start of the next one); a list of texts is None unless `texts` is true."""
     if kind == STRING:
         return _string(data, at)
     if kind != ARRAY:

@@ -309,6 +309,7 @@ def _is_there(path):
 
 
 def _settings(path):
+    """Return the object in a JSON file, or {} if there is none."""
     values = read_json(path) if _is_there(path) else {}
     return values if isinstance(values, dict) else {}
 
