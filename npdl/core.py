@@ -189,7 +189,7 @@ class Layer:
         for _, param in self.params(frozen=True):
             param.trainable = trainable
 
-    def shadow(self):
+    def replica(self):
         """Return a copy for a worker thread: it shares the data, but has its own gradients.
 
         A Param that is used twice (weight tying) is also one Param in the copy.

@@ -51,7 +51,7 @@ class ShardedStep:
         if self._watched is None and self.threads > 1:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1")
-        self.models = [self.model, *(self.model.shadow() for _ in range(self.threads - 1))]
+        self.models = [self.model, *(self.model.replica() for _ in range(self.threads - 1))]
         self.shards = [
             self._make(shard_step, (model, self.loss)) if self._prefixes is None else
             self._make(prefix_step, (model_on_rows(model), self.loss))

@@ -134,19 +134,19 @@ def test_a_call_keeps_every_promise(case):
 
 
 @every_class
-def test_a_shadow_shares_the_data_and_owns_its_gradients(name):
+def test_a_replica_shares_the_data_and_owns_its_gradients(name):
     call = Called(ONE_OF_EACH[name])
     layer = call.built.layer
     layer.zero_grad()
-    shadow = layer.shadow()
-    _, cache = call.built.forward(layer=shadow)
-    equal(call.built.gradients(call.dout, cache, layer=shadow), call.gradients)
+    replica = layer.replica()
+    _, cache = call.built.forward(layer=replica)
+    equal(call.built.gradients(call.dout, cache, layer=replica), call.gradients)
     own = dict(layer.params())
-    assert own.keys() == dict(shadow.params()).keys()
-    for what, param in shadow.params():
+    assert own.keys() == dict(replica.params()).keys()
+    for what, param in replica.params():
         assert param.data is own[what].data and param.decay == own[what].decay
         assert not np.shares_memory(param.grad, own[what].grad) or not param.grad.size
-        assert not own[what].grad.any(), f"{what}: the shadow wrote into the layer's gradient"
+        assert not own[what].grad.any(), f"{what}: the replica wrote into the layer's gradient"
 
 
 @every_class

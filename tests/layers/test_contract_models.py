@@ -78,10 +78,10 @@ def test_the_gradients_of_shards_add_up_to_the_batch(name):
     start = 0
     for size in (1, 4, 1):
         rows = slice(start, start + size)
-        shadow = layer.shadow()
-        _, cache = shadow.forward(ids[rows], targets[rows], counted[rows])
-        shadow.backward(1.0, cache)
-        for what, param in shadow.params():
+        replica = layer.replica()
+        _, cache = replica.forward(ids[rows], targets[rows], counted[rows])
+        replica.backward(1.0, cache)
+        for what, param in replica.params():
             total[what] += param.grad
         start += size
     for what, param in layer.params():
@@ -89,9 +89,9 @@ def test_the_gradients_of_shards_add_up_to_the_batch(name):
 
 
 @every_model
-def test_a_tied_parameter_is_one_in_the_shadow_and_in_copies(name):
+def test_a_tied_parameter_is_one_in_the_replica_and_in_copies(name):
     layer = MODELS[name](rng=1)
-    for twin in (layer.shadow(), layer.astype("float64"), layer.to_backend()):
+    for twin in (layer.replica(), layer.astype("float64"), layer.to_backend()):
         names = [what for what, _ in twin.params()]
         assert names == [what for what, _ in layer.params()]
         if "tied" in name:

@@ -28,18 +28,18 @@ def test_frozen_params_stay_frozen_in_every_copy():
     model = GPT(5, 8, 2, 2, max_len=6)
     add_lora(model, rank=2)
     wanted = [name for name, _ in model.params()]
-    for twin in (model.shadow(), model.astype("float64"), model.to_backend(),
+    for twin in (model.replica(), model.astype("float64"), model.to_backend(),
                  copy.deepcopy(model)):
         assert [name for name, _ in twin.params()] == wanted
         assert twin.state_dict().keys() == model.state_dict().keys()
-    assert model.shadow().embedding.W.data is model.embedding.W.data
+    assert model.replica().embedding.W.data is model.embedding.W.data
 
 
 def test_what_was_made_frozen_stays_so():
     layer = LoRALinear(Linear(4, 3), rank=1)
     layer.set_trainable(False)
     assert layer.count_params() == 0
-    for twin in (layer, layer.shadow(), layer.astype("float64")):
+    for twin in (layer, layer.replica(), layer.astype("float64")):
         twin.set_trainable(True)
         assert [name for name, _ in twin.params()] == ["A", "B"]
     statistics = Param(np.ones(3), trainable=False)

@@ -112,6 +112,6 @@ def test_running_statistics_are_saved_and_not_learned():
     twin = layer.astype("float64")
     twin.forward(np.random.default_rng(0).standard_normal((4, 2)))
     assert not layer.running_mean.data.any()                    # a copy has its own
-    shadow = layer.shadow()
-    shadow.forward(np.ones((4, 2), "float32"))
-    assert layer.running_mean.data.all()                        # a shadow shares the model's
+    replica = layer.replica()
+    replica.forward(np.ones((4, 2), "float32"))
+    assert layer.running_mean.data.all()                        # a replica shares the model's
