@@ -67,9 +67,10 @@ class Handle:
             raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
 
     def product(self, dtype, sizes, factors, out, count):
-        """Compute out = a b for `count` matrices in column-major order; `factors` are a and b.
+        """Compute out = a b for `count` matrices in column-major order.
 
-        Each of a, b and out is (pointer, leading dimension, stride from one matrix to the next).
+        a and b (`factors`) and out are (pointer, leading dimension, stride from one matrix to the
+        next). `sizes` are the transposition flags of a and b, and the sizes N, M and K.
         """
         letter, number = KINDS[dtype]
         i, stride = ctypes.c_int, ctypes.c_longlong
