@@ -138,7 +138,7 @@ def check_channels(x, channels, owner, needs_positions=False):
 def check_gradient(dy, shape, owner):
     """Raise InputError unless the upstream gradient `dy` is an array of this shape.
 
-    If the shape is (), a number is allowed, too.
+    If the shape is (), `dy` may also be a number.
     """
     is_number = isinstance(dy, numbers.Real) and not shape
     if not is_number and (not is_array(dy) or dy.shape != tuple(shape)):

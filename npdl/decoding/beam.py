@@ -125,7 +125,7 @@ def extended(ranking, live, parents, tokens, totals, ended):
 
 
 def expansions(live, rows, limit=None):
-    """Return the parents, tokens and log-probabilities of the best expansions, best first."""
+    """Return parents, tokens and log-probabilities (n,) of the `limit` best expansions."""
     totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

@@ -113,7 +113,7 @@ def checked(scored):
 
 
 def ends(scorer, state, parents, tokens, length, max_len, eos):
-    """Return bools (n,), True if tokens[i] completes a hypothesis, then of `length` tokens."""
+    """Return bools (n,), True if a hypothesis of `length` tokens is complete with tokens[i]."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:

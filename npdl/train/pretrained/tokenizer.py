@@ -87,7 +87,7 @@ class Tokenizer:
         return None if token is None else self.rules.token_to_id(token)
 
     def stream(self, before):
-        """Return a function from the next id after `before` to the text that this id completes.
+        """Return a function that maps each next id after `before` to the text that it completes.
 
         The text may be empty. Called without an id, the function returns the rest of a character.
         """
