@@ -109,7 +109,7 @@ class Adapters:
         if self.bits is None and (self.block is not None or self.rounding != "floor"
                                   or self.double):
             raise InputError("--block, --rounding and --double are options of quantization; give "
-                             "--bits, too")
+                             "--bits too")
         if self.rounding == "nf4" and self.bits != 4:
             raise InputError(f"--bits {self.bits} with --rounding nf4: NF4 has 16 levels; give 4")
 

@@ -19,7 +19,7 @@ from npdl.layers.activation import Tanh
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.embedding import Embedding, LearnedPositions, SinusoidalPositions
-from npdl.layers.graph import MessagePassing, Replace
+from npdl.layers.graph import MessagePassing, ReplaceUpdate
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
@@ -182,7 +182,7 @@ REFUSED = {                                     # name: (call, what the message 
     **{f"adapters where {where}": (lambda where=where: add_lora(MLP([2, 2]), 1, where=where),
                                    "where = ") for where in (5, (1, 2), ["maps.0", None])},
     "two directions of cells": (lambda: Bidirectional(LSTMCell, LSTMCell), "such as LSTM"),
-    "a graph of bytes": (lambda: MessagePassing(Linear(4, 4), Replace()).forward(
+    "a graph of bytes": (lambda: MessagePassing(Linear(4, 4), ReplaceUpdate()).forward(
         BYTES, np.ones((1, 1))), "h is uint8"),
     "a chain of no layer": (lambda: Sequential(), "given nothing; give layers"),
     "a chain of a class": (lambda: Sequential(Linear(2, 2), Tanh), "given type; give layers"),
