@@ -19,10 +19,10 @@ import numpy as np
 
 from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
-from npdl.study.blame.inputs import minimise_inputs, part_calls, validation_runs
+from npdl.study.blame.inputs import minimise_inputs, part_calls, validation_checks
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, localize
 from npdl.study.blame.no_fault import blame_no_fault
-from npdl.study.blame.repair import FixSearch, OwnInputs
+from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import REMAINS, Blame, located, with_values
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
@@ -75,7 +75,7 @@ def check(subject):
     compared = Check(subject)
     with note_at_time_over(compared.progress):
         found = compared.verdict(stop=True)
-    found.notes += found.questions if found.dout is not None else [
+    found.notes += found.questions if found.used is not None else [
         f"gradient of {row.name}: {row.doubt}" for row in found.rows
         if row.right is None and row.kind != "missing"]
     return found
@@ -90,7 +90,7 @@ def search(subject, other_inputs=True, budget=None):
     budget = budget or Budget(WORK, SECONDS)
     with quiet():
         result = check(subject)
-        if result.dout is None:
+        if result.used is None:
             return blame_no_fault(result, other_inputs and (
                 lambda other: search(other, False, budget)), budget)
         if isinstance(result.error, NotImplementedError):
@@ -116,7 +116,7 @@ def _find_line(result, budget):
     finds no verified fix.
     """
     small = result if result.error is not None else _minimised(result)
-    runs, part = Runs(small.subject, small.dout, budget=budget), None
+    runs, part = Runs(small.check, small.used, budget), None
     try:
         part = _blame_part(result, runs) if result.error is None else None
         if part and (budget.over or part.verified and REMAINS not in part.notes):
@@ -148,8 +148,7 @@ def _blame_part(whole, runs):
             found = check(Subject(as_layer(part), inputs))
             if found.error is not None or not found.wrong:
                 continue
-            report, fix = _blame_lines(found, found, Runs(
-                found.subject, found.dout, budget=runs.budget))
+            report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
             if fix and report.verified:
                 with applied(fix.line, fix.body):
@@ -168,7 +167,7 @@ def _minimised(result):
     if found is result.subject:
         return result
     small = check(found)
-    return result if small.dout is None or small.error is not None else replace(
+    return result if small.used is None or small.error is not None else replace(
         small, notes=result.notes, questions=result.questions)
 
 
@@ -178,11 +177,9 @@ def _blame_wrong(result, small, runs):
     The search looks for one statement whose change corrects all gradients, and then for pairs of
     such statements.
     """
-    runs.learn({row.name for row in small.rows if row.right is False and row.kind != "missing"},
-               runs.gradients())
+    runs.learn({row.name for row in small.wrong})
     found = localize(runs)
-    validation = [*validation_runs(small, runs), OwnInputs(small.check)]
-    if best := FixSearch(found, validation).fixes():
+    if best := FixSearch(found, validation_checks(small.check)).fixes():
         report = _with_fixes(result, found, best)
         return report, None if report.verified else best[0]
     if found.partial:
@@ -260,7 +257,7 @@ def confirm(result, report, fix, budget):
     with applied(fix.line, fix.body):
         again = check(result.subject)
         then = blame_no_fault(again, lambda other: search(other, False, budget), budget) \
-            if again.dout is None else None
+            if again.used is None else None
     report.fix, report.diagnosis = fix.text, fix.kind
     if then is not None and (then.right or then.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (

@@ -7,9 +7,8 @@ import traceback
 import numpy as np
 
 from npdl.study.blame.edits import DERIVATIVE, RANKS
-from npdl.study.blame.inputs import validation_runs
 from npdl.study.blame.localize import Localization
-from npdl.study.blame.repair import FixSearch, OwnInputs
+from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, located, nearby
 from npdl.study.check.adapters import Unfit
 from npdl.study.containment import message
@@ -32,12 +31,10 @@ def blame_raised(checked, runs):
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
     trail = [step for step in trail if step[0].function.file == runs.watch.home] or trail
-    runs.learn_slopes()
     found = _localization(runs)
     found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
     line = _line_at_fault(checked.error, trail, found)
-    validation = [*validation_runs(checked, runs), OwnInputs(checked.check)]
-    search = FixSearch(found, validation)
+    search = FixSearch(found, [checked.check])
     before = [one for one in line.function.lines if one.first < line.first][::-1]
     lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
     for rank in (rank for rank in RANKS if rank != DERIVATIVE):

@@ -6,7 +6,6 @@ import copy
 import numpy as np
 
 from npdl.study.check.verdicts import Check
-from npdl.study.trace.runs import Runs
 from npdl.study.trace.watch import profiled
 from npdl.study.trees import is_float, leaves, mapped
 
@@ -51,14 +50,12 @@ def cut_axes(nest, length, n):
     return mapped(nest, cut)
 
 
-def validation_runs(checked, runs):
-    """Return Runs with other input values, axis lengths and upstream gradients.
+def validation_checks(check):
+    """Return a Check, and Checks with other input values, parameters and axis lengths.
 
-    A fix was not found on these Runs, so they validate it.
+    A fix was not found on these inputs, so they validate it.
     """
-    subject, watch, budget = checked.subject, runs.watch, runs.budget
-    missing = [r.name for r in checked.rows if r.kind == "missing"]
-    rng = np.random.default_rng(5)
+    subject, rng = check.subject, np.random.default_rng(5)
 
     def redraw(value):
         if not is_float(value) or not np.ndim(value) or set(np.unique(value)) <= {0.0, 1.0}:
@@ -67,19 +64,13 @@ def validation_runs(checked, runs):
 
     other, kept = mapped(subject.inputs, redraw), []
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})[:LENGTHS]
-    tries = [(inputs, None) for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths))]
-    for inputs, used in tries + [(None, used) for used in subject.uses[1:]]:
-        try:                                            # backward may be written for one length
-            again = subject if inputs is None else subject.with_inputs(inputs, 1)
-            one = Runs(again, again.dout if used is None else again.upstream(used), watch, budget)
-            one.learn_slopes(missing)
-            gradients = one.gradients()
-            one.wrong(gradients)
-            if all(gradients[name].shape == a.shape for name, a in one.arrays.items()):
+    for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
+        with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
+            one = Check(subject.with_inputs(inputs, 1), entries=0)
+            found = one.backward(one.paths)             # it may be written for one length
+            if all(np.shape(found.get(name, a)) == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
-        except Exception:                               # the layer doesn't accept such inputs
-            continue
-    return kept
+    return [*kept, check]
 
 
 def part_calls(runs):

@@ -56,7 +56,7 @@ class Fix:
 
 
 class FixSearch:
-    """A search for Fixes of a Localization. A Fix must also work in the Runs of `validation`."""
+    """A search for Fixes of a Localization. A Fix must also pass the Checks of `validation`."""
 
     def __init__(self, found, validation):
         self.found, self.validation = found, validation
@@ -121,7 +121,7 @@ class FixSearch:
         with applied(line, body) as is_valid:
             if own is not None and own.rest:
                 return is_valid and self.runs.works(own.free)
-            return is_valid and all(run.works() for run in (self.runs, *self.validation))
+            return is_valid and self.runs.works() and all(map(_passes, self.validation))
 
     def _other_lines(self, lines):
         """Yield the lines of backward that are not in `lines`, as Candidates if these exist."""
@@ -175,19 +175,13 @@ def _site(node):
     return ast.unparse(node), node.lineno, node.col_offset
 
 
-class OwnInputs:
-    """The student's own inputs, which a FixSearch uses in the same way as Runs."""
-
-    def __init__(self, check):
-        self.check = check
-
-    def works(self):
-        """Return True if no gradient is wrong for these inputs."""
-        try:
-            with unwritten(self.check.subject.layer):
-                return self.check.passes()
-        except Exception:
-            return False
+def _passes(check):
+    """Return True if no gradient is wrong in a Check; backward may also raise an exception."""
+    try:
+        with unwritten(check.subject.layer):
+            return check.passes()
+    except Exception:
+        return False
 
 
 class ValueTest:

@@ -92,8 +92,8 @@ class Verdict:
     notes      sentences for the reader
     questions  sentences about arrays whose role is not known
     faults     sentences about errors that no Row shows, such as side effects
-    dout       the upstream gradient for which a gradient was wrong or backward raised an exception;
-               None if there is none
+    used       the outputs for whose upstream gradients a gradient was wrong or backward raised an
+               exception, as a list of paths; None if there is none
     error      this exception, or None
     """
 
@@ -102,7 +102,7 @@ class Verdict:
     notes: list = field(default_factory=list)
     questions: list = field(default_factory=list)
     faults: list = field(default_factory=list)
-    dout: object = None
+    used: list | None = None
     error: object = None
 
     @property
@@ -151,16 +151,19 @@ class Check:
 
     subject  the Subject
     entries  the largest number of entries of an array that are compared, chosen at random; None
-             compares all entries of arrays with at most MANY entries
+             compares all entries of arrays with at most MANY entries; 0 compares no single entry,
+             but the derivative along a random direction
+    base     the outputs
+    weights  their upstream gradients
     """
 
     def __init__(self, subject, entries=None):
         self.subject, self.arrays = subject, subject.arrays
         self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
         self.notes = subject.notes()
-        rng, base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
-        weights = [d for _, d in leaves(self.dout)]
-        self.limit = limit_of(base)
+        rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
+        self.weights = [d for _, d in leaves(self.dout)]
+        self.limit = limit_of(self.base)
         if self.limit > LIMIT:
             self.notes.append("forward computes in less than float64, so gradients are compared "
                               f"to a relative error of {self.limit:.0e} only")
@@ -168,7 +171,7 @@ class Check:
         for name, row in padding_rows(subject):         # their gradients are 0 by definition
             self.points[name] = [p for p in self.points[name]
                                  if isinstance(p, tuple) and p[0] != row]
-        self.lines = {name: [Line(moved(a, point, subject.outputs), base, weights,
+        self.lines = {name: [Line(moved(a, point, subject.outputs), self.base, self.weights,
                                   np.abs(a).max(initial=0)) for point in self.points[name]]
                       for name, a in self.arrays.items()}
         self._known = functools.cache(self._numerical)
@@ -187,17 +190,16 @@ class Check:
         """
         found = {}
         for used in self.uses:
-            dout = self.subject.upstream(used)
             try:
                 gradients = self.backward(used)
             except Exception as error:
-                return Verdict(self, notes=list(self.notes), dout=dout, error=error)
+                return Verdict(self, notes=list(self.notes), used=used, error=error)
             for name in self.arrays:
                 found.setdefault(name, []).append(self.compare(name, gradients.get(name), used))
             rows = [max(own, key=_badness) for own in found.values()]
             if stop and any(row.right is False for row in rows):
                 return replace(self._asked(rows), rows=[own[-1] for own in found.values()],
-                               dout=dout)
+                               used=used)
         return self._asked(rows)
 
     def _asked(self, rows):
@@ -270,6 +272,19 @@ class Check:
         row.error = self.limit * max(worst, 0.0)
         row.right = False if worst > 1 else None if row.unknown else True
 
+    def derivative(self, at, used):
+        """Return the Derivative along a step t; at(t) returns the outputs of the layer."""
+        columns, largest, _ = self._known(tuple(used))
+        return Line(at, self.base, self.weights).derivative(columns, largest, is_quick=True)
+
+    def numerical(self, name, used):
+        """Return the numerical gradient of an array; the entries that are not known are NaN."""
+        found = np.full(self.arrays[name].shape, np.nan)
+        for point, one in zip(self.points[name], self._known(tuple(used))[2][name], strict=True):
+            if isinstance(point, tuple) and not one.reason:
+                found[point] = one.value
+        return found
+
     def _numerical(self, used):
         """Return (columns, largest, {name: [Derivative]}) for one use of the outputs.
 
@@ -311,5 +326,6 @@ def chosen(array, rng, entries=None):
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices
     few = rng.choice(len(indices), FEW if entries is None else entries, replace=False)
-    directions = [rng.choice([-1.0, 1.0], array.shape) for _ in range(DIRECTIONS)]
-    return [indices[i] for i in few] + (directions if entries is None else [])
+    count = DIRECTIONS if entries is None else entries == 0
+    return [indices[i] for i in few] + [
+        rng.choice([-1.0, 1.0], array.shape) for _ in range(count)]

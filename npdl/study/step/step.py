@@ -91,8 +91,8 @@ def step(layer, *inputs, seed=0, **options):
         return _unchecked(title, layer, inputs, options, error)
     with quiet():
         result = check_gradients(subject)
-    is_wrong = result.dout is not None
-    dout = result.dout if is_wrong else subject.dout
+    is_wrong, used = result.used is not None, result.used or subject.paths
+    dout = subject.upstream(used)
     recorder = Recorder(lambda: forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
@@ -105,7 +105,7 @@ def step(layer, *inputs, seed=0, **options):
                           "statements are not shown")
     if result.rows and recording.error is None:
         walk.finals = result.rows
-        _mark(walk, subject, recorder, dout, is_wrong)
+        _mark(walk, Runs(result.check, used, Budget(WORK), recorder), is_wrong)
     return walk
 
 
@@ -127,17 +127,16 @@ def _unchecked(title, layer, inputs, options, error):
     return Walk(title, recording, notes=[str(error)] if isinstance(error, Unfit) else [])
 
 
-def _mark(walk, subject, recorder, dout, is_wrong):
+def _mark(walk, runs, is_wrong):
     """Compare the values of a Walk, and mark the incorrect line if `blame` finds one."""
-    report = search(subject, other_inputs=False) if is_wrong else None
-    budget = Budget(WORK)
-    with quiet(), recorder:
-        marks = Marks(walk.recording, Runs(subject, dout, recorder, budget), is_wrong)
+    report = search(runs.subject, other_inputs=False) if is_wrong else None
+    with quiet(), runs.watch:
+        marks = Marks(walk.recording, runs, is_wrong)
         if report is not None:
             marks.mark_line(report.file, report.line)
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
-    if budget.over:
+    if runs.budget.over:
         walk.notes.append(f"the budget of {WORK} computed values is spent, so some lines are not "
                           "compared; all gradients are compared")

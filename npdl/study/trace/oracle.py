@@ -15,22 +15,9 @@ import numpy as np
 
 from npdl.backend import stream
 
-STEPS = (1e-3, 1e-5)            # steps of finite differences; the second one is used if the first
-                                # one is not accurate
 CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
                                 # wrong values pass as right
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
-
-
-def slope(loss, steps=STEPS):
-    """Return the derivative of loss(h) at h = 0, or NaN if no step size is accurate (at a kink)."""
-    for h in steps:
-        high, low = [loss(h), loss(2 * h)], [loss(-h), loss(-2 * h)]
-        one, two = (high[0] - low[0]) / (2 * h), (high[1] - low[1]) / (4 * h)
-        found = (4 * one - two) / 3
-        if abs(one - two) <= 1e-4 * abs(found) + 1e-8 * (1 + abs(high[0]) * 1e-6 / h):
-            return found
-    return np.nan
 
 
 @functools.lru_cache(maxsize=256)
@@ -70,7 +57,7 @@ class Oracle:
 
     def __init__(self, runs):
         self.runs, self.places = runs, runs.watch.places
-        runs.loss(only=set(range(len(self.places))), record=True)
+        runs.outputs(only=set(range(len(self.places))), record=True)
         self.values = runs.watch.seen
         self.products, self.sizes = {}, defaultdict(list)
         for key, value in self.values.items():
@@ -82,8 +69,9 @@ class Oracle:
             u = direction(self.values[key].shape)
             self.products[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
-                self.products[key] = slope(lambda h: self.runs.loss(
-                    only={key[0]}, add={key: h * u}))
+                found = self.runs.check.derivative(lambda t: self.runs.outputs(
+                    only={key[0]}, add={key: t * u}), self.runs.used)
+                self.products[key] = np.nan if found.reason else found.value
         return self.products[key]
 
     def is_forwards(self, value):

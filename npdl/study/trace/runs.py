@@ -1,6 +1,6 @@
 """Run a layer's forward and backward for one upstream gradient, and record or replace values.
 
-Runs also compute the true gradients and compare them.
+Runs also compare the gradients with the numerical gradients of a Check.
 """
 
 import contextlib
@@ -9,21 +9,17 @@ import warnings
 
 import numpy as np
 
-from npdl.backend import stream
 from npdl.core import NoBias, walk
 from npdl.study.containment import is_npdls
 from npdl.study.deviation import deviation
-from npdl.study.trace.oracle import direction, error_of, slope
 from npdl.study.trace.watch import Watch
-from npdl.study.trees import copied, leaves, mapped
+from npdl.study.trees import copied, mapped
 
 CLOSE = 1e-7                    # allowed error of a gradient, relative to its largest entry
 LEAST = 1e-3                    # if the largest entry is smaller, errors are relative to this
 ZERO = 1e-9                     # a singular value of this relative size counts as 0
 SOLVED = 1e-6                   # allowed relative error of a solution of a linear system; a larger
                                 # number gives more false candidates
-ENTRIES, SAMPLED = 600, 200     # if a gradient has more than ENTRIES entries, only SAMPLED of them
-                                # are computed numerically
 
 
 @contextlib.contextmanager
@@ -44,7 +40,7 @@ class Budget:
     The number of values doesn't depend on the machine or its load, so it is the usual limit.
     """
 
-    def __init__(self, left=np.inf, seconds=np.inf):
+    def __init__(self, left, seconds=np.inf):
         self.left, self.seconds, self.begun = left, seconds, time.process_time()
 
     def spend(self, values):
@@ -78,21 +74,20 @@ def unwritten(layer):
 class Runs:
     """Runs a Subject with one upstream gradient. Each run spends a part of the budget.
 
+    check   the Check of the Subject
+    used    the outputs whose upstream gradients are used, as a list of paths
     truth   {name: true gradient}, set by `learn`; unknown entries are NaN
-    slopes  {name: inner product of the true gradient with the direction}, set by `learn_slopes`;
-            NaN if it is unknown
     watch   the Watch of the functions of the layer
     """
 
     uses_dout = True                # whether backward depends on the upstream gradient
 
-    def __init__(self, subject, dout, watch=None, budget=None):
-        self.subject, self.dout, self.truth, self.slopes = subject, dout, {}, {}
-        self.budget, self.costs, self.arrays = budget or Budget(), {}, subject.arrays
-        given = dict(leaves(dout))
-        self.weights = [given.get(path) for path in subject.paths]
-        self.watch = watch or Watch(lambda: forward_backward(subject, dout),
-                                    is_npdls(type(subject.layer)))
+    def __init__(self, check, used, budget, watch=None):
+        self.check, self.subject, self.arrays = check, check.subject, check.arrays
+        self.used, self.dout, self.truth = used, check.subject.upstream(used), {}
+        self.budget, self.costs = budget, {}
+        self.watch = watch or Watch(lambda: forward_backward(self.subject, self.dout),
+                                    is_npdls(type(self.subject.layer)))
 
     @contextlib.contextmanager
     def _watched(self, what, options):
@@ -107,14 +102,13 @@ class Runs:
             self.watch.stop()
             self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
 
-    def loss(self, **watched):
-        """Run forward and return the sum of the outputs times their upstream gradients.
+    def outputs(self, **watched):
+        """Run forward and return the arrays of its outputs.
 
         `watched` are the options of Watch.start.
         """
         with self._watched("forward", watched):
-            return float(sum((d * o).sum() for d, o in zip(
-                self.weights, self.subject.outputs(), strict=True) if d is not None))
+            return [np.array(array) for array in self.subject.outputs()]
 
     def gradients(self, factor=1.0, **watched):
         """Run forward and backward and return {name: gradient}.
@@ -130,43 +124,14 @@ class Runs:
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
-    def learn(self, wrong, base):
-        """Set the truth: finite differences for the gradients in `wrong`, `base` for the others."""
-        for name, array in self.arrays.items():
-            if name not in wrong:
-                self.truth[name] = base[name]
-                continue
-            found = self.truth[name] = np.full(array.shape, np.nan)
-            places = np.arange(found.size)
-            if found.size > ENTRIES:                    # a random sample meets every column
-                places = stream(0, 16).permutation(found.size)[:SAMPLED]
-            for at in (np.unravel_index(i, array.shape) for i in places):
-                found[at] = self._slope(array, at)
-
-    def learn_slopes(self, missing=()):
-        """Set `slopes` for all gradients except for those in `missing`."""
-        for name in self.arrays.keys() - set(missing):
-            array = self.arrays[name]
-            self.slopes[name] = self._slope(array, ..., direction(array.shape))
-
-    def _slope(self, array, at, u=1.0):
-        """Return the derivative of the loss when array[at] is increased along the direction u."""
-        before = np.copy(array[at])
-
-        def moved(h):
-            array[at] = before + h * u
-            try:
-                return self.loss()
-            finally:
-                array[at] = before
-        return slope(moved)
+    def learn(self, wrong):
+        """Set the truth: numerical gradients for the names in `wrong`, computed ones for others."""
+        self.truth = self.gradients() | {
+            name: self.check.numerical(name, self.used) for name in wrong}
 
     def wrong(self, found):
         """Return the names of the wrong gradients in `found`, {name: gradient}."""
-        return {name for name, true in self.truth.items() if not _is_right(found[name], true)} | {
-            name for name, product in self.slopes.items()
-            if found[name].shape != self.arrays[name].shape
-            or error_of(product, found[name].shape, found[name]) > CLOSE}
+        return {name for name, true in self.truth.items() if not _is_right(found[name], true)}
 
     def works(self, free=None):
         """Run the layer; return True if all gradients are right, or can be corrected by `free`.
