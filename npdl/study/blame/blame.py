@@ -132,9 +132,8 @@ def _find_line(result, budget):
 
 def _blame_lines(result, small, runs):
     """Return (Blame, Fix or None) of a Verdict; `small` is the Verdict on the Runs' inputs."""
-    with runs.watch:
-        report, fix = blame_raised(result, runs) if result.error is not None else \
-            _blame_wrong(result, small, runs)
+    report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
+        result, small, runs)
     return confirm(result, report, fix, runs.budget) if fix else report, fix
 
 

@@ -141,7 +141,7 @@ class Recorder(Watch):
         Afterwards the parameters of the layer and the inputs are restored.
         """
         params = [param for _, param in layer.params()]
-        with np.errstate(all="ignore"), restored(params, inputs), self:
+        with np.errstate(all="ignore"), restored(params, inputs):
             try:
                 self._begin("forward")
                 outputs, cache = forward()
@@ -253,7 +253,7 @@ class Recorder(Watch):
         self.count += 1
         if self.count == MOST_STEPS:
             recording.cut.append(self.phase)
-            self.stop()
+            self.telling = False
         return step
 
     def _turns(self, found, line, names):

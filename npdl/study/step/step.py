@@ -130,7 +130,7 @@ def _unchecked(title, layer, inputs, options, error):
 def _mark(walk, runs, is_wrong):
     """Compare the values of a Walk, and mark the incorrect line if `blame` finds one."""
     report = search(runs.subject, other_inputs=False) if is_wrong else None
-    with quiet(), runs.watch:
+    with quiet():
         marks = Marks(walk.recording, runs, is_wrong)
         if report is not None:
             marks.mark_line(report.file, report.line)

@@ -35,7 +35,7 @@ def is_float(value):
 
 
 class Watch:
-    """Watches the functions that `work()` runs, inside of a block `with watch:`.
+    """Watches the functions that `work()` runs, from a call of `start` to a call of `stop`.
 
     functions   a list of Watched; functions of npdl are included only if `npdls` is True
     places      the list of Places; its index is the number in a key
@@ -74,20 +74,17 @@ class Watch:
         """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
-    def __enter__(self):
-        self.outer = getattr(builtins, HOOK, None)
-        setattr(builtins, HOOK, self)
-        return self
-
-    def __exit__(self, *_):
-        self.stop()
-        setattr(builtins, HOOK, self.outer)
-
     def _hook(self, on):
         """Run the functions with hooks if `on` is True, else without hooks, which is faster."""
-        for watched in self.functions if on != self.hooked else ():
+        if on == self.hooked:
+            return
+        for watched in self.functions:
             for f in watched.functions:
                 f.__code__ = watched.rewritten if on else watched.code
+        if on:
+            setattr(builtins, HOOK, self)
+        else:
+            delattr(builtins, HOOK)
         self.hooked = on
 
     def start(self, only, record=False, add=None, put=None, frames=False):
@@ -101,7 +98,7 @@ class Watch:
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
-        self._hook(getattr(builtins, HOOK, None) is self)
+        self._hook(True)
 
     def stop(self):
         """Stop watching."""
