@@ -49,14 +49,15 @@ def mistakes(chapter, part, space):
     for mistake in made:
         try:
             function, statement = changed(find(target), mistake.was)
-            code = edited_code(function, statement, mistake.now)
+            edit = edited(function, statement, mistake.now)
             if mistake.asked:
-                _compute(chapter, mistake, space, function, code)
+                _compute(chapter, mistake, space, edit)
                 continue
             cls = find_class(layer[0] if layer else target.partition(":")[2])
         except (LookupError, InputError) as error:
             chapter.fail(mistake.line, str(error))
-        report = blamed(cls, function, code)
+        with edit:
+            report = blamed(cls)
         if report.right:
             chapter.fail(mistake.line, f"blame finds nothing wrong with {mistake.now!r}")
         named = report.file, report.function, report.line
@@ -72,13 +73,13 @@ def mistakes(chapter, part, space):
     return made
 
 
-def _compute(chapter, mistake, space, function, code):
+def _compute(chapter, mistake, space, edit):
     """Fill in what the mistake's expression is, right and wrong."""
     values = []
     try:
         with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
-            for way in (function.__code__, code):
-                with patched(function, way):
+            for way in (contextlib.nullcontext(), edit):
+                with way:
                     values.append(str(eval(mistake.asked, dict(space))))
     except Exception as error:
         chapter.fail(mistake.line, f"{mistake.asked}: {type(error).__name__}: {error}")
@@ -122,29 +123,31 @@ def changed(found, code):
     raise LookupError(f"{code!r} is no statement of {found.__qualname__}; copy one")
 
 
-def edited_code(function, statement, now):
-    """Return a function's code with `now` in place of the statement.
+@contextlib.contextmanager
+def edited(function, statement, now):
+    """Run a function with `now` in place of the statement in the block.
 
-    linecache knows the edited file under a new name, so that a report shows the lines that ran.
+    linecache holds the edited file, so that a report shows the lines that ran.
     """
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     indent = " " * statement.node.col_offset
     edited = [indent + now + "\n"] + ["\n"] * (statement.last - statement.first)
     text = lines[: statement.first - 1] + edited + lines[statement.last:]
-    name = f"{file}#{statement.first}:{now}"
-    linecache.cache[name] = len("".join(text)), None, text, name
-    return find_code(compile("".join(text), name, "exec"), function.__qualname__)
+    code = find_code(compile("".join(text), file, "exec"), function.__qualname__)
+    with patched(function, code), mock.patch.dict(linecache.cache, {
+            file: (len("".join(text)), None, text, file)}):
+        yield
 
 
-def blamed(cls, function, code):
-    """Return what blame says of the layer with another code in the function.
+def blamed(cls):
+    """Return what blame says of a layer.
 
     The limit of time is 10 minutes, so that the limit of work, which is as usual, ends the search:
     the answer then doesn't depend on how fast or busy the machine is.
     """
     layer, inputs, options = sample(cls)
-    with patched(function, code), contextlib.chdir(ROOT), warnings.catch_warnings():
+    with contextlib.chdir(ROOT), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with mock.patch.object(blaming, "SECONDS", 600.0):
             return blaming.blame(layer, *inputs, **options)

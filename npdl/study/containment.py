@@ -11,7 +11,6 @@ import numpy as np
 
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason, write_atomically
-from npdl.study.trace.source import original_file
 
 NPDL = Path(sys.modules["npdl"].__file__).parent
 LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
@@ -119,7 +118,7 @@ def own_frame(frame):
 
 def place(frame):
     """Return the file name and the line number of a frame, such as "file.py:12"."""
-    return f"{os.path.basename(original_file(frame.f_code.co_filename))}:{frame.f_lineno}"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def written(path, text):

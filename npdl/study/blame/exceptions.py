@@ -13,7 +13,7 @@ from npdl.study.blame.report import Blame, located, nearby
 from npdl.study.check.adapters import Unfit
 from npdl.study.containment import message
 from npdl.study.trace.oracle import Oracle, plain, stems
-from npdl.study.trace.source import defined, original_file
+from npdl.study.trace.source import defined
 from npdl.study.trace.statements import written_by
 from npdl.study.trace.syntax import names_of
 from npdl.study.trace.watch import NPDL
@@ -80,7 +80,7 @@ def _place(layer, error):
         at = [n for n in ast.walk(node) if isinstance(n, ast.stmt) and n is not node
               and n.lineno <= number <= n.end_lineno]
         statement = max(at, key=lambda n: n.lineno, default=None)
-        return {"file": original_file(code.co_filename), "function": code.co_qualname,
+        return {"file": code.co_filename, "function": code.co_qualname,
                 "line": statement.lineno if at else number,
                 "source": ast.unparse(statement).split("\n")[0] if at else ""}
     return {}
@@ -90,7 +90,7 @@ def _trail(error, watch):
     """Yield (Line, local variables) of a traceback's watched statements, the innermost first."""
     frames = list(traceback.walk_tb(error.__traceback__))
     for frame, number in frames[::-1]:
-        name = original_file(frame.f_code.co_filename)
+        name = frame.f_code.co_filename
         for function in watch.functions:
             line = function.at(number) if function.file == name and (
                 function.node.lineno <= number <= function.node.end_lineno) else None

@@ -11,7 +11,7 @@ import numpy as np
 from npdl.study.blame.report import Blame
 from npdl.study.check.adapters import Functions, InSelf
 from npdl.study.check.side_effects import side_effects
-from npdl.study.trace.source import defined, original_file
+from npdl.study.trace.source import defined
 from npdl.study.trees import mapped
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
@@ -110,5 +110,5 @@ def return_place(layer):
     found = code is not None and defined(code)
     nodes = [n for n in ast.walk(found[0]) if isinstance(n, ast.stmt)][1:] if found else []
     lines = [n for n in nodes if isinstance(n, ast.Return)] or nodes[-1:]
-    return {"file": original_file(code.co_filename), "line": lines[-1].lineno,
+    return {"file": code.co_filename, "line": lines[-1].lineno,
             "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}

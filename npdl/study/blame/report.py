@@ -10,7 +10,6 @@ import numpy as np
 
 from npdl.exceptions import printable
 from npdl.study.containment import message
-from npdl.study.trace.source import original_file
 
 # The first line of an answer that names no incorrect line. The keys are values of Blame.kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
@@ -83,7 +82,7 @@ def located(line, checked, **fields):
     """Return a Blame that names the statement of a Line; `fields` are its other fields."""
     function = line.function
     return Blame(False, checked.rows, checked.notes, line=line.first, source=line.source,
-                 file=original_file(function.code.co_filename), function=function.qualname,
+                 file=function.file, function=function.qualname,
                  error=checked.error, **fields)
 
 

@@ -15,11 +15,6 @@ import linecache
 HOOK = "__npdl__"
 
 
-def original_file(filename):
-    """Return the file of a function or of its edited copy: file.py for file.py#edit."""
-    return filename.split("#", 1)[0]
-
-
 def defined(code):
     """Return (node, class name) for a code object, or None if there is no source.
 

@@ -7,7 +7,7 @@ import linecache
 import tokenize
 from dataclasses import dataclass, field
 
-from npdl.study.trace.source import defined, original_file
+from npdl.study.trace.source import defined
 
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 WRITES_FIRST_ARGUMENT = {"copyto", "put", "place", "putmask", "at", "fill_diagonal"}
@@ -95,7 +95,7 @@ class Watched:
 
     @property
     def file(self):
-        return original_file(self.code.co_filename)
+        return self.code.co_filename
 
     @property
     def qualname(self):
