@@ -97,8 +97,8 @@ def split(returned, name):
 class Adapter(Layer):
     """The base class of the layers that are made of other code.
 
-    called         the student's backward function
-    bound(cache)   returns (backward, arguments) for one run; the arguments are (cache,) or ()
+    bound(cache)   returns (backward, arguments) for one run: the student's backward, and (cache,)
+                   or ()
     is_loss        True if backward may be called without an upstream gradient, which is then 1
     """
 
@@ -107,8 +107,8 @@ class Adapter(Layer):
     def prepare(self, inputs, options):
         """Run forward once and find out if backward takes an upstream gradient."""
         _, cache = self.forward(*inputs, **options)
-        self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
-            self.called)[0].default in (1, 1.0)
+        first = gradient_arguments(self.bound(cache)[0])[:1]
+        self.is_loss = self.wanted(cache) < 1 or first[0].default in (1, 1.0)
 
     def wanted(self, cache):
         """Return the number of upstream gradients that backward takes."""
@@ -126,10 +126,6 @@ class Adapter(Layer):
 
 class Functions(Adapter):
     """A Layer that calls two functions. It has no parameters: all arrays are inputs."""
-
-    @property
-    def called(self):
-        return self.undo
 
     def bound(self, cache):
         return self.undo, (cache,)
@@ -189,10 +185,6 @@ class InSelf(Adapter):
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
 
-    @property
-    def called(self):
-        return self.made.backward
-
     def bound(self, cache):
         return cache[0].backward, cache[1]
 
@@ -212,7 +204,7 @@ class InSelf(Adapter):
         returned = forward_of(twin)(*inputs, **options)
         if returned is None:
             returned = getattr(twin, "output", None)
-        last = gradient_arguments(self.called)[1:]
+        last = gradient_arguments(twin.backward)[1:]
         if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
             returned, cache = split(returned, f"{type(self).__name__}.forward")
             return returned, (twin, (cache,))

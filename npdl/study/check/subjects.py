@@ -43,6 +43,7 @@ class Subject:
     dout    random upstream gradients in the structure of the outputs
     paths   the paths of the outputs in this structure
     uses    lists of paths; for each list, backward runs with the gradients of these outputs
+    notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
     Raises Unfit if forward returns no float array, or other outputs when it runs a second time.
@@ -51,7 +52,7 @@ class Subject:
     def __init__(self, layer, inputs, options=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.dropped = None, []     # count: so many gradients are taken
+        self.count, self.notes = None, []       # count: so many gradients are taken
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -115,8 +116,8 @@ class Subject:
             self.count = 1
         if self.count is not None:
             first = "the first" + f" {self.count}" * (self.count > 1)
-            self.dropped = [f"forward returns {several} outputs and backward takes the gradient "
-                            f"of {first}: gradients of the others are not compared"]
+            self.notes = [f"forward returns {several} outputs and backward takes the gradient "
+                          f"of {first}: gradients of the others are not compared"]
         if isinstance(layer, InSelf):
             outputs, cache = self.run()
             with restored(layer.parameters.values(), self.inputs):
@@ -231,10 +232,6 @@ class Subject:
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
         return dict(self._named(leaves(tuple(map(in_form, gradients, self.inputs)))))
-
-    def notes(self):
-        """Return a sentence on the outputs whose gradients are not compared, if there are any."""
-        return list(self.dropped)
 
     def _named(self, found):
         """Yield (name, array) for pairs (path, array) of inputs.

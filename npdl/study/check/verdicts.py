@@ -160,7 +160,7 @@ class Check:
     def __init__(self, subject, entries=None):
         self.subject, self.arrays = subject, subject.arrays
         self.paths, self.dout, self.uses = subject.paths, subject.dout, subject.uses
-        self.notes = subject.notes()
+        self.notes = [*subject.notes]
         rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         self.weights = [d for _, d in leaves(self.dout)]
         self.limit = limit_of(self.base)
