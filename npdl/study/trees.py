@@ -12,7 +12,8 @@ from npdl.core import rebuilt as rebuilt_container
 
 def is_float(value):
     """Return True for a float array or number."""
-    return value is not None and np.issubdtype(np.asarray(value).dtype, np.floating)
+    return isinstance(value, float) or (
+        isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
 
 
 def leaves(nest, path=""):
@@ -128,8 +129,8 @@ def restored(params, inputs):
 
 def cast(nest, dtype):
     """Return a copy of a nested structure whose float arrays have the given dtype."""
-    return mapped(nest, lambda leaf: leaf.astype(dtype) if isinstance(
-        leaf, np.ndarray) and is_float(leaf) else leaf)
+    return mapped(nest, lambda leaf: leaf.astype(dtype) if is_float(leaf) and isinstance(
+        leaf, np.ndarray) else leaf)
 
 
 def same(a, b):
@@ -140,5 +141,4 @@ def same(a, b):
         one, two = list(_items(a)), list(_items(b))
         return len(one) == len(two) and all(
             x == y and same(v, w) for (x, v), (y, w) in zip(one, two, strict=True))
-    floats = isinstance(a, (np.ndarray, np.floating, float)) and np.asarray(a).dtype.kind == "f"
-    return np.array_equal(a, b, equal_nan=floats)
+    return np.array_equal(a, b, equal_nan=is_float(a))

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.step.pictures import arrays_in, digest
-from npdl.study.trace.statements import Watched, read_by, written_by
+from npdl.study.step.statements import StatementRewrite, read_by
+from npdl.study.trace.statements import Watched, written_by
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import restored, tupled
 
@@ -125,13 +126,19 @@ class _Frame:
 
 
 class Recorder(Watch):
-    """A Watch that records the statements of the functions that `work()` runs."""
+    """A Watch that records the statements of the functions that `work()` runs.
+
+    marked  the Watched and the Lines that the hook reports (npdl.study.step.statements)
+    """
 
     def __init__(self, work):
         self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
         super().__init__(work, True)
         self.read = [place.line and place.text in read_by(place.line.node)
                      and place.text for place in self.places]
+
+    def rewrite(self, watched):
+        return StatementRewrite(self, watched).whole()
 
     def run(self, layer, inputs, forward, upstream):
         """Run forward and backward and return the Recording.

@@ -21,17 +21,12 @@ from npdl.core import rebuilt
 from npdl.study.containment import is_library
 from npdl.study.trace.source import HOOK, defined, recompiled
 from npdl.study.trace.statements import Place, Watched
+from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]
 NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched packages of npdl
 MOST_KEPT = 1 << 22             # entries that one run records; a larger number needs more memory
-
-
-def is_float(value):
-    """Return True for a float array or number; faster than npdl.study.trees.is_float."""
-    return isinstance(value, float) or (
-        isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
 
 
 class Watch:
@@ -41,12 +36,7 @@ class Watch:
     places      the list of Places; its index is the number in a key
     unseen      the names of the functions whose source wasn't found
     work        the number of values computed so far; a large array counts once for 256 entries
-    marked      None, or a list. If it is a list, the hook is also called when a function begins and
-                after each statement, with a negative number: marked[~number] is then the Watched
-                or the Line.
     """
-
-    marked = None
 
     def __init__(self, work, npdls):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
@@ -62,12 +52,16 @@ class Watch:
             found = defined(code)
             if found is not None and code in holders:
                 watched = Watched(code, *found, holders[code])
-                watched.rewritten = recompiled(code, _Rewrite(self, watched).whole(), found[1])
+                watched.rewritten = recompiled(code, self.rewrite(watched), found[1])
                 if watched.rewritten is not None:
                     self.functions.append(watched)
                     continue
             self.unseen.append(code.co_qualname)
         self.stop()
+
+    def rewrite(self, watched):
+        """Return the definition of a Watched with the hook around its expressions."""
+        return Rewrite(self, watched).whole()
 
     @property
     def home(self):
@@ -185,14 +179,14 @@ def _is_own(code, npdls):
     return not is_library(name)
 
 
-def _loaded(target):
+def loaded(target):
     """Return the target of an assignment as an expression that reads it."""
     target = copy.deepcopy(target)
     target.ctx = ast.Load()
     return target
 
 
-class _Rewrite(ast.NodeTransformer):
+class Rewrite(ast.NodeTransformer):
     """A transformer that puts the hook around the expressions of one function."""
 
     def __init__(self, watch, function):
@@ -205,25 +199,17 @@ class _Rewrite(ast.NodeTransformer):
 
     def whole(self):
         """Return the rewritten definition of the function, whose arguments pass the hook, too."""
-        node = self.visit_FunctionDef(self.node)
-        at = int(self.watch.marked is not None)                     # after the mark of its begin
-        node.body[at:at] = [ast.Assign([ast.Name(name, ast.Store())], self._hooked(
-            ast.Name(name, ast.Load()), names=(name,)))
-            for name in self.function.arguments if name not in ("self", "cls")]
-        return ast.fix_missing_locations(ast.copy_location(node, self.function.node))
+        return ast.fix_missing_locations(ast.copy_location(
+            self.visit_FunctionDef(self.node), self.function.node))
 
     def visit_FunctionDef(self, node):
         found = [self.visit(n) for n in node.body]
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
-        if self.watch.marked is not None:
-            node.body.insert(0, ast.Expr(self._marker(self.function)))
+        if node is self.node:
+            node.body[:0] = [ast.Assign([ast.Name(name, ast.Store())], self.hooked(
+                ast.Name(name, ast.Load()), names=(name,)))
+                for name in self.function.arguments if name not in ("self", "cls")]
         return node
-
-    def _marker(self, thing, value=None):
-        """Return a call that reports a function that begins, or a Line that has run."""
-        self.watch.marked.append(thing)
-        place = ast.Constant(~(len(self.watch.marked) - 1))
-        return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
 
     def visit(self, node):
         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
@@ -231,40 +217,27 @@ class _Rewrite(ast.NodeTransformer):
             if line is None:                            # a docstring, a class
                 return node
             self.line = line
-            node = self._statement(node)
-            found = [*self._before(node), node, *self._after(node)]
+            found = [*self.around(self._statement(node))]
             self.line = outer
             return found
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             if isinstance(node, ast.Name) and node.id in self.modules or isinstance(
                     node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
                 return node
-            return self._hooked(self._inside(node))
+            return self.hooked(self._inside(node))
         return super().visit(node)
 
-    def _before(self, node):
-        """Yield a statement that passes z to the hook before `z += e`, if statements are marked."""
-        if self.watch.marked is not None and isinstance(node, ast.AugAssign) and not isinstance(
-                node.target, ast.Attribute):
-            yield ast.copy_location(ast.Expr(self._hooked(_loaded(node.target))), node)
+    def around(self, node):
+        """Yield a statement. After `z *= e`, yield another one, which passes z to the hook.
 
-    def _after(self, node):
-        """Yield the statements that are added after a statement.
-
-        After `z *= e`, z is passed to the hook; in `z += e`, the hook gets e instead. If statements
-        are marked, a call that reports the statement follows.
+        In `z += e`, the hook gets e instead.
         """
+        yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
-            call = self._hooked(_loaded(node.target), True, (ast.unparse(node.target),))
+            call = self.hooked(loaded(node.target), True, (ast.unparse(node.target),))
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
-        if self.watch.marked is None:
-            return
-        if isinstance(node, ast.Return):
-            node.value = ast.copy_location(self._marker(self.line, node.value), node)
-        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
-            yield ast.copy_location(ast.Expr(self._marker(self.line)), node)
 
     def _statement(self, node):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)) and node.value:
@@ -298,7 +271,7 @@ class _Rewrite(ast.NodeTransformer):
                            for key, value in zip(node.keys, node.values, strict=True)]
             return node
         names = tuple(ast.unparse(t) for t in getattr(target, "elts", [target] * bool(target)))
-        return self._hooked(self._inside(node), True, names)
+        return self.hooked(self._inside(node), True, names)
 
     def _is_own(self, call):
         return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.own
@@ -317,7 +290,8 @@ class _Rewrite(ast.NodeTransformer):
             return self.generic_visit(node)
         return node
 
-    def _hooked(self, node, root=False, names=()):
+    def hooked(self, node, root=False, names=()):
+        """Return a call of the hook with the value of an expression, which gets a Place."""
         place, original = len(self.watch.places), self.originals.get(node, node)
         self.watch.places.append(Place(original, self.line, self.function, root, names))
         if root and self.line is not None:
