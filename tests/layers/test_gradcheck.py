@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from npdl.core import walk
-from npdl.study.check import verdicts
 from npdl.study.check.samples import ROW, every_sample
 from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
@@ -26,13 +25,11 @@ def is_rare(case):
 
 @pytest.mark.parametrize("case", slow.but([str(case) for case in CASES if not is_rare(case)],
                                           CASES), ids=str)
-def test_gradients_agree_with_finite_differences(case, monkeypatch):
+def test_gradients_agree_with_finite_differences(case):
     """Every entry of an elementary layer's examples; in all other cases each array along a random
     direction, in which all entries show."""
     if is_large(case):
-        for name, value in {"FEW": 0, "MANY": 0, "DIRECTIONS": 1}.items():
-            monkeypatch.setattr(verdicts, name, value)
-        case = dataclasses.replace(case, entries=None)
+        case = dataclasses.replace(case, entries=0)
     agrees(case)
 
 

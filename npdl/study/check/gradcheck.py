@@ -27,7 +27,8 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
     layer    a Layer, an object that keeps its cache in self, or a pair (f_forward, f_backward)
     inputs   the positional arguments of forward: arrays, or tuples of arrays such as the state of
              an LSTM; integer arrays and None get no gradient
-    entries  compare at most this many entries of each array, chosen at random
+    entries  compare at most this many entries of each array, chosen at random; 0 compares the
+             derivative of each array along one random direction, which depends on all entries
     seed     the seed of the random numbers
     options  the keyword arguments of forward
     The layer and the inputs are copied to float64. Outputs that are not used get the upstream

@@ -93,9 +93,9 @@ class Runs:
     def _watched(self, what, options):
         """Watch a run and spend its cost, which is the number of values in the first such run."""
         before = self.watch.work
-        if options or what not in self.costs:
-            self.watch.start(**options or {"only": ()})
         try:
+            if options or what not in self.costs:
+                self.watch.start(**options or {"only": ()})
             with quiet():
                 yield
         finally:
