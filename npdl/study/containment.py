@@ -12,7 +12,7 @@ import numpy as np
 from npdl.errors import InputError, NpdlError
 from npdl.files import reason, write_atomically
 
-NPDL = Path(sys.modules["npdl"].__file__).parent
+NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]     # npdl's folder
 LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
              *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
 
@@ -110,7 +110,7 @@ def own_frame(frame):
     """Return the innermost frame of a student's code among a frame and its callers, or None."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if not (is_library(name) or NPDL in Path(name).parents):
+        if not (is_library(name) or name.startswith(NPDL)):
             return frame
         frame = frame.f_back
     return None

@@ -11,12 +11,11 @@ from npdl.study.blame.localize import Localization
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, located, nearby
 from npdl.study.check.adapters import Unfit
-from npdl.study.containment import message
+from npdl.study.containment import NPDL, message
 from npdl.study.trace.oracle import Oracle, plain, stems
 from npdl.study.trace.source import defined
 from npdl.study.trace.statements import written_by
 from npdl.study.trace.syntax import names_of
-from npdl.study.trace.watch import NPDL
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
           "inputs or constructor arguments than these? Give it a classmethod sample() that returns "

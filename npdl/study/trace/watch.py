@@ -18,13 +18,12 @@ from types import FunctionType, ModuleType
 import numpy as np
 
 from npdl.core import rebuilt
-from npdl.study.containment import is_library
+from npdl.study.containment import NPDL, is_library
 from npdl.study.trace.source import HOOK, defined, recompiled
 from npdl.study.trace.statements import Place, Watched
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
-NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]
 NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched packages of npdl
 MOST_KEPT = 1 << 22             # entries that one run records; a larger number needs more memory
 
