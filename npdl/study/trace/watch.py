@@ -39,7 +39,7 @@ class Watch:
 
     def __init__(self, work, npdls):
         self.functions, self.places, self.unseen, self.work = [], [], [], 0
-        self.hooked = False
+        self.is_hooked = False
         codes = [code for code in _run_codes(work) if _is_own(code, npdls)]
         codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
         holders = {}
@@ -67,19 +67,6 @@ class Watch:
         """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
-    def _hook(self, on):
-        """Run the functions with hooks if `on` is True, else without hooks, which is faster."""
-        if on == self.hooked:
-            return
-        for watched in self.functions:
-            for f in watched.functions:
-                f.__code__ = watched.rewritten if on else watched.code
-        if on:
-            setattr(builtins, HOOK, self)
-        else:
-            delattr(builtins, HOOK)
-        self.hooked = on
-
     def start(self, only, record=False, add=None, put=None, frames=False):
         """Begin to watch the places whose numbers are in `only`.
 
@@ -91,12 +78,22 @@ class Watch:
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
-        self._hook(True)
+        if not self.is_hooked:
+            self.is_hooked = True                       # first: an exception may end this block
+            setattr(builtins, HOOK, self)
+            for watched in self.functions:
+                for f in watched.functions:
+                    f.__code__ = watched.rewritten
 
     def stop(self):
-        """Stop watching."""
+        """Stop watching. The functions then run without hooks, which is faster."""
         self.only, self.add, self.put = (), {}, {}
-        self._hook(False)
+        if self.is_hooked:
+            for watched in self.functions:
+                for f in watched.functions:
+                    f.__code__ = watched.code
+            delattr(builtins, HOOK)
+            self.is_hooked = False
 
     def __call__(self, place, value, into=False):
         """Record a value, and return it or the value that replaces it.
