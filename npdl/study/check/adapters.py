@@ -107,8 +107,8 @@ class Adapter(Layer):
     def prepare(self, inputs, options):
         """Run forward once and find out if backward takes an upstream gradient."""
         _, cache = self.forward(*inputs, **options)
-        first = gradient_arguments(self.bound(cache)[0])[:1]
-        self.is_loss = self.wanted(cache) < 1 or first[0].default in (1, 1.0)
+        self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
+            self.bound(cache)[0])[0].default in (1, 1.0)
 
     def wanted(self, cache):
         """Return the number of upstream gradients that backward takes."""

@@ -326,6 +326,6 @@ def chosen(array, rng, entries=None):
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices
     few = rng.choice(len(indices), FEW if entries is None else entries, replace=False)
-    count = DIRECTIONS if entries is None else entries == 0
+    count = {None: DIRECTIONS, 0: 1}.get(entries, 0)
     return [indices[i] for i in few] + [
         rng.choice([-1.0, 1.0], array.shape) for _ in range(count)]
