@@ -13,6 +13,7 @@ from npdl.errors import InputError, NpdlError
 from npdl.files import reason, write_atomically
 
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]     # npdl's folder
+LONGEST = 600                   # characters of an exception's text that are shown
 LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
              *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
 
@@ -31,10 +32,10 @@ def note_at_time_over(note):
         raise
 
 
-def message(error, most=600):
+def message(error):
     """Return an exception as "Type: text" on one line.
 
-    Characters that can't be printed are replaced, and the text is cut to `most` characters.
+    Characters that can't be printed are replaced, and the text is cut to LONGEST characters.
     """
     try:
         text = str(error)
@@ -42,7 +43,7 @@ def message(error, most=600):
         text = f"(its text can't be shown: {type(second).__name__})"
     text = " ".join(text.encode("utf-8", "replace").decode().split())
     text = "".join(c if c.isprintable() else "?" for c in text)
-    text = text if len(text) <= most else text[:most] + " ..."
+    text = text if len(text) <= LONGEST else text[:LONGEST] + " ..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -95,7 +95,7 @@ def described(error, path=None):
     return f"{text} (line {lines[-1]})" if lines and "line" not in text else text
 
 
-def build(name, inputs=(), settings=(), seed=0):
+def build(name, inputs=(), settings=()):
     """Return (layer, inputs, options) for a command line.
 
     name      a name that `find_class` accepts
@@ -103,13 +103,12 @@ def build(name, inputs=(), settings=(), seed=0):
               sample of the class is used
     settings  a text such as "d_model=4" for each argument of the constructor; "W=4,5" is a random
               array of this shape
-    seed      the seed of the random arrays
     Raises InputError if a text can't be read, or if the code of the class raises an exception.
     """
     cls = find_class(name)
     shapes = dict(_parsed(text, "--input", "x=2,3,4") for text in inputs)
     arguments = dict(_parsed(text, "--set", "d_model=4") for text in settings)
-    rng = stream(seed, 11)
+    rng = stream(0, 11)
     arrays = {name: _drawn(rng, name, shape) for name, shape in shapes.items()}
     arguments = {name: _drawn(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
@@ -118,7 +117,7 @@ def build(name, inputs=(), settings=(), seed=0):
     if not arrays:
         if settings and not is_npdls(cls):
             raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-        return _made(cls, lambda: sample(cls, seed, **arguments))
+        return _made(cls, lambda: sample(cls, **arguments))
     named = _arguments(forward_of(cls))
     _refuse_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
     missing = [name for name, p in taken.items() if p.default is p.empty

@@ -44,11 +44,12 @@ def definitions(text):
     return found
 
 
-def recompiled(code, node, owner=""):
+def recompiled(code, node, owner):
     """Compile a changed definition and return a code object that can replace `code`.
 
-    All nodes of the definition need line numbers. Returns None if the new code can't replace the
-    old one, for example because it has other free variables.
+    `owner` is the name of the class around the function, or "". All nodes of the definition need
+    line numbers. Returns None if the new code can't replace the old one, for example because it has
+    other free variables.
     """
     node = copy.copy(node)
     node.decorator_list, node.args = [], copy.copy(node.args)
