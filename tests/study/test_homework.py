@@ -11,7 +11,7 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import answer_all, answer_right, as_class, award, load_class
+from npdl.study.homework.answers import answer_all, answer_right, award, load_class
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.handout import LAYERS, hand_out
 from npdl.study.homework.home import find_problems
@@ -39,8 +39,8 @@ def points_of(exercise, text, seed=3):
     """Return the points for a file, in this process."""
     asked = exercise.ask(seed)
     wanted = answer_right(asked)
-    cls = load_class(text.encode(), exercise.file, exercise.name)
-    return award(answer_all(as_class(asked, cls), exercise.file), wanted)
+    load_class(asked, text.encode(), exercise.file, exercise.name)
+    return award(answer_all(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [
@@ -52,6 +52,14 @@ def test_solution_gets_all_points_and_a_blank_none(name):
     blank, solved = points_of(exercise, text), points_of(exercise, solve(text, exercise))
     assert solved == dict.fromkeys(blank, "")
     assert all(blank.values()) and "not written yet" in blank.values()
+
+
+def test_shapes_that_do_not_fit_are_named_with_the_line():
+    exercise = Exercise("Linear")
+    text = solve(exercise.text(), exercise).replace("rows.T @", "rows @")
+    reasons = set(points_of(exercise, text).values())
+    assert len(reasons) == 1 and "\n" not in (reason := reasons.pop())
+    assert "`self.W.grad += rows @ dy_rows` with rows (2, 3), dy_rows (2, 4): ValueError" in reason
 
 
 def test_handout_shows_forward_and_hides_the_answer():

@@ -20,10 +20,10 @@ import numpy as np
 from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
 from npdl.study.blame.inputs import minimise_inputs, part_calls, validation_checks
-from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, localize
+from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import REMAINS, Blame, located, with_values
+from npdl.study.blame.report import REMAINS, Blame, report_on, with_values
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
@@ -32,7 +32,8 @@ from npdl.study.trace.runs import Budget, Runs, quiet
 from npdl.study.trace.source import applied
 
 WORK = 9_000_000        # values that a search may compute; a larger number finds more, slowly
-SECONDS = 7.0           # processor time in seconds of a search; it matters on slow machines only
+SECONDS = 7.0           # limit of a search in seconds of processor time, reached on slow machines
+                        # only; a larger number finds more there, but answers later
 
 
 def blame(layer, *inputs, seed=0, **options):
@@ -91,12 +92,11 @@ def search(subject, other_inputs=True, budget=None):
     with quiet():
         result = check(subject)
         if result.used is None:
-            return blame_no_fault(result, other_inputs and (
-                lambda other: search(other, False, budget)), budget)
+            return blame_no_fault(result, search if other_inputs else None, budget)
         if isinstance(result.error, NotImplementedError):
             return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
         if isinstance(result.error, Unfit):
-            return Blame(False, [], result.notes, kind="unchecked", diagnosis=str(result.error))
+            return report_on(result, kind="unchecked", diagnosis=str(result.error))
         with note_at_time_over(lambda: _wrong_so_far(result)):
             return _find_line(result, budget)
 
@@ -115,7 +115,7 @@ def _find_line(result, budget):
     this part is returned if its fix corrects the whole layer, or if the search in the whole layer
     finds no verified fix.
     """
-    small = result if result.error is not None else _minimised(result)
+    small = result if result.error is not None else minimise_inputs(result)
     runs, part = Runs(small.check, small.used, budget), None
     try:
         part = _blame_part(result, runs) if result.error is None else None
@@ -125,8 +125,7 @@ def _find_line(result, budget):
             runs.budget = Budget(budget.left / 2, (budget.seconds - budget.took) / 2)
         report, _ = _blame_lines(result, small, runs)
     except Exception as error:                          # code that can't be instrumented
-        report = Blame(False, result.rows, result.notes, kind="unknown",
-                       diagnosis=f"the search for the line failed: {message(error)}")
+        report = report_on(result, diagnosis=f"the search for the line failed: {message(error)}")
     return part if part and (not report.verified or REMAINS in report.notes) else report
 
 
@@ -134,7 +133,9 @@ def _blame_lines(result, small, runs):
     """Return (Blame, Fix or None) of a Verdict; `small` is the Verdict on the Runs' inputs."""
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
-    return confirm(result, report, fix, runs.budget) if fix else report, fix
+    if fix and not report.verified:
+        confirm(result, report, fix, runs.budget)
+    return report, fix
 
 
 def _blame_part(whole, runs):
@@ -150,7 +151,7 @@ def _blame_part(whole, runs):
             report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
             if fix and report.verified:
-                with applied(fix.line, fix.body):
+                with applied(fix.line, [fix.node]):
                     wrong = {row.name for row in check(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -158,16 +159,6 @@ def _blame_part(whole, runs):
                 remains = [REMAINS] * bool(wrong and REMAINS not in report.notes)
                 return replace(report, rows=whole.rows, notes=[note, *report.notes, *remains])
     return None
-
-
-def _minimised(result):
-    """Return the Verdict on smaller inputs for which a gradient is wrong, too."""
-    found = minimise_inputs(result.subject)
-    if found is result.subject:
-        return result
-    small = check(found)
-    return result if small.used is None or small.error is not None else replace(
-        small, notes=result.notes, questions=result.questions)
 
 
 def _blame_wrong(result, small, runs):
@@ -178,9 +169,8 @@ def _blame_wrong(result, small, runs):
     """
     runs.learn({row.name for row in small.wrong})
     found = localize(runs)
-    if best := FixSearch(found, validation_checks(small.check)).fixes():
-        report = _with_fixes(result, found, best)
-        return report, None if report.verified else best[0]
+    if fixes := FixSearch(found, validation_checks(small.check)).fixes():
+        return _with_fixes(result, found, fixes), fixes[0]
     if found.partial:
         return _without_fix(result, found, found.partial[0]), None
     likely = [c for c in found.feasible if c.status < PASSED] or [
@@ -188,27 +178,18 @@ def _blame_wrong(result, small, runs):
     passed = [c for c in found.feasible if c.status == PASSED]
     if not likely + passed:
         return _first_suspicious(result, found), None
-    named = _most_suspicious(found, likely) if likely else passed[-1]
+    named = passed[-1] if not likely else min(likely, key=lambda c: (
+        max(c.status, CONSTANT), not c.unique, found.rank(c.line, c.order)))
     return _without_fix(result, found, named), None
-
-
-def _most_suspicious(found, candidates):
-    """Return the Candidate that is most likely the mistake."""
-    def suspicion(c):
-        order = -c.order if c.status == MATCHED else c.order
-        is_foreign, _, order = found.rank(c.line, order)
-        return max(c.status, CONSTANT), is_foreign, not c.unique, order
-    return min(candidates, key=suspicion)
 
 
 def _with_fixes(result, found, fixes):
     """Return the Blame of Fixes that each correct all gradients, or of one Fix of two mistakes."""
     best = fixes[0]
-    report = located(best.line, result, kind=best.kind, alternatives=tuple(
+    report = report_on(result, best.line, best, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate and best.candidate.rest:
-        report.fix, report.diagnosis = best.text, best.kind
         report.verified = f"verified: {best.candidate.rest}"
     return with_values(report, found, best.candidate) if best.candidate else report
 
@@ -218,7 +199,7 @@ def _without_fix(result, found, candidate):
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    return with_values(located(candidate.line, result, diagnosis=about), found, candidate)
+    return with_values(report_on(result, candidate.line, diagnosis=about), found, candidate)
 
 
 def _first_suspicious(result, found):
@@ -238,27 +219,24 @@ def _first_suspicious(result, found):
         if found.base[n].shape != found.runs.truth[n].shape)]
     if misshapen:
         first = min(misshapen, key=lambda c: (c.status == PASSED, c not in alone, c.order))
-        return located(first.line, result, kind="shape", diagnosis=(
-            "the gradient that this line makes has the wrong shape"))
+        return report_on(result, first.line,
+                         diagnosis="the gradient that this line makes has the wrong shape")
     if not alone:
-        return Blame(False, result.rows, result.notes, kind="unknown", diagnosis=(
-            "more than one line may be wrong: no change of a single line corrects a gradient"))
+        return report_on(result, diagnosis="more than one line may be wrong: no change of a single "
+                         "line corrects a gradient")
     first = replace(min(alone, key=lambda c: (c.status, c.order)), rest=REMAINS)
-    return with_values(located(first.line, result, kind="unknown", diagnosis=(
+    return with_values(report_on(result, first.line, diagnosis=(
         "only wrong gradients depend on the value of this line")), found, first)
 
 
 def confirm(result, report, fix, budget):
-    """Check the corrected code, set the fix of the Blame, and return the Blame.
+    """Check the corrected code on the student's own inputs and on other inputs.
 
-    The check uses the student's own inputs and other inputs. If it succeeds, `verified` is set.
+    If it is correct, set `verified` of the Blame.
     """
-    with applied(fix.line, fix.body):
+    with applied(fix.line, [fix.node]):
         again = check(result.subject)
-        then = blame_no_fault(again, lambda other: search(other, False, budget), budget) \
-            if again.used is None else None
-    report.fix, report.diagnosis = fix.text, fix.kind
+        then = blame_no_fault(again, search, budget) if again.used is None else None
     if then is not None and (then.right or then.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
             "that could be compared " * bool(result.questions)) + "are correct"
-    return report

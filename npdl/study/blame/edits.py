@@ -34,35 +34,35 @@ REDUCTIONS = ("sum", "mean", "max", "min", "cumsum")
 
 
 def statement_edits(node):
-    """Yield edits (rank, kind, [new statement]) that change more than one expression."""
+    """Yield edits (rank, kind, new statement) that change more than one expression."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     value = getattr(node, "value", None)
     if isinstance(node, ast.AugAssign):
         for op in (ast.Sub, ast.Add):
             if not isinstance(node.op, op):
-                yield TOKEN, "wrong sign", [ast.AugAssign(node.target, op(), value)]
-        yield TOKEN, "accumulated (+=), must be assigned (=)", [ast.Assign([node.target], value)]
+                yield TOKEN, "wrong sign", ast.AugAssign(node.target, op(), value)
+        yield TOKEN, "accumulated (+=), must be assigned (=)", ast.Assign([node.target], value)
     elif isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
         kind = "overwritten (=), must be accumulated (+=)"
-        yield TOKEN, kind, [ast.AugAssign(target, ast.Add(), value)]
+        yield TOKEN, kind, ast.AugAssign(target, ast.Add(), value)
         if isinstance(target, ast.Name):
             both = ast.BinOp(ast.Name(target.id, ast.Load()), ast.Add(), value)
-            yield TOKEN, kind, [ast.Assign([target], both)]
+            yield TOKEN, kind, ast.Assign([target], both)
     if isinstance(target, ast.Subscript) and not any(
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
         where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
         added = ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))
-        yield TOKEN, "a repeated index is added only once", [added]
+        yield TOKEN, "a repeated index is added only once", added
     if isinstance(node, ast.For):
-        yield TOKEN, "wrong direction of the loop", [ast.For(node.target, parsed(
-            f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)]
+        yield TOKEN, "wrong direction of the loop", ast.For(node.target, parsed(
+            f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "wrong order", [cloned(node, items, new)])
+            yield from ((TOKEN, "wrong order", cloned(node, items, new))
                         for new in swapped(items))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
-        yield TERM, "this line should not be here", [ast.Pass()]
+        yield TERM, "this line should not be here", ast.Pass()
 
 
 def expression_edits(whole, words):
@@ -141,8 +141,7 @@ def _syntax_edits(node, is_index):
         yield TOKEN, "extra factor or term", right
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
-            turned = f"{_turned(right)} @ {_turned(left)}"
-            yield FACTOR, "missing transpose", turned
+            yield FACTOR, "missing transpose", f"{_turned(right)} @ {_turned(left)}"
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
             yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
@@ -179,15 +178,13 @@ def _value_edits(node, text, parent, is_whole, words):
     is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
     yield TOKEN, "extra transpose" if is_turned else "missing transpose", _turned(node)
     yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
-    if not (isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))):
+    is_factor = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
+    if not is_factor:
         yield from ((FACTOR, "missing factor", (sign, a)) for a in words.operands for sign in "*/")
         yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
         yield from ((DERIVATIVE, "missing factor (a derivative)", (sign, a))
                     for a in words.derivatives for sign in "*/")
-        is_term = True
-    else:
-        is_term = is_whole
-    if is_term:
+    if is_whole or not is_factor:
         yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     is_power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)

@@ -11,30 +11,30 @@ from npdl.study.trees import is_float, leaves, mapped
 
 ENOUGH = 64             # inputs with more entries than this are cut; a larger number makes the
                         # search slower
-SHORT = (2, 3, 4)       # an axis is cut to the first of these lengths that still shows the mistake
+SHORT = (2, 3, 4)       # an axis is cut to the first of these lengths that still shows the mistake;
+                        # larger lengths make the search slower
 LENGTHS = 3             # so many axis lengths are varied to validate a fix; a larger number makes
                         # the answer surer, but slower
 
 
-def minimise_inputs(subject):
-    """Return a Subject with shorter inputs, for which a gradient is still wrong.
+def minimise_inputs(checked):
+    """Return the Verdict on shorter inputs for which a gradient is still wrong.
 
-    Axes of equal length are cut together. If the inputs are small already, the function returns
-    `subject` itself.
+    Axes of equal length are cut together. If the inputs of the Verdict `checked` are small already,
+    or if no shorter inputs show the mistake, it is returned itself.
     """
-    found = subject
+    subject = checked.subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
         for n in SHORT:
-            if n >= length or max(np.size(a) for _, a in leaves(found.inputs)) <= ENOUGH:
+            if n >= length or max(np.size(a) for _, a in leaves(subject.inputs)) <= ENOUGH:
                 break
-            try:
-                smaller = found.with_inputs(cut_axes(found.inputs, length, n), keep=True)
-                if not Check(smaller).passes():
-                    found = smaller
+            with contextlib.suppress(Exception):        # the layer doesn't accept such inputs
+                smaller = subject.with_inputs(cut_axes(subject.inputs, length, n), keep=True)
+                found = Check(smaller).verdict(stop=True)
+                if found.used is not None and found.error is None:
+                    checked, subject = found, smaller
                     break
-            except Exception:                           # the layer doesn't accept such inputs
-                continue
-    return found
+    return checked
 
 
 def cut_axes(nest, length, n):

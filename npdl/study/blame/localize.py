@@ -131,7 +131,7 @@ class Localization:
     base        {name: gradient} as backward computes them
     wrong       the names of the wrong gradients
     oracle      an Oracle, which returns the true gradients of the values of forward
-    candidates  all Candidates, the most suspicious one first
+    candidates  all Candidates, in the order of execution
     frames      {key: {name: value}} of the local variables when a value was computed
     """
 
@@ -168,8 +168,8 @@ class Localization:
         known, best = [c for c in self.candidates if c.J is not None and c.feasible is False
                        and c.status < PASSED], {}
         for one in known:
-            rests = [(c.J, f"with this line, and another value of line {c.line.first}, all "
-                      "gradients are correct") for c in known if c.order > one.order]
+            rests = [(c.J, "all gradients are correct with this line, if line "
+                      f"{c.line.first} is corrected, too") for c in known if c.order > one.order]
             rests += [(np.eye(len(one.J))[:, self.runs.rows(self.wrong - {name})],
                        f"with this line, the gradient of {name} is correct") for name in self.wrong]
             for free, rest in sorted(rests, key=lambda pair: pair[0].shape[1]):
@@ -190,17 +190,11 @@ class Localization:
         """Return the Lines that forward runs. Their values are correct."""
         return {self.runs.watch.places[key[0]].line for key in self.oracle.values}
 
-    @property
-    def functions(self):
-        """Return the functions that backward runs, in the order of execution."""
-        own = [f for f in self.runs.watch.functions if f.code.co_name in self.callees]
-        return list(dict.fromkeys([*(c.line.function for c in self.candidates), *own]))
-
     @functools.cached_property
-    def callees(self):
-        """Return the names of the functions that only backward runs."""
+    def functions(self):
+        """Return {name: function} of the functions that only backward runs."""
         forward = {line.function for line in self.forward_lines if line is not None}
-        return {f.code.co_name for f in self.runs.watch.functions
+        return {f.code.co_name: f for f in self.runs.watch.functions
                 if f not in forward and "forward" not in f.qualname}
 
 
@@ -212,11 +206,8 @@ def agree(a, b):
 
 def localize(runs):
     """Return the Localization for Runs whose true gradients are known (`Runs.learn`)."""
-    base, places = runs.gradients(), runs.watch.places
-    roots = {i for i, place in enumerate(places) if place.root and place.line is not None}
-    runs.gradients(only=roots, record=True, frames=True)
-    found, frames = {}, runs.watch.locals
-    values = runs.watch.seen
+    base, places, found = runs.gradients(), runs.watch.places, {}
+    values, frames = recorded(runs)
     for order, (key, value) in enumerate(values.items()):
         line = places[key[0]].line
         is_argument = key[0] in line.places[:-1] and not isinstance(
@@ -233,8 +224,19 @@ def localize(runs):
                 _solve(known, candidate)
         _set_status(known, candidate)
     runs.gradients()                                    # rerun unchanged: restores the layer
-    known.candidates.sort(key=lambda c: (c.status, c.order if c.status != MATCHED else -c.order))
     return known
+
+
+def recorded(runs):
+    """Run backward; return the values of its statements, and the local variables at each value.
+
+    These are two dicts, {key: array} and {key: {name: value}}. If backward raises an exception,
+    they are those of the statements before it.
+    """
+    roots = {i for i, place in enumerate(runs.watch.places) if place.root and place.line}
+    with contextlib.suppress(Exception):
+        runs.gradients(only=roots, record=True, frames=True)
+    return runs.watch.seen or {}, runs.watch.locals or {}
 
 
 def _constant_keys(runs, values):
@@ -300,7 +302,7 @@ def _set_status(found, candidate):
     parts = [places[key[0]].node for key in candidate.changed]
     if candidate.status < CORRECT and (
             candidate.line in found.forward_lines or is_pass_through(node, parts)
-            or not candidate.is_argument and _called(node) in found.callees):
+            or not candidate.is_argument and _called(node) in found.functions):
         candidate.status = PASSED
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:

@@ -4,41 +4,40 @@ The answer is that the layer is correct, that it could not be checked, or that a
 for other inputs.
 """
 
-import ast
-
 import numpy as np
 
-from npdl.study.blame.report import Blame
-from npdl.study.check.adapters import Functions, InSelf
+from npdl.study.blame.report import Blame, report_on
+from npdl.study.check.adapters import Functions
 from npdl.study.check.side_effects import side_effects
-from npdl.study.trace.source import defined
+from npdl.study.trace.statements import lines_of
 from npdl.study.trees import mapped
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
-                                        # the other branches of np.maximum or of an if statement
+                                        # other branches of np.maximum or of an if statement; more
+                                        # factors find more mistakes, but answer later
 
 
 def blame_no_fault(checked, search, budget):
     """Return the Blame of a Verdict without a wrong gradient.
 
-    search   search(subject) returns the Blame for other inputs; None or False tries no other inputs
-    budget   ends the trials of other inputs
+    search   blame.search, which checks other inputs; None tries no other inputs
+    budget   limits the work of these checks
     """
-    notes, rows, questions = checked.notes, checked.rows, checked.questions
-    if questions:
+    rows = checked.rows
+    if checked.questions:
         return _question(checked)
     if checked.check.all_zero or not any(row.right for row in rows):
         why = "every gradient is 0 for these inputs" if checked.check.all_zero else "; ".join(
             dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
-        return Blame(False, rows, notes, kind="unchecked",
-                     diagnosis=f"nothing was checked: {why}. Give other inputs")
+        return report_on(checked, kind="unchecked",
+                         diagnosis=f"nothing was checked: {why}. Give other inputs")
     for words, inputs, draw in other_inputs(checked.subject) if search else ():
         if budget.over:
             break
         try:
             other = checked.subject.with_inputs(inputs, draw)
             finite = all(np.isfinite(array).all() for array in other.outputs())
-            report = search(other) if finite else None
+            report = search(other, False, budget) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
             continue
         if report and report.error is None and any(row.right is False for row in report.rows):
@@ -46,23 +45,22 @@ def blame_no_fault(checked, search, budget):
             return report
     faults = side_effects(checked.check) if search else ()
     if faults:
-        return Blame(False, rows, notes, kind="side effect", diagnosis="; ".join(faults))
+        return report_on(checked, kind="side effect", diagnosis="; ".join(faults))
     doubtful = [f"gradient of {row.name} is {row.doubt}" for row in rows if row.right is None]
     if doubtful:
-        return Blame(False, rows, notes, kind="unchecked", diagnosis=(
+        return report_on(checked, kind="unchecked", diagnosis=(
             f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
-    return Blame(True, rows, notes)
+    return Blame(True, rows, checked.notes)
 
 
 def _question(checked):
     """Return the Blame of a Verdict with open questions."""
-    place = return_place(checked.subject.layer)
-    if place and not any(row.right for row in checked.rows) and not place["source"].startswith(
-            "return"):
-        return Blame(False, checked.rows, checked.notes, kind="lost",
-                     diagnosis="backward returns nothing: a return is missing", **place)
-    return Blame(False, checked.rows, checked.notes, kind="unchecked", diagnosis=(
-        f"{'; '.join(checked.questions)}. All other gradients are correct"), **place)
+    line = _last_line(checked.subject.layer)
+    if line and not line.is_return and not any(row.right for row in checked.rows):
+        return report_on(checked, line,
+                         diagnosis="backward returns nothing: a return is missing")
+    return report_on(checked, line, kind="unchecked", diagnosis=(
+        f"{'; '.join(checked.questions)}. All other gradients are correct"))
 
 
 def other_inputs(subject):
@@ -100,15 +98,12 @@ def other_inputs(subject):
                 getattr(a, "dtype", None), "kind", "") == "f" else a), 0
 
 
-def return_place(layer):
-    """Return the fields of a Blame for the last return statement of backward.
+def _last_line(layer):
+    """Return the Line of the last return statement of backward, or of its last statement.
 
-    Without a return statement they describe the last statement; without source they are {}.
+    Returns None if there is no source.
     """
-    own = layer.made if isinstance(layer, InSelf) else layer
-    code = getattr(getattr(own, "undo", type(own).backward), "__code__", None)
-    found = code is not None and defined(code)
-    nodes = [n for n in ast.walk(found[0]) if isinstance(n, ast.stmt)][1:] if found else []
-    lines = [n for n in nodes if isinstance(n, ast.Return)] or nodes[-1:]
-    return {"file": code.co_filename, "line": lines[-1].lineno,
-            "function": code.co_qualname, "source": ast.unparse(lines[-1])} if lines else {}
+    code = getattr(getattr(layer, "called", layer.backward), "__code__", None)
+    watched = code and lines_of(code)
+    lines = watched.lines if watched else []
+    return ([line for line in lines if line.is_return] or lines or [None])[-1]

@@ -40,19 +40,19 @@ class Fix:
 
     kind       the diagnosis
     line       the Line that is edited
-    body       the statements that replace it
+    node       the statement that replaces it
     candidate  the Candidate of the line, or None
     """
 
     kind: str
     line: object
-    body: list
+    node: ast.stmt
     candidate: object = None
 
     @property
     def text(self):
         """Return the source of the statement that replaces the line, or the header of a loop."""
-        return ast.unparse(self.body[0]).split("\n")[0]
+        return ast.unparse(self.node).split("\n")[0]
 
 
 class FixSearch:
@@ -103,22 +103,22 @@ class FixSearch:
         own = candidate if candidate is not line else None
         if only_unpacks(line.node) and rank > TOKEN:
             return None
-        for kind, body in self._edits(line, own, rank):
+        for kind, new in self._edits(line, own, rank):
             if self.budget.over:
                 return None
-            if self._works(line, body, own):
-                return Fix(kind, line, body, own)
+            if self._works(line, new, own):
+                return Fix(kind, line, new, own)
         return None
 
-    def _works(self, line, body, own):
-        """Return True if all gradients are correct with an edit.
+    def _works(self, line, new, own):
+        """Return True if all gradients are correct with the statement `new` in place of a Line.
 
         If the Candidate `own` has a rest, it is enough that the rest can correct the others.
         """
         if any(isinstance(one.node, ast.While) for one in line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
-        with applied(line, body) as is_valid:
+        with applied(line, [new]) as is_valid:
             if own is not None and own.rest:
                 return is_valid and self.runs.works(own.free)
             return is_valid and self.runs.works() and all(map(_passes, self.validation))
@@ -126,26 +126,24 @@ class FixSearch:
     def _other_lines(self, lines):
         """Yield the lines of backward that are not in `lines`, as Candidates if these exist."""
         known = {c.line: c for c in self.found.candidates if not c.is_argument}
-        for function in self.found.functions:
+        for function in self.found.functions.values():
             for line in function.lines:
                 if line not in lines | self.found.forward_lines and "zeros" not in line.text:
                     yield known.get(line, line)
 
     def _edits(self, line, own, rank):
-        """Yield the edits (kind, [statement]) of a rank that agree with the known values."""
+        """Yield the edits (kind, statement) of a rank that agree with the known values."""
         words, node = self.words(line), line.node
         if own is None or not own.is_argument:
-            yield from ((kind, body) for r, kind, body in statement_edits(node)
-                        if r == rank)
-        places = self._places(own)
+            yield from ((kind, new) for r, kind, new in statement_edits(node) if r == rank)
+        places = {self.runs.watch.places[key[0]].node: key[0] for key in own.values} if own else {}
         for part, is_value, build in expressions(node):
             if own is not None and own.is_argument:     # edit this argument alone
-                part = next((n for n in ast.walk(part) if isinstance(n, ast.expr)
-                             and _site(n) in places), None)
+                part = next((n for n in ast.walk(part) if n in places), None)
                 if part is None:
                     continue
                 build = functools.partial(cloned, node, part)
-            place = places.get(_site(part)) if is_value else None
+            place = places.get(part) if is_value else None
             allows = own.value_test(place) if place is not None and own.feasible is not None \
                 else None
             test = allows and ValueTest(allows, words, part, self.budget)
@@ -153,11 +151,7 @@ class FixSearch:
                 for r, kind, new in edits:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
-                        yield kind, [build(cloned(part, inner, as_node(inner, new)))]
-
-    def _places(self, own):
-        places = self.runs.watch.places
-        return {_site(places[key[0]].node): key[0] for key in own.values} if own else {}
+                        yield kind, build(cloned(part, inner, as_node(inner, new)))
 
     def _vocabulary(self, line):
         """Return the Vocabulary at a Line, with the variables that were recorded nearest to it."""
@@ -165,14 +159,8 @@ class FixSearch:
         keys = [k for k in frames if places[k[0]].function is line.function and k[1] == 0]
         keys.sort(key=lambda k: (places[k[0]].line is not line, abs(
             places[k[0]].line.first - line.first), -k[0]))
-        functions = dict.fromkeys([*self.found.functions, *(
-            one.function for one in self.found.forward_lines if one is not None)])
+        functions = self.runs.watch.functions[::-1]     # backward's expressions first
         return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
-
-
-def _site(node):
-    """Return the source and the position of an expression, which identify it in its function."""
-    return ast.unparse(node), node.lineno, node.col_offset
 
 
 def _passes(check):
@@ -193,7 +181,7 @@ class ValueTest:
 
     def __call__(self, part, new):
         """Return True if the value of the expression is allowed after an edit of a part."""
-        self.budget.spend(30)
+        self.budget.spend(RUN_COST / 50)                # a test computes one expression only
         shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
             with quiet():

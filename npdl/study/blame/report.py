@@ -26,7 +26,7 @@ class Blame:
     right         True if all gradients are correct
     rows          one check.verdicts.Row for each gradient
     notes         sentences that are printed at the end
-    kind          the kind of the mistake, such as "wrong sign", or a key of HEADS
+    kind          a key of HEADS; "raised" if the line raises an exception; else ""
     diagnosis     a sentence or a few words on the mistake
     file, line, function, source    the incorrect statement; line is 0 if none was found
     iteration     the names and values of the loop variables of the statement
@@ -58,13 +58,6 @@ class Blame:
     error: object = None
 
     @property
-    def head(self):
-        """Return the first line of the text, if a line was found."""
-        if self.kind == "raised":
-            return "this line raises an exception:" if not self.fix else "incorrect line:"
-        return f"{'' if self.verified else 'most likely '}incorrect line:"
-
-    @property
     def place(self):
         """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
@@ -78,12 +71,17 @@ class Blame:
         return blame_html(self)
 
 
-def located(line, checked, **fields):
-    """Return a Blame that names the statement of a Line; `fields` are its other fields."""
-    function = line.function
-    return Blame(False, checked.rows, checked.notes, line=line.first, source=line.source,
-                 file=function.file, function=function.qualname,
-                 error=checked.error, **fields)
+def report_on(checked, line=None, fix=None, **fields):
+    """Return the Blame of a Verdict. It names a Line and a Fix, if these are given."""
+    fields |= place_of(line) if line else {}
+    fields |= {"fix": fix.text, "diagnosis": fix.kind} if fix else {}
+    return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
+
+
+def place_of(line):
+    """Return the fields of a Blame that say where a Line is."""
+    return {"file": line.function.file, "function": line.function.qualname, "line": line.first,
+            "source": line.source}
 
 
 def with_values(report, found, candidate):
@@ -119,7 +117,9 @@ def describe(report):
         lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
             report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_wrong(report)]
     else:
-        lines = [report.head, f"  {report.place}", "",
+        head = "this line raises an exception:" if report.kind == "raised" else \
+            "incorrect line:" if report.verified else "most likely incorrect line:"
+        lines = [head, f"  {report.place}", "",
                  *("    " + line.strip() for line in report.source.splitlines()), ""]
         lines += [*_values(report), *_fix(report), *_wrong(report)]
     return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
@@ -130,17 +130,15 @@ def _values(report):
     lines = [f"  raised     {message(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
         lines.append(f"  computed   {report.name} {shown(report.computed)}")
-        if report.expected is None:
-            pass
-        elif shown(report.expected) != shown(report.computed):
-            lines.append(f"  expected   {report.name} {shown(report.expected)}")
-        else:
-            lines += _differing(report)
+        lines += _expected(report) if report.expected is not None else []
     return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
 
 
-def _differing(report):
-    """Return lines on the entries that differ, if the printed parts of both arrays look alike."""
+def _expected(report):
+    """Yield lines on the expected array, or on the entries that differ if it is printed alike."""
+    if shown(report.expected) != shown(report.computed):
+        yield f"  expected   {report.name} {shown(report.expected)}"
+        return
     computed, expected = np.asarray(report.computed), np.asarray(report.expected)
     far = np.abs(computed - expected) > 1e-6 * np.abs(expected).max(initial=0)
     entries = [tuple(map(int, at)) for at in np.argwhere(far)]

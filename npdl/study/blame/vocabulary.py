@@ -15,7 +15,7 @@ from npdl.study.trace.runs import quiet
 from npdl.study.trace.syntax import is_pure, names_of
 
 MAX_NODES = 12          # expressions with more syntax nodes are left out; a larger number is slower
-MAX_ENTRIES = 4096      # arrays with more entries are left out; a larger number is slower
+MAX_OPERAND = 4096      # arrays with more entries are left out; a larger number is slower
 ROOTS = ("{a} ** 2", "np.sqrt({a})")
 DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *ROOTS,
                "np.exp({a})", "np.sign({a})", "np.cos({a})")
@@ -68,11 +68,8 @@ def vocabulary_at(line, frame, functions):
     frame      {name: value} of the local variables at the line
     functions  the functions of forward and backward, whose expressions are collected
     """
-    tree = line.function.node
-    inner = {n for loop in ast.walk(tree) if isinstance(loop, ast.For) and loop not in line.loops
-             for n in names_of(loop.target)} - {n for loop in line.loops if isinstance(
-                 loop, ast.For) for n in names_of(loop.target)}
-    frame = {n: v for n, v in frame.items() if n not in inner}
+    other_loops = _loop_variables(ast.walk(line.function.node)) - _loop_variables(line.loops)
+    frame = {n: v for n, v in frame.items() if n not in other_loops}
     found = Vocabulary({**line.function.space, **frame})
     texts = _variables(line, frame)
     for node in (n for f in functions for n in ast.walk(f.node)):
@@ -87,6 +84,10 @@ def vocabulary_at(line, frame, functions):
                 texts[text] = found.value(text)
     _sort_in(found, texts)
     return found
+
+
+def _loop_variables(nodes):
+    return names_of(*(node.target for node in nodes if isinstance(node, ast.For)))
 
 
 def _variables(line, frame):
@@ -114,7 +115,7 @@ def _sort_in(found, texts):
             value, np.ndarray) and value.ndim == 0
         if is_number:
             key, kept = float(value), found.numbers
-        elif isinstance(value, np.ndarray) and 0 < value.size <= MAX_ENTRIES \
+        elif isinstance(value, np.ndarray) and 0 < value.size <= MAX_OPERAND \
                 and value.dtype.kind in "fiub":
             key, kept = (value.shape, value.tobytes()), found.arrays
         else:

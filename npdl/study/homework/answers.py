@@ -12,7 +12,9 @@ import traceback
 
 import numpy as np
 
+from npdl.study.blame.exceptions import arrays_read
 from npdl.study.deviation import deviation
+from npdl.study.trace.statements import lines_of
 from npdl.study.trees import by_input, copied, leaves
 
 LIMIT = 60.0            # time limit for a layer, in seconds
@@ -31,20 +33,11 @@ class Refused(Exception):
     """A student's file can't be run. The text says why, and the student reads it."""
 
 
-def as_class(questions, cls):
-    """Replace the class of the layers in the questions by a student's class.
+def load_class(questions, text, file, name):
+    """Replace the class of the layers in {case: question} by the class `name` of a student's file.
 
-    `questions` is {case: question}; it is changed and returned.
-    """
-    for question in questions.values():
-        question["layer"].__class__ = cls
-    return questions
-
-
-def load_class(text, file, name):
-    """Return the class `name` of a student's file, whose content is given as bytes.
-
-    Raises Refused if the file can't be run or has no such class.
+    The content of the file is given as bytes. Raises Refused if the file can't be run or has no
+    such class.
     """
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # some editors write UTF-16
         text = text.decode("utf-16", "replace").encode()
@@ -57,18 +50,29 @@ def load_class(text, file, name):
         raise Refused(f"the file can't be run: {describe(error, file)}") from error
     if not isinstance(found.get(name), type):
         raise Refused(f"the file has no class {name}")
-    return found[name]
+    for question in questions.values():
+        question["layer"].__class__ = found[name]
 
 
 def describe(error, file):
-    """Return an exception as one line of text, with the last line of the student's file in it."""
+    """Return an exception as one line of text, which quotes the line of the student's file.
+
+    If the exception is a ValueError, the text has the shapes of the arrays that the line reads.
+    """
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg} (Python {sys.version.split()[0]})"
     if isinstance(error, NotImplementedError) and str(error).startswith("write "):
         return BLANK
-    lines = [f"line {frame.lineno}, `{frame.line}`: "
-             for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    text = f"{''.join(lines[-1:])}{type(error).__name__}: {str(error)[:500]}".rstrip(": ")
+    text = f"{type(error).__name__}: {str(error)[:500]}".rstrip(": ")
+    for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
+        if frame.f_code.co_filename == file:
+            function = lines_of(frame.f_code)
+            line = function and function.at(number)
+            read = arrays_read(line, frame.f_locals) if line and isinstance(
+                error, ValueError) else ""              # the shapes may not fit
+            source = linecache.getline(file, number).strip()
+            text = f"line {number}, `{source}`{f' with {read}' * bool(read)}: {text}"
+            break
     return f"{text}. {IMPORTS}" if isinstance(error, ImportError) else text
 
 

@@ -14,7 +14,7 @@ import npdl
 from npdl.cli.process import confine
 from npdl.study.check import differences
 from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import Refused, answer_all, as_class, load_class
+from npdl.study.homework.answers import Refused, answer_all, load_class
 from npdl.study.homework.home import answer_line
 from npdl.study.homework.sandbox import MOST_ANSWERED, seal
 
@@ -45,8 +45,9 @@ def main():
     if task["is_sealed"]:
         seal()
     try:
-        cls = load_class(task["submitted"], task["file"], task["name"])
-        answers = answer(as_class(pickle.loads(task["questions"]), cls), task["file"])
+        questions = pickle.loads(task["questions"])
+        load_class(questions, task["submitted"], task["file"], task["name"])
+        answers = answer(questions, task["file"])
     except Refused as error:
         answers = {"refused": str(error)}
     out.write(json.dumps(answers, default=np.ndarray.tolist))
@@ -75,7 +76,7 @@ def _remove_answers(task):
         for owner in [module, *filter(inspect.isclass, vars(module).values())]:
             for name, value in list(vars(owner).items()):
                 if "backward" in name and inspect.isfunction(value) and (
-                        value.__qualname__ in task["asked"] or value.__code__ not in called):
+                        value.__qualname__ in task["blanks"] or value.__code__ not in called):
                     setattr(owner, name, _removed)
 
 

@@ -150,13 +150,16 @@ def _hints(exercise):
     hints = {"Return": returned or ["None"], "Add the gradients of the parameters to": own,
              "Call the backward of": parts, "You may use": sorted(usable)}
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
-    if argument in returned:            # two states, before and after, have the same name
-        source = inspect.getsource(exercise.cls.forward)
-        before, after = (re.sub(r"(\w+)", r"d\1", re.search(pattern, source)[1])
-                         for pattern in (r"(\w+, \w+) = ", r"\((\w+, \w+)\), Cache"))
-        returned[returned.index(argument)] = f"({before})"
-        hints[f"{argument} is the pair"] = [f"({after})"]
+    if argument in returned:            # the states before and after a step have the same name
+        start, *_, end = parse_function(exercise.cls.forward).body
+        returned[returned.index(argument)] = _gradients(start.targets[0])
+        hints[f"{argument} is the pair"] = [_gradients(end.value.elts[0])]
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
+
+
+def _gradients(names):
+    """Return "(dh, dc)" for the syntax tree of (h, c)."""
+    return f"({', '.join(f'd{name.id}' for name in names.elts)})"
 
 
 def _imports(cls, given, shown):

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import os
 import pickle
 import re
 from multiprocessing.pool import ThreadPool
@@ -64,8 +65,14 @@ class Grader:
     """
 
     def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
-        self.seconds, self.is_sealed = seconds, is_sealed
-        self.exercises = [(exercise, *_task(exercise)) for exercise in exercises.values()]
+        self.exercises = []
+        for exercise in exercises.values():
+            asked = exercise.ask(SEED)
+            self.exercises.append((exercise, answer_right(asked), {
+                "file": f"/{exercise.file}", "name": exercise.name, "find_line": False,
+                "blanks": {function.__qualname__ for function in exercise.blanks},
+                "questions": pickle.dumps(asked), "seconds": seconds, "is_sealed": is_sealed,
+                "parent": os.getpid()}))
 
     def grade(self, places):
         """Return {exercise: Grade} for the files of one student, {name: path}."""
@@ -76,13 +83,12 @@ class Grader:
         grade = Grade()
         try:
             task = task | {"submitted": read_file(places, exercise.file)}
-            found = run_student(task, self.seconds, self.is_sealed)
+            found = run_student(task)
             grade.code = normalised(find_methods(task["submitted"], exercise))
             grade.points = award(found, wanted)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(Refused, NotGraded):
-                    found = run_student(task | {"find_line": True}, self.seconds, self.is_sealed)
-                    grade.line = str(found.get("line", ""))
+                    grade.line = str(run_student(task | {"find_line": True}).get("line", ""))
         except Refused as error:
             grade.points = dict.fromkeys(award({}, wanted), str(error))
         except NotGraded as error:
@@ -90,14 +96,6 @@ class Grader:
         except Exception as error:          # other submissions must still be graded
             grade.not_graded = message(error)
         return grade
-
-
-def _task(exercise):
-    """Return (answers, task): the right answers, and the argument of `run_student`."""
-    asked = exercise.ask(SEED)
-    return answer_right(asked), {
-        "file": f"/{exercise.file}", "name": exercise.name, "questions": pickle.dumps(asked),
-        "asked": {function.__qualname__ for function in exercise.blanks}, "find_line": False}
 
 
 def summary(grades):

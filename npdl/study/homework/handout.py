@@ -1,8 +1,4 @@
-"""Write a homework folder: exercises, their tests, and a README for students.
-
-    python -m npdl homework --out homework --layers Linear LayerNorm
-    cd homework; python -m pytest
-"""
+"""Write a homework folder, with exercises, their tests and a README; write Gradescope's zip."""
 
 import json
 import shutil

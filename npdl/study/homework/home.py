@@ -8,7 +8,6 @@ from npdl.errors import InputError
 from npdl.study.blame.blame import blame
 from npdl.study.containment import time_limit
 from npdl.study.homework import answers
-from npdl.study.homework.answers import BLANK, LIMIT, Refused
 from npdl.study.homework.handout import read_homework
 
 SEED = 0                # seed of the questions; it is 1 in class
@@ -17,18 +16,17 @@ SEED = 0                # seed of the questions; it is 1 in class
 def find_problems(name):
     """Return a text on the errors of a layer in the current folder, or "" if all is right."""
     exercises, is_exam = read_homework(".")
-    path, asked = Path(exercises[name].file).resolve(), exercises[name].ask(SEED)
-    wanted = answers.answer_right(asked)
+    path, questions = Path(exercises[name].file).resolve(), exercises[name].ask(SEED)
+    wanted = answers.answer_right(questions)
     try:
-        with time_limit(LIMIT, ""):
-            cls = answers.load_class(path.read_bytes(), str(path), name)
-            questions = answers.as_class(asked, cls)
+        with time_limit(answers.LIMIT, ""):
+            answers.load_class(questions, path.read_bytes(), str(path), name)
             points = answers.award(answers.answer_all(questions, str(path)), wanted)
             reasons = answers.list_reasons(points)
-            if reasons not in ([], [BLANK]) and (report := find_wrong(questions)):
+            if reasons not in ([], [answers.BLANK]) and (report := find_wrong(questions)):
                 reasons += ["", f"most likely wrong: {_lines_of(report)}"
                             if is_exam and report.line else str(report)]
-    except (Refused, InputError, OSError) as error:
+    except (answers.Refused, InputError, OSError) as error:
         return str(error)
     return "\n".join(reasons)
 

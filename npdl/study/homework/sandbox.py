@@ -42,18 +42,16 @@ class NotGraded(Exception):
     """The grader failed, or the teacher has to decide. The student loses no points."""
 
 
-def run_student(task, seconds, is_sealed):
+def run_student(task):
     """Run a student's file and return its answers, {name: array or text}.
 
-    task       a dict that child.main reads
-    seconds    the time limit
-    is_sealed  True runs the file behind a seccomp filter
-    Raises Refused if the file gives no answer, and NotGraded if the grader fails.
+    `task` is a dict that child.main reads. Raises Refused if the file gives no answer, and
+    NotGraded if the grader fails.
     """
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
         "PYTHONPATH": paths, "PYTHONHASHSEED": "0"} | ONE_THREAD
-    task = task | {"seconds": seconds, "is_sealed": is_sealed, "parent": os.getpid()}
+    seconds = task["seconds"]
     with tempfile.TemporaryDirectory(prefix="npdl") as folder, \
             tempfile.TemporaryFile() as answers, tempfile.TemporaryFile() as errors:
         try:

@@ -1,7 +1,6 @@
 """Define the colours, labels and files of npdl's plots."""
 
 import textwrap
-from pathlib import Path
 
 from npdl.files import write_atomically
 
@@ -49,10 +48,6 @@ def escape(token):
 
 
 def save(made, path):
-    """Write a Figure as a PNG file whose bytes depend on the figure alone; return its path."""
-    path = Path(path)
-    write_atomically(
-        path, lambda file: made.savefig(file, format="png", metadata={"Software": None},
-                                        pil_kwargs={"optimize": True})
-    )
-    return path
+    """Write a Figure as a PNG file whose bytes depend on the figure alone."""
+    write_atomically(path, lambda file: made.savefig(
+        file, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True}))

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.step.pictures import arrays_in, digest
-from npdl.study.step.statements import StatementRewrite, read_by
-from npdl.study.trace.statements import Watched, written_by
+from npdl.study.step.statements import StatementRewrite
+from npdl.study.trace.statements import Watched, read_by, written_by
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import restored, tupled
 

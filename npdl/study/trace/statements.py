@@ -11,6 +11,7 @@ from npdl.study.trace.source import defined
 
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 WRITES_FIRST_ARGUMENT = {"copyto", "put", "place", "putmask", "at", "fill_diagonal"}
+BINDING = (ast.ListComp, ast.GeneratorExp, ast.Lambda, ast.DictComp, ast.SetComp)
 
 
 @dataclass(eq=False)
@@ -166,6 +167,38 @@ def _code_and_comments(text):
             row, at = token.start
             found[row - 1] = token.line[:at].rstrip(), token.string.lstrip("#").strip()
     return found
+
+
+@functools.lru_cache(maxsize=4096)
+def read_by(node):
+    """Return the sources of the variables that a statement reads, such as "x" or "hs[t + 1]".
+
+    Each source is as long as possible: "self.W.data", not "self.W".
+    """
+    found = _paths(getattr(node, "value", None))
+    if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
+        found.insert(0, node.target)
+    return list(dict.fromkeys(map(ast.unparse, found)))
+
+
+def _paths(node):
+    """Return the names, attributes and entries that a node reads, each as long as possible."""
+    if _is_path(node):
+        return [node]
+    if node is None or isinstance(node, BINDING):
+        return []
+    parts = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call):
+        if ast.unparse(node.func) == "Cache":           # its arguments are only stored
+            return []
+        parts = [getattr(node.func, "value", None), *node.args,
+                 *(k.value for k in node.keywords if k.arg != "out")]
+    return [path for part in parts for path in _paths(part)]
+
+
+def _is_path(node):
+    return isinstance(node, ast.Name) or isinstance(
+        node, (ast.Attribute, ast.Subscript)) and _is_path(node.value)
 
 
 @functools.lru_cache(maxsize=4096)
