@@ -31,17 +31,17 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 class Mirror:
     """The copies, and the entries of the originals.
 
-    slots    (container, key, value) for each entry of the originals; a `container` is a list, a
-             dict, or the __dict__ of an object
-    varying  {(id of a container, key)} of numbers that a step changes
-    updates  (container, key, Number) for each number that a replay assigns
+    slots            (container, key, value) for each entry of the originals; a `container` is a
+                     list, a dict, or the __dict__ of an object
+    varying          {(id of a container, key)} of numbers that a step changes
+    assignments      (container, key, value) for each entry that the step has assigned
+    keeps_structure  True if these are all numbers, which a replay assigns, too
     """
 
     def __init__(self, recorder, varying):
         self.recorder, self.varying = recorder, varying
-        self.slots, self.sizes, self.updates = [], [], []
-        self._copies, self._originals, self._pairs, self.counters = {}, {}, [], []
-        self._assignments = []
+        self.slots, self.sizes, self.counters, self.assignments = [], [], [], []
+        self._copies, self._originals, self._pairs = {}, {}, []
 
     def of(self, value):
         """Return the copy of a value; for an object that was met before, the same copy."""
@@ -116,36 +116,32 @@ class Mirror:
         If the step assigned a new array to an attribute, a copy into the old array is recorded. If
         a number changed, it is no setting, and is added to `varying`.
         """
-        moves = []
-        assign = self._assignments.append
+        moves, changed = [], []
         for container, copy, key, made in self._pairs:
             new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
             if new is made:
                 continue
-            if isinstance(made, Number) and isinstance(new, Number):
-                self.updates.append((container, key, new))
-                assign((container, key, new))
-            elif isinstance(new, (int, float)) and isinstance(made, (int, float)):
-                assign((container, key, new))
-                self.varying.add((id(container), key))
+            if isinstance(made, Number) and isinstance(new, (int, float, Number)):
+                self.assignments.append((container, key, new))
             elif not self._pair_up(made, new, moves):
-                assign((container, key, new))
+                changed.append((container, key, new))
+                if isinstance(made, (int, float)) and isinstance(new, (int, float)):
+                    self.varying.add((id(container), key))
         known = {(id(copy), key) for _, copy, key, _ in self._pairs}
         for container, copy in {id(c): (o, c) for o, c, _, _ in self._pairs}.values():
             items = copy.items() if isinstance(copy, dict) else enumerate(copy)
-            for key, value in [item for item in items if (id(copy), item[0]) not in known]:
-                assign((container, key, value))
+            changed += [(container, *item) for item in items if (id(copy), item[0]) not in known]
+        self.varying |= {(id(container), key) for container, key, new in changed
+                         if isinstance(new, Number)}
+        self.keeps_structure = not changed
+        self.assignments += changed
         moves = [(old, new if new.buffer.is_temporary else new.copy()) for old, new in moves]
         for old, new in moves:
             old[...] = new
 
-    def keeps_structure(self):
-        """Return True if the step has assigned only Numbers, which a replay assigns too."""
-        return all(isinstance(value, Number) for _, _, value in self._assignments)
-
     def commit(self):
-        """Assign to the originals what `settle` collected."""
-        for container, key, value in self._assignments:
+        """Assign to the originals what the step assigned to the copies."""
+        for container, key, value in self.assignments:
             if isinstance(container, list) and key >= len(container):
                 container.append(self.original(value))
             else:

@@ -148,7 +148,7 @@ class Recording:
             self.answer = map_nest(unwrapped, answer)
             self.mirror.settle()
         self._answer = answer
-        if not self.mirror.keeps_structure():       # the next step is recorded again
+        if not self.mirror.keeps_structure:       # the next step is recorded again
             self.mirror.commit()
             recorder.keep_results()
             return
@@ -191,8 +191,8 @@ class Recording:
                 own.generator = new
         numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
         results, values = self.program.run(arrays, numbers)
-        for container, key, number in self.mirror.updates:
-            container[key] = value_of(number, values)
+        for container, key, value in self.mirror.assignments:
+            container[key] = value_of(value, values)
         results = iter(results)
         return map_nest(lambda x: next(results) if is_recorded(x) else x, self._answer)
 

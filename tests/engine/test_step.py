@@ -241,23 +241,33 @@ def test_a_failed_recording_leaves_state_and_generator_as_they_were():
 def test_layers_that_keep_their_cache_in_self():
     class Stateful(Layer):
         def __init__(self):
-            self.W, self.kept, self.calls = Param(np.eye(3)), None, 0
+            self.W, self.kept, self.calls, self.share = Param(np.eye(3)), None, 0, None
 
         def forward(self, x):
             self.kept = (x, {"t": xp.tanh(x @ self.W.data)})
             self.calls += 1
+            self.share = 1 / x.size             # a new but equal float in each step
             return self.kept[1]["t"] * self.calls, None
 
         def backward(self, dy, cache):
             x, t = self.kept[0], self.kept[1]["t"]
             self.W.grad += x.T @ (dy * self.calls * (1 - t**2))
 
-    models, plain, step = two_sides(Stateful, loss=SquaredError())
-    for seed in range(5):
-        x, y = np.random.default_rng(seed).standard_normal((2, 4, 3))
-        np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
+    class Remembering(optim.SGD):
+        used = None
+
+        def step(self, lr=None):
+            self.used = lr
+            super().step(lr)
+
+    models, plain, step = two_sides(Stateful, Remembering, loss=SquaredError())
+    for seed in range(6):
+        x, y = np.random.default_rng(seed).standard_normal((2, 4 + seed // 5, 3))
+        np.testing.assert_allclose(step(x, y, lr=0.1 * seed), plain(x, y, lr=0.1 * seed),
+                                   rtol=1e-12)
+        assert models[1].share == 1 / x.size and step.recorded.objects[2].used == 0.1 * seed
     assert_same(models)
-    assert models[1].calls == 5 and step.recorded.why_not is None and step.recorded.recordings
+    assert models[1].calls == 6 and step.recorded.why_not is None and step.recorded.recordings
     np.testing.assert_allclose(models[1].kept[1]["t"], models[0].kept[1]["t"])
 
 
