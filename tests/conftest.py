@@ -18,7 +18,7 @@ from xdist.scheduler import WorkStealingScheduling
 
 from npdl import backend
 from npdl.engine import target
-from npdl.engine.numpy_target import NumPyTarget
+from npdl.engine.numpy_target import NumPyLowered
 from npdl.train import folder
 
 
@@ -69,7 +69,7 @@ def numpy_target(request, monkeypatch):
     """Trainings of this process take NumPy where there is C, whose compilation takes a second;
     tests/engine has both."""
     if "tests/engine/" not in request.node.nodeid:
-        monkeypatch.setattr(target, "CTarget", NumPyTarget)
+        monkeypatch.setattr(target, "CLowered", NumPyLowered)
 
 
 @pytest.fixture

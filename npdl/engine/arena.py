@@ -13,18 +13,18 @@ class Arena:
     """The memory of a recording's buffers.
 
     groups   in the order of their execution; `results` are read after the last one
-    offsets  {id of a temporary buffer: its first byte in the arena}
+    offsets  {temporary Buffer: its first byte in the arena}
     """
 
     def __init__(self, groups, results):
         first, last, sizes = {}, {}, {}
         for i, group in enumerate(groups):
-            for view in views_of(group.operations):
-                key = id(view.buffer)
-                if view.buffer.is_temporary and key not in group.local:
-                    sizes[key], last[key] = view.buffer.nbytes, i
-                    first.setdefault(key, i)
-        last |= {id(view.buffer): len(groups) for view in results}
+            for view in [view for op in group.operations for view in op.views]:
+                buffer = view.buffer
+                if buffer.is_temporary and buffer not in group.local:
+                    sizes[buffer], last[buffer] = buffer.nbytes, i
+                    first.setdefault(buffer, i)
+        last |= {view.buffer: len(groups) for view in results}
         self.offsets, self.nbytes = place(sizes, first, last)
         self.allocate()
 
@@ -36,7 +36,7 @@ class Arena:
     def array(self, view):
         """Return the NumPy array of a view."""
         if view.buffer.is_temporary:
-            return view.array_at(self.address + self.offsets[id(view.buffer)], self.memory)
+            return view.array_at(self.address + self.offsets[view.buffer], self.memory)
         return view.array_at(view.buffer.address, view.buffer.array)
 
 
@@ -69,14 +69,6 @@ def aligned(nbytes):
     """Return memory whose address is a multiple of ALIGNMENT."""
     memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
     return memory[-memory.ctypes.data % ALIGNMENT:]
-
-
-def views_of(operations):
-    """Yield every View that the operations read or write."""
-    for op in operations:
-        yield from op.reads
-        if op.output is not None:
-            yield op.output
 
 
 def rounded(size):

@@ -22,7 +22,7 @@ import numpy as np
 
 from npdl.engine.c_math import EXPRESSIONS, TYPES
 from npdl.engine.operation import overlap
-from npdl.engine.rows import REDUCTIONS, Operand, merged_axes
+from npdl.engine.rows import REDUCTIONS, Operand, as_rows, merged_axes
 from npdl.engine.schedule import row_pitch
 
 WIDE = 4096         # a float32 sum over longer rows is accumulated in double
@@ -38,12 +38,12 @@ class GroupSource:
     """
 
     def __init__(self, name, group):
-        self.rows, self.local = flattened(group.rows, group.local), group.local
+        self.rows, self.local = flattened(group.rows), group.local
         self.pointers, self.scratch, self._names = [], 0, 0
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
         self._lines, self._before, self._moving, self._after = [], [], [], []
         self._loop = None                   # the open loop along the row
-        self._scalars = {}                  # Operand key -> C variable of a row
+        self._scalars = {}                  # {Operand: C variable of a row}
         self._choose_axes()
         for k, rows in enumerate(self.rows):
             getattr(self, f"_add_{rows.form}")(k, rows)
@@ -54,10 +54,10 @@ class GroupSource:
         """Join neighbouring axes of the rows where all operands allow it."""
         operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
         self.sizes, leads = merged_axes(self.rows[0].sizes, [x.lead for x in operands])
-        self._leads = {_key(x): lead for x, lead in zip(operands, leads, strict=True)}
+        self._leads = dict(zip(operands, leads, strict=True))
 
     def _is_local(self, x):
-        return id(x.view.buffer) in self.local
+        return x.view.buffer in self.local
 
     # Forms of operations
 
@@ -147,8 +147,8 @@ class GroupSource:
         """
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
-                _key(x) not in loop.values and any(overlap(x.view, v) for v in loop.written)
-                for x in inputs) or any(x != _key(rows.output) and overlap(x[0], rows.output.view)
+                x not in loop.values and any(overlap(x.view, v) for v in loop.written)
+                for x in inputs) or any(x != rows.output and overlap(x.view, rows.output.view)
                                         for x in loop.read)):
             self._close()
         self._open(rows.width)
@@ -157,41 +157,39 @@ class GroupSource:
 
     def _read(self, x, width):
         """Return a C expression of an operand's entry."""
-        key = _key(x)
-        if self._loop is not None and key in self._loop.values:
-            return self._loop.values[key]
+        if self._loop is not None and x in self._loop.values:
+            return self._loop.values[x]
         if x.inner == 0 or width == 1:
             return self._scalar(x)
         name = self._name("x")
         self._lines.append((f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, width)};", None))
-        self._loop.values[key] = name
-        self._loop.read.append(key)
+        self._loop.values[x] = name
+        self._loop.read.append(x)
         return name
 
     def _scalar(self, x):
         """Return the variable of an entry that a whole row shares."""
-        key = _key(x)
-        if key not in self._scalars:
+        if x not in self._scalars:
             name = self._name("y")
             line = f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, 1)};"
             if self._loop is None:
                 self._lines.append((line, None))
             else:
                 self._loop.before.append(line)
-            self._scalars[key] = name
-        return self._scalars[key]
+            self._scalars[x] = name
+        return self._scalars[x]
 
     def _write(self, x, value, width):
         """Note a value, and store it if something reads it later."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
-            for key in [key for key in known if overlap(key[0], x.view)]:
-                del known[key]
+            for old in [old for old in known if overlap(old.view, x.view)]:
+                del known[old]
         if self._loop is not None:
-            self._loop.values[_key(x)] = value
+            self._loop.values[x] = value
             self._loop.written.append(x.view)
         else:
-            self._scalars[_key(x)] = value
-        tag = id(x.view.buffer) if self._is_local(x) else None
+            self._scalars[x] = value
+        tag = x.view.buffer if self._is_local(x) else None      # a line that `_used` may drop
         self._lines.append((f"{self._entry(x, width, write=True)} = {value};", tag))
 
     def _name(self, letter):
@@ -206,8 +204,8 @@ class GroupSource:
             return f"{self._pointer(x)}[{j or 0}]"
         buffer, pitch = x.view.buffer, row_pitch(x, self.rows[0].sizes)
         if not write:
-            self._used.add(id(buffer))
-        row = self._scratch_row(id(buffer), TYPES[x.view.dtype.name], pitch // size)
+            self._used.add(buffer)
+        row = self._scratch_row(buffer, TYPES[x.view.dtype.name], pitch // size)
         start = x.view.offset % pitch // size
         return f"{row}[{' + '.join(filter(None, [str(start) if start or not j else '', j]))}]"
 
@@ -216,11 +214,11 @@ class GroupSource:
         return self._scratch_rows.setdefault(key, (name, kind, width))[0]
 
     def _pointer(self, x, moving=True):
-        key = (*_key(x), moving)
+        key = (*x, moving)
         if key not in self._pointer_names:
             self.pointers.append(x.view)
             k, kind, size = len(self.pointers), TYPES[x.view.dtype.name], x.view.dtype.itemsize
-            lead = self._leads[_key(x)] if moving else ()
+            lead = self._leads[x] if moving else ()
             steps = "".join(f" + i{axis} * {stride // size}"
                             for axis, stride in enumerate(lead) if stride)
             place = f"{kind} *p{k} = ({kind} *)P[{k}]{steps};"
@@ -245,9 +243,9 @@ class Loop:
 
     before      lines in front of the loop
     reductions  variables that it reduces into, such as "+:s1"
-    values      {Operand key: C variable}
+    values      {Operand: C variable}
     written     the Views that it has written
-    read        keys of the Operands that it has read from memory
+    read        the Operands that it has read from memory
     """
 
     def __init__(self, width, start):
@@ -256,33 +254,12 @@ class Loop:
         self.written, self.read = [], []
 
 
-def flattened(rows, local):
-    """Turn a group of maps of contiguous arrays into one long row."""
-    def along(x, width):
-        if not isinstance(x, Operand):
-            return x
-        sizes = tuple(n for n in (*each.sizes, width) if n != 1)
-        strides = tuple(s for n, s in zip((*each.sizes, width), (*x.lead, x.inner), strict=True)
-                        if n != 1)
-        _, (joined,) = merged_axes(sizes, [strides])
-        if len(joined) > 1:
-            raise ValueError
-        return x._replace(lead=(), inner=joined[0] if joined else 0)
-    if any(each.form != "map" for each in rows) or len(
-            {each.width for each in rows}) > 1:
+def flattened(rows):
+    """Return maps of contiguous arrays as maps of one long row, any other `rows` as they are."""
+    if any(each.form != "map" for each in rows) or len({each.width for each in rows}) > 1:
         return rows
-    flat = []
-    try:
-        for each in rows:
-            inputs = tuple(along(x, each.width) for x in each.inputs)
-            output = along(each.output, each.width)
-            if output.inner == 0 and each.count * each.width > 1:
-                return rows
-            flat.append(each._replace(sizes=(), width=each.count * each.width, inputs=inputs,
-                                      output=output))
-    except ValueError:
-        return rows
-    return flat
+    flat = [as_rows(each.op, count=1) for each in rows]
+    return rows if None in flat else flat
 
 
 def expression(op, names, dtypes):
@@ -324,6 +301,3 @@ def literal(x):
 def _dtype_of(x):
     return x.view.dtype if isinstance(x, Operand) else None
 
-
-def _key(x):
-    return x.view, x.lead, x.inner

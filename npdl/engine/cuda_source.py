@@ -317,7 +317,7 @@ def group_kernels(group, name):
     inside = [rows for rows in group.rows if rows.form != "column"]
     apart = [rows for rows in group.rows if rows.form == "column"]
     for rows in apart:
-        group.local -= {id(x.view.buffer) for x in rows.operands}
+        group.local -= {x.view.buffer for x in rows.operands}
     kernels = []
     if inside:
         group.rows = inside

@@ -8,17 +8,20 @@ A graph repeats the launches with the same addresses, so everything that changes
 lies in memory that stays: the batch, the random draws, the numbers of the optimizer.
 """
 
+import contextlib
 import ctypes
 import functools
 import itertools
 
 import numpy as np
 
-from npdl.engine.arena import ALIGNMENT, Arena, rounded, views_of
+from npdl.engine.arena import ALIGNMENT, Arena, rounded
 from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, group_kernels, has_kernel
+from npdl.engine.numpy_target import call_of
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
-from npdl.engine.schedule import find_local, schedule
+from npdl.engine.schedule import schedule
+from npdl.engine.simplify import move_first
 from npdl.errors import BackendError
 
 
@@ -28,24 +31,19 @@ def split_by_place(operations):
     The host computes the operations without a kernel (guards, draws), and everything that these
     need. Raises Unsupported if the host would need the state or a result of the device.
     """
-    on_host, needed, read, written = {}, {}, set(), set()       # in the first two, what for
+    on_host, needed = {}, {}        # {operation, or buffer: the operation without a kernel}
     for op in reversed(operations):
-        if not has_kernel(op) or id(op.output.buffer) in needed:
-            on_host[id(op)] = op if not has_kernel(op) else needed[id(op.output.buffer)]
-            needed.update((id(view.buffer), on_host[id(op)]) for view in op.reads)
-    for op in operations:
-        inputs = {id(view.buffer) for view in op.reads}
-        output = set() if op.output is None else {id(op.output.buffer)}
-        if id(op) not in on_host:
-            read |= inputs
-            written |= output
-        elif inputs & written or output & (read | written) or any(
-                view.buffer.role == "state" for view in views_of([op])):
-            cause = on_host[id(op)]
+        if not has_kernel(op) or op.output.buffer in needed:
+            on_host[op] = op if not has_kernel(op) else needed[op.output.buffer]
+            needed.update((view.buffer, on_host[op]) for view in op.reads)
+    host, device = move_first(operations, {op for op in on_host if not any(
+        view.buffer.role == "state" for view in op.views)})
+    for op in device:
+        if op in on_host:
+            cause = on_host[op]
             raise Unsupported(f"{cause.kind} has no kernel, and needs what the GPU computes "
                               f"({cause.source[0]}:{cause.source[1]})")
-    return ([op for op in operations if id(op) in on_host],
-            [op for op in operations if id(op) not in on_host])
+    return host, device
 
 
 class DeviceArena(Arena):
@@ -81,10 +79,10 @@ class DeviceMemory:
 
     def pointer(self, buffer):
         """Return a buffer's address on the device, as a CuPy MemoryPointer."""
-        if id(buffer) in self.starts:
-            return self.device.data + self.starts[id(buffer)]
+        if buffer in self.starts:
+            return self.device.data + self.starts[buffer]
         if buffer.is_temporary:
-            return self.arena.memory.data + self.arena.offsets[id(buffer)]
+            return self.arena.memory.data + self.arena.offsets[buffer]
         return buffer.array.data
 
     def address(self, view):
@@ -115,14 +113,14 @@ def copied_buffers(host, device, results):
     The first n are copied in every step, the others once. A temporary that the host computes gets
     memory on the host.
     """
-    for view in views_of(host):
-        buffer = view.buffer
+    for buffer in [view.buffer for op in host for view in op.views]:
         if buffer.is_temporary:
             buffer.array = np.zeros(buffer.nbytes, np.uint8)
             buffer.role, buffer.address = "shared", buffer.array.ctypes.data
-    used = {id(view.buffer): view.buffer for view in (*views_of(device), *results)}
-    changing = [b for b in used.values() if b.role in ("input", "number", "shared")]
-    return [*changing, *(b for b in used.values() if b.role == "constant")], len(changing)
+    views = [view for op in device for view in op.views] + results
+    used = list(dict.fromkeys(view.buffer for view in views))       # each once, in this order
+    changing = [b for b in used if b.role in ("input", "number", "shared")]
+    return changing + [b for b in used if b.role == "constant"], len(changing)
 
 
 def host_bytes(buffer):
@@ -143,11 +141,10 @@ class CudaLowered:
     made_of  for each call, the operations that it computes
     """
 
-    def __init__(self, groups, results, target):
-        host, device = split_by_place([op for group in groups for op in group.operations])
+    def __init__(self, operations, results, target):
+        host, device = split_by_place(operations)
         staged, changing = copied_buffers(host, device, results)
-        groups = schedule(device)
-        find_local(groups, results)
+        groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in group_kernels(group, f"g{i}")]
         self.memory = DeviceMemory(DeviceArena(groups, results), staged)
@@ -156,12 +153,9 @@ class CudaLowered:
             self.memory.upload(len(staged))
         functions = compiled(kernels)
         launches = [self._launch(kernel, functions) for kernel in kernels]
-        self.calls, self.made_of = [], [[op] for op in host] + [device]
-        for op in host:
-            inputs = [host_array(x) if isinstance(x, View) else x for x in op.inputs]
-            out = None if op.output is None else host_array(op.output)
-            self.calls.append(functools.partial(op.run, *inputs, out=out))
-        self.calls.append(DeviceTurn(target, self.memory, changing, launches))
+        self.calls = [*(call_of(op, host_array) for op in host),
+                      DeviceTurn(target, self.memory, changing, launches)]
+        self.made_of = [[op] for op in host] + [device]
 
     def _launch(self, kernel, functions):
         """Return a function without arguments that launches a kernel.
@@ -173,7 +167,7 @@ class CudaLowered:
             if call is not None:
                 return call
         arguments = tuple(map(self.memory.address, kernel.views))
-        return functools.partial(functions[id(kernel)], kernel.grid, kernel.block, arguments)
+        return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
 
 
 def product(a, b, out):
@@ -201,7 +195,7 @@ def compiled(kernels):
         if own:
             source = "\n".join([HEAD, BLOCK_HEAD * together, *(k.text for k in own)])
             module = cupy.RawModule(code=source)
-            functions |= {id(k): module.get_function(k.name) for k in own}
+            functions |= {k: module.get_function(k.name) for k in own}
     return functions
 
 
@@ -267,35 +261,23 @@ class CudaTarget:
         self.note, self.captures, self.cupy = note, captures, cupy
         self.stream = stream_of(cupy)
 
-    def lower(self, groups, results):
-        return CudaLowered(groups, results, self)
+    def lower(self, operations, results):
+        return CudaLowered(operations, results, self)
 
+    @contextlib.contextmanager
     def turn(self):
-        """Return a context in which the target's stream is used.
+        """Use the target's stream in a `with` block.
 
-        It begins after the current stream's earlier work, and that stream's later work waits for
-        it.
+        The block begins after the current stream's earlier work, and that stream's later work waits
+        for the block.
         """
-        return Turn(self.cupy, self.stream)
-
-
-class Turn:
-    """A context whose code runs on another stream.
-
-    That stream first waits for the current one, and afterwards the current one waits for it.
-    """
-
-    def __init__(self, cupy, stream):
-        self.cupy, self.stream = cupy, stream
-
-    def __enter__(self):
-        self.outer = self.cupy.cuda.get_current_stream()
-        self.stream.wait_event(self.outer.record())
-        self.stream.__enter__()
-
-    def __exit__(self, *error):
-        self.stream.__exit__(*error)
-        self.outer.wait_event(self.stream.record())
+        outer = self.cupy.cuda.get_current_stream()
+        self.stream.wait_event(outer.record())
+        try:
+            with self.stream:
+                yield
+        finally:
+            outer.wait_event(self.stream.record())
 
 
 @functools.cache

@@ -10,6 +10,8 @@ with sums[v] = sum of dy[m] over all m with ids[m] == v, and the same m in the s
 For example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
 """
 
+from collections import Counter
+
 import numpy as np
 
 from npdl.engine.array_functions import sum_by_index_run
@@ -20,13 +22,13 @@ from npdl.engine.recording import run_take
 def multiply_tables(operations):
     """Return the operations. Products of gathered rows are replaced by products of the table."""
     takes, writes, found = {}, {}, []
-    readers = count_readers(operations)
+    readers = Counter(view.buffer for op in operations for view in op.reads)
     for i, op in enumerate(operations):
-        if op.output is not None:
-            writes.setdefault(id(op.output.buffer), []).append((i, op))
+        for view in op.writes:
+            writes.setdefault(view.buffer, []).append((i, op))
     for i, op in enumerate(operations):
-        if op.kind == "take" and _is_simple(op) and len(writes[id(op.output.buffer)]) == 1:
-            takes[id(op.output.buffer)] = i, op
+        if op.kind == "take" and _is_simple(op) and len(writes[op.output.buffer]) == 1:
+            takes[op.output.buffer] = i, op
         replaced = None
         if op.kind == "matmul" and all(x.ndim == 2 for x in op.inputs):
             replaced = _forward(op, takes, writes, i) or _backward(
@@ -37,19 +39,10 @@ def multiply_tables(operations):
     return found
 
 
-def count_readers(operations):
-    """Return {id of a buffer: how often it is read}."""
-    counts = {}
-    for op in operations:
-        for view in op.reads:
-            counts[id(view.buffer)] = counts.get(id(view.buffer), 0) + 1
-    return counts
-
-
 def _changed(views, writes, since, now):
     """Return True if one of the views is written between two operations."""
     return any(since < i < now and overlap(view, op.output) for view in views
-               for i, op in writes.get(id(view.buffer), ()))
+               for i, op in writes.get(view.buffer, ()))
 
 
 def _is_simple(op):
@@ -64,9 +57,9 @@ def _gathered(x, takes, writes, now):
 
     Return None if it doesn't, or if one of the two was changed since.
     """
-    if id(x.buffer) not in takes:
+    if x.buffer not in takes:
         return None
-    place, take = takes[id(x.buffer)]
+    place, take = takes[x.buffer]
     table, index = take.inputs
     pitch = table.shape[1] * table.dtype.itemsize
     if x.shape[1] != table.shape[1] or x.offset % pitch or x.strides[0] % pitch or (
@@ -144,8 +137,8 @@ def _products(x, writes, readers, now):
     """
     def product_of(view):
         """Return the one product whose result fills a view's buffer, or None."""
-        made = writes.get(id(view.buffer), ())
-        if len(made) != 1 or not view.buffer.is_temporary or readers[id(view.buffer)] != 1:
+        made = writes.get(view.buffer, ())
+        if len(made) != 1 or not view.buffer.is_temporary or readers[view.buffer] != 1:
             return None
         i, op = made[0]
         good = op.kind == "matmul" and op.output == view and view.is_whole and (
@@ -153,11 +146,11 @@ def _products(x, writes, readers, now):
         return op if good and not _changed(op.inputs, writes, i, now) else None
     if product_of(x):
         return [(0, product_of(x))]
-    if not x.is_whole or not x.buffer.is_temporary or readers[id(x.buffer)] != 1:
+    if not x.is_whole or not x.buffer.is_temporary or readers[x.buffer] != 1:
         return []
     pieces, row = [], 0
     pitch = x.shape[1] * x.dtype.itemsize
-    for _, op in sorted(writes[id(x.buffer)], key=lambda each: each[1].output.offset):
+    for _, op in sorted(writes[x.buffer], key=lambda each: each[1].output.offset):
         part, source = op.output, op.inputs[0]
         product = product_of(source) if op.kind == "copy" and isinstance(source, View) else None
         if not product or part.offset != row * pitch or not part.is_contiguous or (

@@ -13,20 +13,25 @@ import numpy as np
 from npdl.engine.arena import Arena, aligned, place
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
-from npdl.engine.schedule import find_local, row_pitch
+from npdl.engine.schedule import row_pitch, schedule
 
 BLOCK = 32768           # entries of one array in a block
 
 
 class Lowered:
-    """The calls of a recording, and for each call the operations that it computes.
+    """The calls of a recording.
 
-    `array(view)` is the memory of a view.
+    groups   the Groups of operations that are computed together
+    calls    functions without arguments
+    made_of  for each call, the operations that it computes
+    array    a function that returns the array of a View
+    nbytes   of the arena
     """
 
     def __init__(self, groups, results):
         arena = Arena(groups, results)
-        self.array, self.nbytes, self.calls, self.made_of = arena.array, arena.nbytes, [], []
+        self.groups, self.array, self.nbytes = groups, arena.array, arena.nbytes
+        self.calls, self.made_of = [], []
         for group in groups:
             for call, operations in self.lower(group):
                 self.calls.append(call)
@@ -34,26 +39,20 @@ class Lowered:
 
     def lower(self, group):
         """Return [(call, its operations)] of one group."""
-        return [(self.call(op), [op]) for op in group.operations]
-
-    def call(self, op):
-        """Return one operation as a function without arguments."""
-        inputs = [self.array(x) if isinstance(x, View) else x for x in op.inputs]
-        out = None if op.output is None else self.array(op.output)
-        return direct_call(op, inputs, out)
+        return [(call_of(op, self.array), [op]) for op in group.operations]
 
 
-class BlockedLowered(Lowered):
+class NumPyLowered(Lowered):
     """A Lowered whose groups are computed in blocks of rows."""
 
-    def __init__(self, groups, results):
-        find_local(groups, results)
+    def __init__(self, operations, results):
+        groups = schedule(operations, results)
         for group in groups:
             if block_size(group) is None:
                 group.local = set()
             for rows in group.rows:
                 if rows.form == "column":
-                    group.local -= {id(x.view.buffer) for x in rows.operands}
+                    group.local -= {x.view.buffer for x in rows.operands}
         super().__init__(groups, results)
 
     def lower(self, group):
@@ -64,7 +63,7 @@ class BlockedLowered(Lowered):
         block = Block(self.array, inside, group.local, step)
         calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
                  for rows in inside]
-        return calls + [(self.call(rows.op), [rows.op]) for rows in group.rows
+        return calls + [(call_of(rows.op, self.array), [rows.op]) for rows in group.rows
                         if rows.form == "column"]
 
 
@@ -77,7 +76,7 @@ class Block:
         first, last, bytes_of = {}, {}, {}
         for i, rows in enumerate(inside):
             for x in rows.operands:
-                key = id(x.view.buffer)
+                key = x.view.buffer
                 if key in local:
                     bytes_of[key] = row_pitch(x, self.sizes) * step * math.prod(self.sizes[1:])
                     last[key] = i
@@ -105,10 +104,16 @@ class Block:
         count = min(self.step, self.sizes[0] - start)
         width = 1 if x.inner == 0 else rows.width
         view = x.view._replace(shape=(count, *self.sizes[1:], width), strides=(*x.lead, x.inner))
-        if id(x.view.buffer) in self.local:
-            return view.array_at(self.memory.ctypes.data + self.slots[id(x.view.buffer)],
+        if x.view.buffer in self.local:
+            return view.array_at(self.memory.ctypes.data + self.slots[x.view.buffer],
                                  self.memory)
         return self.array(view._replace(offset=view.offset + start * x.lead[0]))
+
+
+def call_of(op, array):
+    """Return one operation as a function without arguments; array(view) is the array of a View."""
+    inputs = [array(x) if isinstance(x, View) else x for x in op.inputs]
+    return direct_call(op, inputs, None if op.output is None else array(op.output))
 
 
 def direct_call(op, inputs, out):
@@ -130,12 +135,3 @@ def block_size(group):
     entries = math.prod(group.sizes[1:]) * max(rows.width for rows in inside)
     step = max(1, BLOCK // entries)
     return step if step < group.sizes[0] else None
-
-
-class NumPyTarget:
-    """The target "numpy". It works everywhere, because it needs no compiler."""
-
-    name = "numpy"
-
-    def lower(self, groups, results):
-        return BlockedLowered(groups, results)

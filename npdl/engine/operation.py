@@ -178,6 +178,15 @@ class Operation:
         """Return the Views that are read."""
         return [x for x in self.inputs if isinstance(x, View)]
 
+    @property
+    def writes(self):
+        """Return the Views that are written: the output, or nothing for a guard."""
+        return [] if self.output is None else [self.output]
+
+    @property
+    def views(self):
+        return self.reads + self.writes
+
     def __repr__(self):
         shapes = ", ".join(str(x.shape) if isinstance(x, View) else repr(x) for x in self.inputs)
         return f"{self.kind}({shapes}) -> {self.output.shape if self.output else ''}"

@@ -43,9 +43,8 @@ def profile(recorded, rounds=10):
     Each time is the smallest of `rounds` measurements. The parameters are restored at the end.
     """
     program = recorded.recordings[0].program
-    state = {id(view.buffer): view.buffer.array for op in program.operations
-             if (view := op.output) is not None and not view.buffer.is_temporary}
-    saved = [(array, array.copy()) for array in state.values()]
+    state = {view.buffer for op in program.operations for view in op.writes}
+    saved = [(buffer.array, buffer.array.copy()) for buffer in state if not buffer.is_temporary]
     lowered, lines, counted = program.lowered, {}, set()
     best = [float("inf")] * len(lowered.calls)
     for _ in range(rounds):
@@ -61,19 +60,18 @@ def profile(recorded, rounds=10):
             line = lines.setdefault(op.source, Line(*op.source))
             line.seconds += seconds * own / sum(work)
             line.groups.add(group)
-            if id(op) in counted:       # the NumPy target computes an operation in several calls
+            if op in counted:       # the NumPy target computes an operation in several calls
                 continue
-            counted.add(id(op))
+            counted.add(op)
             line.operations += 1
             line.flop += flop(op)
-            line.bytes += sum(view.size * view.dtype.itemsize for view in (
-                *op.reads, *([] if op.output is None else [op.output])))
+            line.bytes += sum(view.size * view.dtype.itemsize for view in op.views)
     return sorted(lines.values(), key=lambda line: -line.seconds)
 
 
 def entries(op):
     """Return the size of the largest array that an operation reads or writes."""
-    return max([view.size for view in op.reads] + [1 if op.output is None else op.output.size])
+    return max(1, *(view.size for view in op.views))
 
 
 def flop(op):

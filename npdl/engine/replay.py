@@ -12,7 +12,6 @@ import numpy as np
 
 from npdl.engine.operation import Number, View
 from npdl.engine.recording import Diverged
-from npdl.engine.schedule import schedule
 from npdl.engine.simplify import simplify
 
 
@@ -25,7 +24,6 @@ class Program:
     """A recorded step, ready to run.
 
     operations  the simplified recording
-    groups      the Groups of operations (npdl.engine.schedule) that are lowered together
     results     the Views and Numbers that the step returns
     """
 
@@ -35,8 +33,7 @@ class Program:
         kept = [x for x in results if isinstance(x, View)]
         operations = [op for op in recorder.operations if not is_number_guard(op)]
         self.operations = simplify(operations, kept)
-        self.groups = schedule(self.operations)
-        self.lowered = target.lower(self.groups, kept)
+        self.lowered = target.lower(self.operations, kept)
         self._backups = self._state_before_guards()
 
     def _state_before_guards(self):
@@ -46,9 +43,8 @@ class Program:
         """
         ops = [op for made in self.lowered.made_of for op in made]
         last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
-        buffers = {id(op.output.buffer): op.output.buffer for op in ops[:last]
-                   if op.output is not None and not op.output.buffer.is_temporary}
-        return [buffer.array for buffer in buffers.values() if buffer.role == "state"]
+        buffers = {view.buffer for op in ops[:last] for view in op.writes}
+        return [buffer.array for buffer in buffers if buffer.role == "state"]
 
     def run(self, inputs, counters):
         """Replay the step. Return (its results, the values of its numbers).
@@ -84,8 +80,7 @@ class Program:
         """Compute the step's numbers, check their guards, and fill their arrays."""
         values = {}
         for op in self.number_guards:
-            if not op.options["holds"](value_of(op.inputs[0], values)):
-                raise Diverged("a guard does not hold")
+            op.run(value_of(op.inputs[0], values), out=None)
         for number, cell in self.recorder.numbers:
             cell[...] = value_of(number, values)
         return values

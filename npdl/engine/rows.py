@@ -170,12 +170,8 @@ def broadcast_strides(view, ndim):
 
 def collapsed(sizes, strides):
     """Return the stride of several axes as one, or None."""
-    if not sizes:
-        return 0
-    for n, outer, inner in zip(sizes[1:], strides, strides[1:], strict=False):
-        if outer != n * inner:
-            return None
-    return strides[-1]
+    _, (joined,) = merged_axes(sizes, [strides])
+    return None if len(joined) > 1 else joined[0] if joined else 0
 
 
 def refine(a, b):

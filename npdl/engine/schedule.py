@@ -7,8 +7,10 @@ Operations are placed in the order in which they were recorded. An operation may
 earlier group if its order does not matter with respect to any of the operations in between.
 """
 
+from collections import Counter
+
 from npdl.engine.operation import overlap
-from npdl.engine.rows import as_rows, refine
+from npdl.engine.rows import as_rows, collapsed, refine
 
 LOOK_BACK = 24          # groups; more would find few others and make planning slow
 MOST_ARRAYS = 8         # larger than SMALL that unrelated operations of one group use: a processor
@@ -20,40 +22,38 @@ class Group:
 
     rows   the RowOperations, all with the same `sizes`. The list is empty if the group is a single
            operation that can't be a loop over rows.
+    local  the temporary buffers that only this group uses; they need memory for one row only
     """
 
     def __init__(self, op, rows=None):
-        self.operations, self.rows = [op], [] if rows is None else [rows]
+        self.operations, self.rows, self.local = [], [], set()
         self.sizes = None if rows is None else rows.sizes
-        self.local, self.read, self.written, self._members = set(), {}, {}, {}
-        self.large = set()
-        self._note(op, rows)
+        self.read, self.written, self.large, self._members = {}, {}, set(), {}
+        self._add(op, rows)
 
-    def _note(self, op, rows):
-        self.large.update(id(view.buffer) for view in (*op.reads, op.output)
-                          if view and not view.buffer.is_temporary and view.buffer.nbytes > SMALL)
-        for x in () if rows is None else rows.operands:
-            self._members.setdefault(id(x.view.buffer), []).append(rows)
+    def _add(self, op, rows):
+        self.operations.append(op)
+        self.large.update(view.buffer for view in op.views
+                          if not view.buffer.is_temporary and view.buffer.nbytes > SMALL)
         for view in op.reads:
-            self.read.setdefault(id(view.buffer), []).append(view)
-        if op.output is not None:
-            self.written.setdefault(id(op.output.buffer), []).append(op.output)
+            self.read.setdefault(view.buffer, []).append(view)
+        for view in op.writes:
+            self.written.setdefault(view.buffer, []).append(view)
+        if rows is not None:
+            self.rows.append(rows)
+            for view in op.views:
+                self._members.setdefault(view.buffer, []).append(rows)
 
     def touches(self, op):
         """Return True if an operation uses an array that the group uses."""
-        return any(id(view.buffer) in self.read or id(view.buffer) in self.written
-                   for view in (*op.reads, op.output) if view.buffer.role != "number")
+        return any(view.buffer in self.read or view.buffer in self.written
+                   for view in op.views if view.buffer.role != "number")
 
     def conflicts(self, op):
         """Return True if an operation after the group can't be moved before it."""
-        for view in op.reads:
-            if any(overlap(view, other) for other in self.written.get(id(view.buffer), ())):
-                return True
-        if op.output is None:
-            return False
-        key = id(op.output.buffer)
-        return any(overlap(op.output, other)
-                   for other in (*self.written.get(key, ()), *self.read.get(key, ())))
+        return any(overlap(view, other) for view in op.views
+                   for other in self.written.get(view.buffer, ())) or any(
+            overlap(view, other) for view in op.writes for other in self.read.get(view.buffer, ()))
 
     def take(self, op):
         """Add an operation to the loop over rows; False if it does not fit."""
@@ -64,29 +64,27 @@ class Group:
         if sizes is None:
             return False
         rows = rows.refined(sizes)
-        related = {id(member): member for x in rows.operands
-                   for member in self._members.get(id(x.view.buffer), ())}
+        related = {id(member): member for view in op.views
+                   for member in self._members.get(view.buffer, ())}
         if not all(can_share(member.refined(sizes), rows) for member in related.values()):
             return False
         self.sizes = sizes
-        self.rows.append(rows)
-        self.operations.append(op)
-        self._note(op, rows)
+        self._add(op, rows)
         return True
 
-    def finish(self):
-        """Give all RowOperations of the group the same `sizes`."""
-        self.rows = [rows.refined(self.sizes) for rows in self.rows]
 
+def schedule(operations, results):
+    """Return the groups of a recording, in the order of their execution.
 
-def schedule(operations):
-    """Return the groups of a recording, in the order of their execution."""
+    `results` are Views that are read after the last group.
+    """
     groups = []
     for op in operations:
         if not _join(groups, op):
             groups.append(Group(op, as_rows(op)))
     for group in groups:
-        group.finish()
+        group.rows = [rows.refined(group.sizes) for rows in group.rows]
+    _find_local(groups, results)
     return groups
 
 
@@ -131,41 +129,22 @@ def are_aligned(a, a_width, b, b_width, sizes):
     return True
 
 
-def find_local(groups, results):
-    """Set group.local: the temporary buffers that only this group uses.
-
-    They need memory for one row only.
-    """
-    users = {}
-    for i, group in enumerate(groups):
-        for key in (*group.read, *group.written):
-            users.setdefault(key, set()).add(i)
-    kept = {id(view.buffer) for view in results}
+def _find_local(groups, results):
+    """Set `local` of each group of rows."""
+    users = Counter(buffer for group in groups for buffer in {*group.read, *group.written})
+    users.update(view.buffer for view in results)
     for group in groups:
-        for rows in group.rows:
-            for x in rows.operands:
-                key = id(x.view.buffer)
-                if x.view.buffer.is_temporary and key not in kept and len(users[key]) == 1:
-                    group.local.add(key)
-        for rows in group.rows:
-            for x in rows.operands:
-                if row_pitch(x, rows.sizes) is None or rows.form == "column" and (
-                        x is rows.output):
-                    group.local.discard(id(x.view.buffer))
+        whole = {x.view.buffer for rows in group.rows for x in rows.operands
+                 if row_pitch(x, rows.sizes) is None or (
+                     rows.form == "column" and x is rows.output)}
+        group.local = {x.view.buffer for rows in group.rows for x in rows.operands
+                       if x.view.buffer.is_temporary and users[x.view.buffer] == 1} - whole
 
 
 def row_pitch(operand, sizes):
     """Return the distance in bytes from each row to the next if all are the same, else None."""
-    pitch = None
-    expected = None
-    for n, stride in zip(reversed(sizes), reversed(operand.lead), strict=True):
-        if n == 1:
-            continue
-        if pitch is None:
-            pitch = expected = stride
-        if stride != expected:
-            return None
-        expected = stride * n
-    if pitch is None:
-        pitch = operand.view.buffer.nbytes
-    return pitch if pitch > 0 else None
+    long = [i for i, n in enumerate(sizes) if n != 1]
+    if not long:
+        return operand.view.buffer.nbytes or None
+    pitch = collapsed([sizes[i] for i in long], [operand.lead[i] for i in long])
+    return pitch if pitch and pitch > 0 else None

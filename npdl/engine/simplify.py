@@ -14,11 +14,13 @@ The passes, in this order:
     compute x (B, S, D) @ W as one product of matrices
 """
 
-from npdl.engine.gather import count_readers, multiply_tables
+from collections import Counter
+
+from npdl.engine.gather import multiply_tables
 from npdl.engine.operation import View
 from npdl.engine.recording import run_copy
 
-PURE = {"take", "where", "erf", "copy", "sum_by_index"}     # besides every ufunc
+PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}        # besides every ufunc
 
 
 def simplify(operations, results):
@@ -38,51 +40,51 @@ def guards_first(operations):
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
-        if op.kind == "guard" or op.output is not None and id(op.output.buffer) in wanted:
-            needed.add(id(op))
-            wanted.update(id(view.buffer) for view in op.reads if view.buffer.is_temporary)
+        if op.kind == "guard" or any(view.buffer in wanted for view in op.writes):
+            needed.add(op)
+            wanted.update(view.buffer for view in op.reads if view.buffer.is_temporary)
+    first, rest = move_first(operations, {op for op in needed if op.kind != "draw"})
+    return first + rest
+
+
+def move_first(operations, chosen):
+    """Return (first, rest): `first` are the chosen operations that can be moved before the rest."""
     first, rest, read, written = [], [], set(), set()       # read and written by the rest
     for op in operations:
-        inputs = {id(view.buffer) for view in op.reads}
-        output = set() if op.output is None else {id(op.output.buffer)}
-        if id(op) in needed and op.kind != "draw" and not (
-                inputs & written or output & (read | written)):
+        inputs = {view.buffer for view in op.reads}
+        outputs = {view.buffer for view in op.writes}
+        if op in chosen and not (inputs & written or outputs & (read | written)):
             first.append(op)
         else:
             rest.append(op)
             read |= inputs
-            written |= output
-    return first + rest
+            written |= outputs
+    return first, rest
 
 
 def merge_equal(operations, results):
     """Compute once what is computed twice from the same values."""
-    writers = count_writers(operations)
-    kept, known, same, versions = [], {}, {}, {}
-    result_buffers = {id(view.buffer) for view in results}
+    writers = Counter(view.buffer for op in operations for view in op.writes)
+    kept, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
+    fixed = {view.buffer for view in results}
     for op in operations:
         op = op.replace(inputs=[_renamed(x, same) for x in op.inputs])
         key = _value_key(op, versions)
-        once = op.output is not None and op.output.buffer.is_temporary and (
-            writers[id(op.output.buffer)] == 1) and op.output.is_whole
-        if key is not None and once and id(op.output.buffer) not in result_buffers:
-            if key in known:
-                same[id(op.output.buffer)] = known[key].buffer
+        if key is not None and all(
+                view.is_whole and view.buffer.is_temporary and view.buffer not in fixed
+                and writers[view.buffer] == 1 for view in op.writes):
+            first = known.setdefault(key, op)
+            if first is not op:
+                same |= {view.buffer: first.output.buffer for view in op.writes}
                 continue
-            known[key] = op.output
-        elif op.kind == "guard":
-            if key in known:
-                continue
-            known[key] = True
         kept.append(op)
-        if op.output is not None:
-            versions[id(op.output.buffer)] = versions.get(id(op.output.buffer), 0) + 1
+        versions.update(view.buffer for view in op.writes)
     return kept
 
 
 def _renamed(x, same):
-    return x._replace(buffer=same[id(x.buffer)]) if isinstance(x, View) and (
-        id(x.buffer) in same) else x
+    return x._replace(buffer=same[x.buffer]) if isinstance(x, View) and (
+        x.buffer in same) else x
 
 
 def _value_key(op, versions):
@@ -90,36 +92,35 @@ def _value_key(op, versions):
 
     Return None if this can't be decided.
     """
-    if op.ufunc is None and op.kind not in PURE and op.kind != "guard" or (
-            op.effect and op.kind != "guard"):
+    if op.ufunc is None and op.kind not in PURE:
         return None
-    inputs = tuple((x, versions.get(id(x.buffer), 0)) if isinstance(x, View) else
+    inputs = tuple((x, versions[x.buffer]) if isinstance(x, View) else
                    (type(x).__name__, repr(x)) for x in op.inputs)
-    if op.kind == "guard":
-        return op.kind, inputs, repr(op.options["convert"])
-    return (op.kind, inputs, repr(op.options), op.output.shape, op.output.strides,
-            op.output.dtype)
+    return (op.kind, inputs, repr(op.options),
+            *((view.shape, view.strides, view.dtype) for view in op.writes))
 
 
 def remove_dead(operations, results):
     """Drop operations that reach no state, no guard and no result."""
-    live = {id(view.buffer) for view in results}
+    live = {view.buffer for view in results}
     kept = []
     for op in reversed(operations):
-        if op.effect or not op.output.buffer.is_temporary or id(op.output.buffer) in live:
+        if op.effect or any(not view.buffer.is_temporary or view.buffer in live
+                            for view in op.writes):
             kept.append(op)
-            live.update(id(view.buffer) for view in op.reads)
+            live.update(view.buffer for view in op.reads)
     return kept[::-1]
 
 
 def accumulate_first(operations):
     """Replace "set to 0, then add the first gradient" by writing this gradient directly."""
     zeroed, changed, removed = {}, {}, set()
-    writers, readers = count_writers(operations), count_readers(operations)
-    makers = {}                                 # id of a buffer -> the index of its only writer
+    readers = Counter(view.buffer for op in operations for view in op.reads)
+    writers = Counter(view.buffer for op in operations for view in op.writes)
+    makers = {}                                 # buffer -> the index of its last writer
     for i, op in enumerate(operations):
         for view in op.reads:
-            start = zeroed.pop(id(view.buffer), None)
+            start = zeroed.pop(view.buffer, None)
             if start is None or op.kind != "add" or op.output != view or op.inputs[0] != view or (
                     not isinstance(op.inputs[1], View) or op.inputs[1].buffer is view.buffer):
                 continue
@@ -127,8 +128,8 @@ def accumulate_first(operations):
             if term.shape != view.shape or term.dtype != view.dtype:
                 continue
             removed.add(start)
-            maker = makers.get(id(term.buffer))
-            alone = maker is not None and (writers[id(term.buffer)], readers[id(term.buffer)]) == (
+            maker = makers.get(term.buffer)
+            alone = maker is not None and (writers[term.buffer], readers[term.buffer]) == (
                 1, 1) and term.is_whole and operations[maker].output.is_whole
             if alone and view.is_contiguous and maker > start:
                 made = operations[maker]
@@ -137,13 +138,12 @@ def accumulate_first(operations):
             else:
                 changed[i] = op.replace(kind="copy", inputs=[term], run=run_copy, ufunc=None,
                                         loop=None, options={})
-        if op.output is None:
-            continue
-        makers[id(op.output.buffer)] = i
-        zeroed.pop(id(op.output.buffer), None)
+        for view in op.writes:
+            makers[view.buffer] = i
+            zeroed.pop(view.buffer, None)
         if op.kind == "copy" and op.inputs[0] == 0 and type(op.inputs[0]) in (int, float) and (
                 op.output.is_whole):
-            zeroed[id(op.output.buffer)] = i
+            zeroed[op.output.buffer] = i
     return [changed.get(i, op) for i, op in enumerate(operations) if i not in removed]
 
 
@@ -156,12 +156,3 @@ def flatten_product(op):
         return op.replace(inputs=[a.reshaped(a.size // a.shape[-1], a.shape[-1]), b],
                           output=op.output.reshaped(a.size // a.shape[-1], b.shape[-1]))
     return op
-
-
-def count_writers(operations):
-    """Return {id of a buffer: how many operations write into it}."""
-    counts = {}
-    for op in operations:
-        if op.output is not None:
-            counts[id(op.output.buffer)] = counts.get(id(op.output.buffer), 0) + 1
-    return counts

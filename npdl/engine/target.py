@@ -2,38 +2,37 @@
 
 from npdl.backend import is_host
 from npdl.engine.c_build import CompilerError
-from npdl.engine.c_target import CTarget
+from npdl.engine.c_target import CLowered
 from npdl.engine.cuda_target import CudaTarget
-from npdl.engine.numpy_target import NumPyTarget
+from npdl.engine.numpy_target import NumPyLowered
 from npdl.errors import InputError, require_choice
 
 TARGETS = ("auto", "c", "numpy")
 
 
-class AutoTarget:
-    """The C target, or NumPy if no compiler works; one line says so."""
+class HostTarget:
+    """The target `name` on the CPU. If no compiler works, "auto" prints one line and uses NumPy."""
 
-    def __init__(self, note):
-        self.note, self._chosen = note, CTarget()
+    def __init__(self, name, note):
+        self.name, self.note = name, note
 
-    @property
-    def name(self):
-        return self._chosen.name
-
-    def lower(self, groups, results):
-        try:
-            return self._chosen.lower(groups, results)
-        except CompilerError as error:
-            self.note(f"{error}; the step runs with NumPy instead, which is slower")
-            self._chosen = NumPyTarget()
-            return self._chosen.lower(groups, results)
+    def lower(self, operations, results):
+        if self.name != "numpy":
+            try:
+                return CLowered(operations, results)
+            except CompilerError as error:
+                if self.name == "c":
+                    raise
+                self.note(f"{error}; the step runs with NumPy instead, which is slower")
+                self.name = "numpy"
+        return NumPyLowered(operations, results)
 
 
 def make_target(name, note):
     """Return the target called `name`; on a GPU, CUDA."""
     require_choice("target", name, TARGETS)
-    if not is_host():
-        if name != "auto":
-            raise InputError(f"target {name!r} computes on the processor; on a GPU give 'auto'")
-        return CudaTarget(note)
-    return {"auto": lambda: AutoTarget(note), "c": CTarget, "numpy": NumPyTarget}[name]()
+    if is_host():
+        return HostTarget(name, note)
+    if name != "auto":
+        raise InputError(f"target {name!r} computes on the processor; on a GPU give 'auto'")
+    return CudaTarget(note)

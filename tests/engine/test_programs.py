@@ -179,7 +179,7 @@ def test_a_softmax_and_its_backward_are_one_group_without_memory_for_the_rows_be
         y = functions.softmax(x)
         return functions.softmax_backward(dy, y)
     program = planned(step, *np.ones((2, 4000, 50)))
-    assert len(program.operations) > 10 and len(program.groups) == 1
+    assert len(program.operations) > 10 and len(program.lowered.groups) == 1
     assert program.lowered.nbytes == 4000 * 50 * 8      # of the result alone
 
 
