@@ -149,7 +149,7 @@ numbers.Real.register(Number)
 class Operation:
     """One array operation: `run(*inputs, out)` writes its result into `out`.
 
-    kind     its name: a ufunc's, or "copy", "take", "guard", ..
+    kind     its name: a ufunc's, or "copy", "take", "guard", ..; "sort()" for a call of np.sort
     inputs   Views, Numbers, and Python or NumPy scalars
     output   a View; None for a guard
     run      what NumPy does

@@ -236,7 +236,7 @@ class Recorder:
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
-        return self.add(name_of(function), inputs, self.new(result), run)
+        return self.add(name_of(function) + "()", inputs, self.new(result), run)
 
     def in_place(self, function, args, options):
         """Record a call of a function that writes into its first argument."""

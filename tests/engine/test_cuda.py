@@ -227,4 +227,4 @@ def test_a_step_without_kernels_runs_plainly_after_one_line():
         step = RecordedStep(own_step, (recorded,), note=lines.append)
         found = [to_host(step(x)) for x in inputs]
     assert_close([*found, to_host(recorded.W.data)], [*wanted, plain.W.data], 1e-6)
-    assert len(lines) == 1 and "cumsum has no kernel" in lines[0] and "test_cuda.py:" in lines[0]
+    assert len(lines) == 1 and "cumsum() has no kernel" in lines[0] and "test_cuda.py:" in lines[0]
