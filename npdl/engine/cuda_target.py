@@ -71,7 +71,7 @@ class DeviceMemory:
 
         self.cupy, self.arena = cupy, arena
         starts = list(itertools.accumulate((rounded(b.nbytes) for b in staged), initial=0))
-        self.starts = dict(zip(map(id, staged), starts, strict=False))
+        self.starts = dict(zip(staged, starts, strict=False))
         self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
