@@ -17,15 +17,10 @@ class Arena:
     """
 
     def __init__(self, groups, results):
-        first, last, sizes = {}, {}, {}
-        for i, group in enumerate(groups):
-            for view in [view for op in group.operations for view in op.views]:
-                buffer = view.buffer
-                if buffer.is_temporary and buffer not in group.local:
-                    sizes[buffer], last[buffer] = buffer.nbytes, i
-                    first.setdefault(buffer, i)
-        last |= {view.buffer: len(groups) for view in results}
-        self.offsets, self.nbytes = place(sizes, first, last)
+        uses = [{view.buffer: view.buffer.nbytes for op in group.operations for view in op.views
+                 if view.buffer.is_temporary and view.buffer not in group.local}
+                for group in groups]
+        self.offsets, self.nbytes = place(uses, [view.buffer for view in results])
         self.allocate()
 
     def allocate(self):
@@ -40,17 +35,22 @@ class Arena:
         return view.array_at(view.buffer.address, view.buffer.array)
 
 
-def place(sizes, first, last):
-    """Place the largest blocks first.
+def place(uses, kept=()):
+    """Return ({buffer: its first byte}, the bytes of all).
 
-    Each goes into the first gap between the placed blocks that are in use at the same time.
+    uses  for each step, {each buffer that it uses: its bytes}
+    kept  buffers that are also used after the last step
 
-    sizes  {key of a block: its bytes}
-    first  {key of a block: the number of its first use}
-    last   {key of a block: the number of its last use}
-
-    Returns ({key: its first byte}, the bytes of all).
+    The largest buffers are placed first. Each goes into the first gap between the placed buffers
+    that are in use at the same time.
     """
+    first, last, sizes = {}, {}, {}
+    for i, used in enumerate(uses):
+        sizes |= used
+        last |= dict.fromkeys(used, i)
+        for buffer in used:
+            first.setdefault(buffer, i)
+    last |= dict.fromkeys(kept, len(uses))
     keys = sorted(sizes, key=lambda key: -sizes[key])
     begin, end = (np.array([uses[key] for key in keys]) for uses in (first, last))
     low, high = np.zeros((2, len(keys)), np.int64)

@@ -120,13 +120,15 @@ def take_along_axis(recorder, x, index, axis=-1):
                         options={"axis": axis % x.ndim})
 
 
+def as_method(name):
+    """Return a function that records np.sum(x, ..) as x.sum(..)."""
+    return lambda recorder, x, *args, **options: getattr(x, name)(*args, **options)
+
+
 FUNCTIONS = {
     np.where: where, np.concatenate: concatenate, np.stack: stack,
     np.zeros_like: filled(0), np.ones_like: filled(1), np.full_like: filled(None),
-    np.sum: lambda recorder, x, *args, **options: x.sum(*args, **options),
-    np.mean: lambda recorder, x, *args, **options: x.mean(*args, **options),
-    np.max: lambda recorder, x, *args, **options: x.max(*args, **options),
-    np.min: lambda recorder, x, *args, **options: x.min(*args, **options),
     backend.exact_erf: erf, functions.minus_one_hot: minus_one_hot,
     functions.sum_by_index: sum_by_index, np.take_along_axis: take_along_axis,
+    **{getattr(np, name): as_method(name) for name in ("sum", "mean", "max", "min")},
 }

@@ -82,6 +82,15 @@ class Kernel:
         self.text = "\n".join([f'extern "C" __global__ void {name}({arguments}) {{', *lines, "}\n"])
         self.name = name
 
+    def define_entries(self, name, lines, value):
+        """Set the source: `lines` and the C expression `value` for each entry of the last view."""
+        out = self.views[-1]
+        self.spread(out.size)
+        self.define(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
+                           *unravel("e", out.shape, "i"), *lines,
+                           f"a{len(self.views) - 1}[{place(out.strides, out, 'i')}] = {value};",
+                           "}"])
+
     def spread(self, count, threads=THREADS):
         """Launch about one thread for each of `count` things."""
         self.grid, self.block = (min(MOST_BLOCKS, max(1, -(-count // threads))),), (threads,)
@@ -160,9 +169,9 @@ def unravel(flat, sizes, letter):
     return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
 
 
-def place(strides, itemsize, letter):
-    """Return the offset, counted in entries, of the entry with the indices i0, i1, .."""
-    return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // itemsize}"
+def place(strides, view, letter):
+    """Return the offset, counted in entries, of a view's entry with the indices i0, i1, .."""
+    return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // view.dtype.itemsize}"
                               for axis, s in enumerate(strides) if s)])
 
 
@@ -194,8 +203,7 @@ class ReduceKernel(Kernel):
             first = f"{sign}INFINITY" if wide == "double" else f"{sign}INT64_C({2**63 - 1})"
         width = next(n for n in (1, 8, 32) if n == 32 or results <= n)
         self.grid, self.block = (-(-results // width),), (width, THREADS // width)
-        value = f"a0[{place(x_outer, x.dtype.itemsize, 'o')} + " \
-                f"{place(x_inner, x.dtype.itemsize, 'k')}]"
+        value = f"a0[{place(x_outer, x, 'o')} + {place(x_inner, x, 'k')}]"
         if op.kind.startswith("logical"):
             value = f"({value} != 0)"
         self.define(name, [
@@ -209,7 +217,7 @@ class ReduceKernel(Kernel):
             f"if (threadIdx.y > 0 || result >= {results}) return;",
             f"for (int i = 1; i < {THREADS // width}; i++) {{",
             f"y = parts[i * {width} + threadIdx.x]; x = {combine}; }}",
-            f"a1[{place(out_outer, out.dtype.itemsize, 'o')}] = x;"])
+            f"a1[{place(out_outer, out, 'o')}] = x;"])
 
     @staticmethod
     def fits(op):
@@ -222,21 +230,16 @@ class TakeKernel(Kernel):
 
     def __init__(self, name, op):
         x, index, out = self.views = [*op.inputs, op.output]
-        self.spread(out.size)
         if op.kind == "take":
-            axis, places = 0, place(index.strides, index.dtype.itemsize, "i")
+            axis, steps = 0, index.strides
             rest = [0] * index.ndim + list(x.strides[1:])
         else:
-            axis, places = op.options["axis"], place(
-                broadcast_strides(index, out.ndim), index.dtype.itemsize, "i")
+            axis, steps = op.options["axis"], broadcast_strides(index, out.ndim)
             rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
-        size, step = x.shape[axis], x.strides[axis] // x.dtype.itemsize
-        self.define(name, [
-            f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-            *unravel("e", out.shape, "i"), f"int64_t row = a1[{places}];",
-            f"if (row < 0) row += {size};",
-            f"a2[{place(out.strides, out.dtype.itemsize, 'i')}] = "
-            f"a0[row * {step} + {place(rest, x.dtype.itemsize, 'i')}];", "}"])
+        self.define_entries(name, [
+            f"int64_t row = a1[{place(steps, index, 'i')}];",
+            f"if (row < 0) row += {x.shape[axis]};"],
+            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {place(rest, x, 'i')}]")
 
     @staticmethod
     def fits(op):
@@ -258,8 +261,8 @@ class SumByIndexKernel(Kernel):
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
             f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel("n", sizes, "i"),
-            f"if (a1[{place(index_steps, index.dtype.itemsize, 'i')}] == v)",
-            f"sum += a0[{place(row_steps, rows.dtype.itemsize, 'i')} + "
+            f"if (a1[{place(index_steps, index, 'i')}] == v)",
+            f"sum += a0[{place(row_steps, rows, 'i')} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
             f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
@@ -275,18 +278,13 @@ class ProductKernel(Kernel):
 
     def __init__(self, name, op):
         self.views = a, b, out = *op.inputs, op.output
-        self.spread(out.size)
         a_steps, b_steps = (list(broadcast_strides(x, out.ndim)) for x in (a, b))
         a_k, b_k, a_steps[-1], b_steps[-2] = a_steps[-1], b_steps[-2], 0, 0
-        size, total = out.dtype.itemsize, TYPES[out.dtype.name]
-        self.define(name, [
-            f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-            *unravel("e", out.shape, "i"), f"{total} sum = 0;",
-            f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
-            f"sum += ({total})a0[{place(a_steps, a.dtype.itemsize, 'i')} + k * "
-            f"{a_k // a.dtype.itemsize}] * a1[{place(b_steps, b.dtype.itemsize, 'i')} + k * "
-            f"{b_k // b.dtype.itemsize}];",
-            f"a2[{place(out.strides, size, 'i')}] = sum;", "}"])
+        total = TYPES[out.dtype.name]
+        self.define_entries(name, [
+            f"{total} sum = 0;", f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
+            f"sum += ({total})a0[{place(a_steps, a, 'i')} + k * {a_k // a.dtype.itemsize}] * "
+            f"a1[{place(b_steps, b, 'i')} + k * {b_k // b.dtype.itemsize}];"], "sum")
 
     @staticmethod
     def fits(op):

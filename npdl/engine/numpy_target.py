@@ -73,16 +73,11 @@ class Block:
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
-        first, last, bytes_of = {}, {}, {}
-        for i, rows in enumerate(inside):
-            for x in rows.operands:
-                key = x.view.buffer
-                if key in local:
-                    bytes_of[key] = row_pitch(x, self.sizes) * step * math.prod(self.sizes[1:])
-                    last[key] = i
-                    first.setdefault(key, i)
-        self.slots, top = place(bytes_of, first, last)
-        self.memory = aligned(top)
+        count = step * math.prod(self.sizes[1:])
+        self.slots, nbytes = place([
+            {x.view.buffer: row_pitch(x, self.sizes) * count for x in rows.operands
+             if x.view.buffer in local} for rows in inside])
+        self.memory = aligned(nbytes)
 
     def call(self, rows, start):
         """Return a call of one operation on the rows from `start` on along the first axis."""
