@@ -10,10 +10,10 @@ Its outer loop goes over the rows, and inner loops go along a row. LayerNorm's `
       v[i] = s;
     }
 
-An operation is added to the open inner loop if both have the same width, and if it reads, of what
-this loop writes, only the current entry. It also must not overwrite other entries that this loop
-reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a later
-loop reads it.
+An operation joins the open inner loop if both have the same width. It may not read other entries
+than the current one of an array that this loop writes, and may not overwrite other entries that
+this loop reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a
+later loop reads it.
 """
 
 import math

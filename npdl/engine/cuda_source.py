@@ -20,7 +20,7 @@ from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
 SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's own memory that rows may take
 THREADS = 256           # of a block
-MANY = 128              # rows from which on each has a smaller block
+MANY = 128              # if there are more rows, each of them has a smaller block
 MOST_BLOCKS = 2048      # of a launch; each then does several rows or entries
 
 HEAD = """

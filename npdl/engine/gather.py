@@ -6,8 +6,8 @@
     dx = dy @ W.T
     dtable[v] = sum of dx[m]    becomes     dtable = sums @ W.T
 
-with sums[v] = sum of dy[m] over all m with ids[m] == v, and the same m in the sum of dx[m].
-For example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
+Here sums[v] is the sum of dy[m], and dtable[v] that of dx[m], over all m with ids[m] == v. For
+example, an LSTM then multiplies each embedding once, and not once for every token of the batch.
 """
 
 from collections import Counter

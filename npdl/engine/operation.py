@@ -150,7 +150,7 @@ class Operation:
     """One array operation: `run(*inputs, out)` writes its result into `out`.
 
     kind     its name: a ufunc's, or "copy", "take", "guard", ..; "sort()" for a call of np.sort
-    inputs   Views, Numbers, and Python or NumPy scalars
+    inputs   Views, and Python or NumPy scalars
     output   a View; None for a guard
     run      what NumPy does
     ufunc    the ufunc of an elementwise operation or a reduction, and `loop`, the dtypes that it

@@ -37,13 +37,14 @@ def active_recorder():
 class Recorder:
     """The operations of a step, in order, and what they need to be replayed.
 
-    operations  [Operation]
-    numbers     [(Number, array)]: before a replay, each number is written into its array
-    generators  [RecordedGenerator]
+    operations     [Operation]
+    numbers        [(Number, array)]: before a replay, each number is written into its array
+    number_guards  [(Number, check)]: check(value) raises Diverged if the guard does not hold
+    generators     [RecordedGenerator]
     """
 
     def __init__(self):
-        self.operations, self.numbers, self.generators = [], [], []
+        self.operations, self.numbers, self.number_guards, self.generators = [], [], [], []
         self._buffers, self._saved, self._known = {}, {}, {}
 
     def __enter__(self):
@@ -117,10 +118,9 @@ class Recorder:
     # What is recorded
 
     def add(self, kind, inputs, output, run, **fields):
-        """Record an operation that writes into `output`, a RecordedArray, and return it."""
-        views = [self.view(x) if isinstance(x, np.ndarray) else x for x in inputs]
-        self.operations.append(Operation(kind, views, self.view(output), run, source=source_line(),
-                                         **fields))
+        """Record an operation that writes into `output`, a RecordedArray or None; return it."""
+        *views, out = [self.view(x) if isinstance(x, np.ndarray) else x for x in (*inputs, output)]
+        self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
         return output
 
     def new(self, value):
@@ -308,13 +308,14 @@ class Recorder:
         """Return the Python value of an array or a Number; replays check that it is the same."""
         expected = convert(concrete(x))
 
-        def run(value, out):
+        def check(value, out=None):
             found = convert(value)
             if found != expected and not (found != found and expected != expected):     # NaN
                 raise Diverged("a guard does not hold")
-        given = x if isinstance(x, Number) else self.view(x)
-        self.operations.append(Operation("guard", [given], None, run, source=source_line(),
-                                         options={"convert": convert}, effect=True))
+        if isinstance(x, Number):
+            self.number_guards.append((x, check))
+        else:
+            self.add("guard", [x], None, check, options={"convert": convert}, effect=True)
         return expected
 
 

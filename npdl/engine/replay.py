@@ -15,11 +15,6 @@ from npdl.engine.recording import Diverged
 from npdl.engine.simplify import simplify
 
 
-def is_number_guard(op):
-    """Return True for a guard on a number, which is checked before the calls."""
-    return op.kind == "guard" and isinstance(op.inputs[0], Number)
-
-
 class Program:
     """A recorded step, ready to run.
 
@@ -29,10 +24,8 @@ class Program:
 
     def __init__(self, recorder, results, target):
         self.recorder, self.results = recorder, results
-        self.number_guards = list(filter(is_number_guard, recorder.operations))
         kept = [x for x in results if isinstance(x, View)]
-        operations = [op for op in recorder.operations if not is_number_guard(op)]
-        self.operations = simplify(operations, kept)
+        self.operations = simplify(recorder.operations, kept)
         self.lowered = target.lower(self.operations, kept)
         self._backups = self._state_before_guards()
 
@@ -79,8 +72,8 @@ class Program:
     def _numbers(self):
         """Compute the step's numbers, check their guards, and fill their arrays."""
         values = {}
-        for op in self.number_guards:
-            op.run(value_of(op.inputs[0], values), out=None)
+        for number, check in self.recorder.number_guards:
+            check(value_of(number, values))
         for number, cell in self.recorder.numbers:
             cell[...] = value_of(number, values)
         return values

@@ -12,9 +12,11 @@ from collections import Counter
 from npdl.engine.operation import overlap
 from npdl.engine.rows import as_rows, collapsed, refine
 
-LOOK_BACK = 24          # groups; more would find few others and make planning slow
-MOST_ARRAYS = 8         # larger than SMALL that unrelated operations of one group use: a processor
-SMALL = 1 << 14         # reads few large arrays at a time well; in bytes
+LOOK_BACK = 24          # groups that an operation may join; more make planning slow and gain little
+# A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
+# group only if this group uses fewer than MOST_ARRAYS arrays of more than SMALL bytes.
+MOST_ARRAYS = 8
+SMALL = 1 << 14
 
 
 class Group:

@@ -36,7 +36,7 @@ def guards_first(operations):
     """Move the guards, and the operations that they need, in front of all others if possible.
 
     It is not possible for draws, and for operations that depend on the others or write what the
-    others read. Usually, a guard that does not hold is found before anything has been written.
+    others read. So a guard that does not hold is usually found before anything has been written.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
