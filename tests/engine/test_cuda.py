@@ -65,11 +65,11 @@ def batches(steps, shape=(4, 6)):
         yield ids, targets, rng.random(ids.shape) < 0.7, 0.01 * (i + 1), np.random.default_rng(i)
 
 
-def trained(make_optimizer, model, steps=6, between=lambda step: None, **options):
+def trained(make_optimizer, model, steps=6, between=lambda step: None, captures=True):
     """(losses, parameters and moments, step) of a recorded training on the chosen backend."""
     optimizer = make_optimizer(model)
-    step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5, **options)
-    losses = []
+    step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
+    step.recorded.target.captures, losses = captures, []
     for ids, targets, counted, lr, rng in batches(steps):
         losses.append(to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng))))
         between(step)
@@ -109,17 +109,9 @@ def test_training_equals_plain_training(name, dtype):
 @pytest.mark.parametrize("make", [dropout_gpt, lambda: npdl.LSTMLM(11, 8, 12, 2, rng=1)],
                          ids=["gpt", "lstm"])
 def test_a_graph_gives_the_bits_of_single_launches(gpu, make):
-    def run(captures):
-        model = make().to_backend()
-        optimizer = OPTIMIZERS["AdamW"](model)
-        step = compile_step(model, SequenceLoss(), optimizer, max_norm=0.5)
-        step.recorded.target.captures = captures
-        losses = [to_host(step(ids, targets, counted, lr=lr, **drawing(model, rng)))
-                  for ids, targets, counted, lr, rng in batches(6)]
-        return losses, state_of(model, optimizer)
-    (wanted, state), (losses, found) = run(False), run(True)
-    assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
-    assert [x.tobytes() for x in found] == [x.tobytes() for x in state]
+    (wanted, state, _), (losses, found, _) = (
+        trained(OPTIMIZERS["AdamW"], make().to_backend(), captures=c) for c in (False, True))
+    assert [x.tobytes() for x in (*losses, *found)] == [x.tobytes() for x in (*wanted, *state)]
 
 
 @emulated

@@ -6,11 +6,10 @@ import pytest
 
 import npdl
 from npdl import optim
-from npdl.core import rebuilt
 from npdl.engine import RecordedStep, c_build, compile_step, training_step
 from npdl.losses import SequenceLoss
 from npdl.study.check.samples import every_sample, layer_classes
-from npdl.study.trees import leaves, tupled, upstream
+from npdl.study.trees import cast, leaves, mapped, tupled, upstream
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3
@@ -22,23 +21,15 @@ pytestmark = pytest.mark.usefixtures("quick_compiler")
 TARGETS = ["numpy", pytest.param("c", marks=needs_compiler)]
 
 
-def cast(nest, dtype):
-    """Every float array of a nested structure in another dtype."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [cast(item, dtype) for item in nest])
-    is_float = isinstance(nest, np.ndarray) and nest.dtype.kind == "f"
-    return nest.astype(dtype) if is_float else nest
-
-
 def redrawn(nest, rng):
     """Other numbers in every float array, and every other array shuffled."""
-    if isinstance(nest, (tuple, list)):
-        return rebuilt(nest, [redrawn(item, rng) for item in nest])
-    if not isinstance(nest, np.ndarray):
-        return nest
-    if nest.dtype.kind == "f":
-        return rng.standard_normal(nest.shape).astype(nest.dtype)
-    return rng.permutation(nest.reshape(-1)).reshape(nest.shape)
+    def change(leaf):
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        if leaf.dtype.kind == "f":
+            return rng.standard_normal(leaf.shape).astype(leaf.dtype)
+        return rng.permutation(leaf.reshape(-1)).reshape(leaf.shape)
+    return mapped(nest, change)
 
 
 def forward_and_backward(layers, inputs, options, douts):
