@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource
+from npdl.engine.c_source import GroupSource, nested_loops, offset
 from npdl.engine.rows import broadcast_strides, merged_axes
 
 SMALL = 4096        # multiplications of one product; larger ones are left to BLAS
@@ -80,12 +80,10 @@ class SmallProductsSource:
         leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
         sizes, leads = merged_axes(sizes, leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
-        lines = [f"void {name}(char **P) {{"]
-        lines += [f"for (size_t i{axis} = 0; i{axis} < {count}; i{axis}++) {{"
-                  for axis, count in enumerate(sizes)]
-        for letter, lead, place in zip("abc", leads, (1, 2, 3), strict=True):
-            steps = "".join(f" + i{axis} * {s // size}" for axis, s in enumerate(lead) if s)
-            lines.append(f"{kind} *{letter} = ({kind} *)P[{place}]{steps};")
+        lines = [f"void {name}(char **P) {{", *nested_loops(sizes)]
+        lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset(lead, view)};"
+                  for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.pointers,
+                                                   strict=True)]
         (a_i, a_k), (b_k, b_j), (c_i, c_j) = (
             tuple(s // size for s in x.strides[-2:]) for x in self.pointers)
         lines.append(f"for (size_t i = 0; i < {m}; i++) {{")

@@ -217,12 +217,10 @@ class GroupSource:
         key = (*x, moving)
         if key not in self._pointer_names:
             self.pointers.append(x.view)
-            k, kind, size = len(self.pointers), TYPES[x.view.dtype.name], x.view.dtype.itemsize
+            k, kind = len(self.pointers), TYPES[x.view.dtype.name]
             lead = self._leads[x] if moving else ()
-            steps = "".join(f" + i{axis} * {stride // size}"
-                            for axis, stride in enumerate(lead) if stride)
-            place = f"{kind} *p{k} = ({kind} *)P[{k}]{steps};"
-            (self._before if not moving else self._moving).append(place)
+            line = f"{kind} *p{k} = ({kind} *)P[{k}] + {offset(lead, x.view)};"
+            (self._moving if moving else self._before).append(line)
             self._pointer_names[key] = f"p{k}"
         return self._pointer_names[key]
 
@@ -232,10 +230,8 @@ class GroupSource:
             row, kind, width = self._scratch_rows[key]
             self._before.insert(0, f"{kind} *{row} = ({kind} *)(P[0] + {self.scratch});")
             self.scratch += -(-width * 8 // 64) * 64
-        loops = [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
-                 for axis, n in enumerate(self.sizes)]
-        return "\n".join([f"void {name}(char **P) {{", *self._before, *loops, *self._moving, *lines,
-                          "}" * len(loops), *self._after, "}", ""])
+        return "\n".join([f"void {name}(char **P) {{", *self._before, *nested_loops(self.sizes),
+                          *self._moving, *lines, "}" * len(self.sizes), *self._after, "}", ""])
 
 
 class Loop:
@@ -260,6 +256,18 @@ def flattened(rows):
         return rows
     flat = [as_rows(each.op, count=1) for each in rows]
     return rows if None in flat else flat
+
+
+def nested_loops(sizes):
+    """Return the heads of C loops with the indices i0, i1, .."""
+    return [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
+            for axis, n in enumerate(sizes)]
+
+
+def offset(strides, view, letter="i"):
+    """Return in C the offset of a view's entry with the indices i0, i1, .., counted in entries."""
+    return " + ".join(["0", *(f"(int64_t){letter}{axis} * {stride // view.dtype.itemsize}"
+                              for axis, stride in enumerate(strides) if stride)])
 
 
 def expression(op, names, dtypes):

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource
+from npdl.engine.c_source import GroupSource, offset
 from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
 
 SHORT = 32              # the longest row that one thread computes
@@ -88,7 +88,7 @@ class Kernel:
         self.spread(out.size)
         self.define(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
                            *unravel("e", out.shape, "i"), *lines,
-                           f"a{len(self.views) - 1}[{place(out.strides, out, 'i')}] = {value};",
+                           f"a{len(self.views) - 1}[{offset(out.strides, out)}] = {value};",
                            "}"])
 
     def spread(self, count, threads=THREADS):
@@ -169,12 +169,6 @@ def unravel(flat, sizes, letter):
     return lines + ([f"size_t {letter}0 = {letter if len(sizes) > 1 else flat};"] if sizes else [])
 
 
-def place(strides, view, letter):
-    """Return the offset, counted in entries, of a view's entry with the indices i0, i1, .."""
-    return " + ".join(["0", *(f"(int64_t){letter}{axis} * {s // view.dtype.itemsize}"
-                              for axis, s in enumerate(strides) if s)])
-
-
 class ReduceKernel(Kernel):
     """A reduction over any axes. The sum of floats is accumulated in double.
 
@@ -203,7 +197,7 @@ class ReduceKernel(Kernel):
             first = f"{sign}INFINITY" if wide == "double" else f"{sign}INT64_C({2**63 - 1})"
         width = next(n for n in (1, 8, 32) if n == 32 or results <= n)
         self.grid, self.block = (-(-results // width),), (width, THREADS // width)
-        value = f"a0[{place(x_outer, x, 'o')} + {place(x_inner, x, 'k')}]"
+        value = f"a0[{offset(x_outer, x, 'o')} + {offset(x_inner, x, 'k')}]"
         if op.kind.startswith("logical"):
             value = f"({value} != 0)"
         self.define(name, [
@@ -217,7 +211,7 @@ class ReduceKernel(Kernel):
             f"if (threadIdx.y > 0 || result >= {results}) return;",
             f"for (int i = 1; i < {THREADS // width}; i++) {{",
             f"y = parts[i * {width} + threadIdx.x]; x = {combine}; }}",
-            f"a1[{place(out_outer, out, 'o')}] = x;"])
+            f"a1[{offset(out_outer, out, 'o')}] = x;"])
 
     @staticmethod
     def fits(op):
@@ -237,9 +231,9 @@ class TakeKernel(Kernel):
             axis, steps = op.options["axis"], broadcast_strides(index, out.ndim)
             rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
         self.define_entries(name, [
-            f"int64_t row = a1[{place(steps, index, 'i')}];",
+            f"int64_t row = a1[{offset(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};"],
-            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {place(rest, x, 'i')}]")
+            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset(rest, x)}]")
 
     @staticmethod
     def fits(op):
@@ -261,8 +255,8 @@ class SumByIndexKernel(Kernel):
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
             f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel("n", sizes, "i"),
-            f"if (a1[{place(index_steps, index, 'i')}] == v)",
-            f"sum += a0[{place(row_steps, rows, 'i')} + "
+            f"if (a1[{offset(index_steps, index)}] == v)",
+            f"sum += a0[{offset(row_steps, rows)} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
             f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
@@ -283,8 +277,8 @@ class ProductKernel(Kernel):
         total = TYPES[out.dtype.name]
         self.define_entries(name, [
             f"{total} sum = 0;", f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
-            f"sum += ({total})a0[{place(a_steps, a, 'i')} + k * {a_k // a.dtype.itemsize}] * "
-            f"a1[{place(b_steps, b, 'i')} + k * {b_k // b.dtype.itemsize}];"], "sum")
+            f"sum += ({total})a0[{offset(a_steps, a)} + k * {a_k // a.dtype.itemsize}] * "
+            f"a1[{offset(b_steps, b)} + k * {b_k // b.dtype.itemsize}];"], "sum")
 
     @staticmethod
     def fits(op):
