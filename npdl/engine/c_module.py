@@ -119,13 +119,11 @@ class SmallProductsSource:
 SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation
 
 
-def can_be_function(group):
-    """Return True if a group can be a C function."""
-    return bool(group.rows) or any(source.fits(group) for source in SINGLE)
-
-
 def module_source(groups):
-    """Return (C source, [the source of each group])."""
-    sources = [next((source for source in SINGLE if source.fits(group)), GroupSource)(
-        f"g{i}", group) for i, group in enumerate(groups)]
-    return "\n".join([HEAD, c_math.source(), *(each.text for each in sources)]), sources
+    """Return (C source, {group: the source of its function}). NumPy computes all other groups."""
+    sources = {}
+    for group in groups:
+        fitting = [GroupSource] if group.rows else [each for each in SINGLE if each.fits(group)]
+        if fitting:
+            sources[group] = fitting[0](f"g{len(sources)}", group)
+    return "\n".join([HEAD, c_math.source(), *(each.text for each in sources.values())]), sources

@@ -306,13 +306,11 @@ def group_kernels(group, name):
     """Return the kernels of a group: maps and sums along rows, then sums over the rows."""
     if not group.rows:
         return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
-    inside = [rows for rows in group.rows if rows.form != "column"]
-    apart = [rows for rows in group.rows if rows.form == "column"]
-    for rows in apart:
+    kernels, columns = [], group.columns
+    group.rows = group.inside
+    for rows in columns:
         group.local -= {x.view.buffer for x in rows.operands}
-    kernels = []
-    if inside:
-        group.rows = inside
+    if group.rows:
         kernel = GroupKernel(f"{name}_0", group)
         if kernel.form == "entries" and kernel.loops > 1:   # the loops need a barrier in between
             kernel = GroupKernel(f"{name}_0", group, flat=False)
@@ -320,7 +318,7 @@ def group_kernels(group, name):
             group.local = set()
             kernel = GroupKernel(f"{name}_0", group, kernel.form != "entries")
         kernels.append(kernel)
-    return kernels + [ReduceKernel(f"{name}_{i}", rows.op) for i, rows in enumerate(apart, 1)]
+    return kernels + [ReduceKernel(f"{name}_{i}", rows.op) for i, rows in enumerate(columns, 1)]
 
 
 def single_kernel(op, name):

@@ -50,21 +50,18 @@ class NumPyLowered(Lowered):
         for group in groups:
             if block_size(group) is None:
                 group.local = set()
-            for rows in group.rows:
-                if rows.form == "column":
-                    group.local -= {x.view.buffer for x in rows.operands}
+            for rows in group.columns:
+                group.local -= {x.view.buffer for x in rows.operands}
         super().__init__(groups, results)
 
     def lower(self, group):
         step = block_size(group)
         if step is None:
             return super().lower(group)
-        inside = [rows for rows in group.rows if rows.form != "column"]
-        block = Block(self.array, inside, group.local, step)
+        block = Block(self.array, group.inside, group.local, step)
         calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
-                 for rows in inside]
-        return calls + [(call_of(rows.op, self.array), [rows.op]) for rows in group.rows
-                        if rows.form == "column"]
+                 for rows in group.inside]
+        return calls + [(call_of(rows.op, self.array), [rows.op]) for rows in group.columns]
 
 
 class Block:
@@ -124,9 +121,8 @@ def direct_call(op, inputs, out):
 
 def block_size(group):
     """Return how many entries of the first axis make a block; None if blocks gain nothing."""
-    inside = [rows for rows in group.rows if rows.form != "column"]
-    if len(inside) < 2 or not group.sizes:
+    if len(group.inside) < 2 or not group.sizes:
         return None
-    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in inside)
+    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in group.inside)
     step = max(1, BLOCK // entries)
     return step if step < group.sizes[0] else None

@@ -46,6 +46,16 @@ class Group:
             for view in op.views:
                 self._members.setdefault(view.buffer, []).append(rows)
 
+    @property
+    def columns(self):
+        """Return the sums over the rows."""
+        return [rows for rows in self.rows if rows.form == "column"]
+
+    @property
+    def inside(self):
+        """Return the operations that compute each row separately."""
+        return [rows for rows in self.rows if rows.form != "column"]
+
     def touches(self, op):
         """Return True if an operation uses an array that the group uses."""
         return any(view.buffer in self.read or view.buffer in self.written
