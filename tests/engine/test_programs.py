@@ -214,16 +214,21 @@ def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
 
 
 def test_a_guard_comes_first_only_with_what_may_move():
-    """The sum in place is needed for the guard, but `z` reads what was there before."""
-    def function(x):
+    """The sum in place is needed for the guard, but `z` reads what was there before; and `u` is
+    overwritten in part, after an operation on the state that can't move."""
+    def function(total, x):
+        total += 1.0
         t = x * 2.0
         z = t + 1.0
         t += 1.0
-        return z if t.sum() > 0 else -z
-    step = RecordedStep(function, (), "numpy")
-    for x in (np.ones(3), 3 * np.ones(3), -np.ones(3)):
-        np.testing.assert_array_equal(step(x), function(x))
-    assert len(step.recordings) == 2
+        u = total * 1.0
+        u[:2] = 3.0 * x[:2]
+        return (z if t.sum() > 0 else -z), (z if u.sum() > 0 else -z)
+    plain, recorded = np.zeros(3), np.zeros(3)
+    step = RecordedStep(function, (recorded,), "numpy")
+    for x in (np.ones(3), 3 * np.ones(3), np.array([-1.0, -1.0, 4.0]), -np.ones(3)):
+        np.testing.assert_array_equal(step(x), function(plain, x))
+    assert len(step.recordings) == 3
 
 
 @pytest.mark.usefixtures("quick_compiler")
