@@ -155,7 +155,7 @@ class Operation:
     run      what NumPy does
     ufunc    the ufunc of an elementwise operation or a reduction, and `loop`, the dtypes that it
              computes in
-    options  of the operation: the axis of a sum, the index of a getitem
+    options  of the operation, such as the axis of a sum
     source   (file, line) of the library or of a user's layer
     effect   True if it must run though nothing reads its output: a guard, a draw
     """
