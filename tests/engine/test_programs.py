@@ -234,16 +234,18 @@ def test_a_guard_comes_first_only_with_what_may_move():
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_only_looks_like_a_pattern_is_computed_as_it_is(target):
-    """Zeros to which no gradient is added; tables and indices that lie in memory in other ways;
-    functions with the name of an operation."""
+    """Zeros to which no gradient is added; equal products of which one is changed; tables and
+    indices that lie in memory in other ways; functions with the name of an operation."""
     def function(x, index, narrow, table):
         a, b, c = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
         a += 1.0
         b += b[::-1]
         c += x[:1]
+        twice = x * 2.0
+        twice += 1.0
         entries = np.take(table.T, np.tile(index[:, None], 3)) @ x
         row, column = np.where(x == x.max())
-        return a, b, c, entries, row - column, *(
+        return a, b, c, twice - x * 2.0, entries, row - column, *(
             table.T[i] @ x for i in (index, index[::2], narrow))
     rng = np.random.default_rng(0)
     step, index = RecordedStep(function, (), target), rng.integers(0, 2, 9)

@@ -108,7 +108,7 @@ def test_a_branch_on_what_the_step_has_written_restores_it():
     plain, recorded = np.ones(3), np.ones(3)
     generators = [np.random.default_rng(0) for _ in "ab"]
     step = RecordedStep(function, (recorded,), "numpy")
-    for x in np.random.default_rng(0).standard_normal((8, 3)):
+    for x in np.random.default_rng(0).standard_normal((24, 3)):
         assert step(generators[0], x) == function(plain, generators[1], x)
         np.testing.assert_array_equal(recorded, plain)
         assert generators[0].bit_generator.state == generators[1].bit_generator.state
