@@ -308,8 +308,6 @@ def group_kernels(group, name):
         return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
     kernels, columns = [], group.columns
     group.rows = group.inside
-    for rows in columns:
-        group.local -= {x.view.buffer for x in rows.operands}
     if group.rows:
         kernel = GroupKernel(f"{name}_0", group)
         if kernel.form == "entries" and kernel.loops > 1:   # the loops need a barrier in between

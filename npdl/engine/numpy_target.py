@@ -50,8 +50,6 @@ class NumPyLowered(Lowered):
         for group in groups:
             if block_size(group) is None:
                 group.local = set()
-            for rows in group.columns:
-                group.local -= {x.view.buffer for x in rows.operands}
         super().__init__(groups, results)
 
     def lower(self, group):

@@ -147,8 +147,7 @@ def _find_local(groups, results):
     users.update(view.buffer for view in results)
     for group in groups:
         whole = {x.view.buffer for rows in group.rows for x in rows.operands
-                 if row_pitch(x, rows.sizes) is None or (
-                     rows.form == "column" and x is rows.output)}
+                 if rows.form == "column" or row_pitch(x, rows.sizes) is None}
         group.local = {x.view.buffer for rows in group.rows for x in rows.operands
                        if x.view.buffer.is_temporary and users[x.view.buffer] == 1} - whole
 

@@ -206,7 +206,8 @@ def test_rows_that_meet_in_another_order_are_not_one_group(target, monkeypatch):
     def function(x):
         a = np.exp(x)
         b = a[::-1] + a
-        return b, a[1:] + a[:-1], a.swapaxes(0, 1) - a, np.exp(b[::2])
+        total = np.exp(x * 0.5).sum(0)
+        return b, a[1:] + a[:-1], a.swapaxes(0, 1) - a, np.exp(b[::2]), total
     step, x = RecordedStep(function, (), target), np.random.default_rng(0).standard_normal((6, 6))
     for factor in (1.0, 2.0):
         for found, wanted in zip(step(x * factor), function(x * factor), strict=True):

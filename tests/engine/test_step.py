@@ -98,6 +98,28 @@ def test_two_branches_are_two_recordings_however_often_they_alternate():
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
 
 
+def test_a_guard_tells_nan_from_a_number():
+    def function(x):
+        return x[1] * (2.0 if np.isnan(float(x[0])) else 3.0)
+    step = RecordedStep(function, (), "numpy")
+    for first in (1.0, 1.0, np.nan, np.nan, 1.0):
+        assert step(np.array([first, 1.0])) == function([first, 1.0])
+    assert len(step.recordings) == 2
+
+
+def test_a_wrong_learning_rate_raises_the_plain_steps_error_and_changes_nothing():
+    models, plain, step = two_sides(gpt)
+    for lr in (0.1, 0.2, -0.1, np.nan, 0.3):
+        for run in (plain, step):
+            if lr >= 0:
+                run(*batch(0), COUNTED, lr=lr)
+            else:
+                with pytest.raises(InputError, match="lr"):
+                    run(*batch(0), COUNTED, lr=lr)
+    assert_same(models)
+    assert len(step.recorded.recordings) == 1
+
+
 def test_a_branch_on_what_the_step_has_written_restores_it():
     """The guard fails after the parameter was changed."""
     def function(W, rng, x):
