@@ -28,7 +28,7 @@ BATCHES, EVALUATION = 3, 4      # keys of the random generators for batches and 
 
 
 class Task:
-    """Base class of tasks: the data to train on. A model is made with its vocab_size and max_len.
+    """Base class of tasks: the data to train on, with vocab_size and max_len for the model.
 
     batch(step)  returns the Batch of update number `step` (from 0), which depends only on `step`
     evaluation   {"train": Batch, "validation": Batch}, the same at every evaluation
@@ -41,7 +41,7 @@ class Task:
         """Read the data that training needs. Raise InputError if it can't be read."""
 
     def measure(self, engine):
-        """Return {"train_loss": number, "train_accuracy": number, ..} for the metrics."""
+        """Return {"train_loss": number, "train_accuracy": number, ..}, measured by an engine."""
         record = {}
         for name, batch in self.evaluation.items():
             loss, count = engine.measure(batch)
@@ -51,7 +51,7 @@ class Task:
         return record
 
     def details(self, name, loss, count):
-        """Return further numbers of a set for the record."""
+        """Return {name: number}, further measures of the set `name` ("train" or "validation")."""
         return {}
 
     def accuracy(self, count, counted):
@@ -64,7 +64,7 @@ class Task:
 
 
 class ArithmeticTask(Task):
-    """Modular arithmetic (npdl.data.arithmetic). The loss counts the right-hand sides."""
+    """Modular arithmetic (npdl.data.arithmetic). The loss covers the right-hand sides."""
 
     def __init__(self, config):
         self.config = config
@@ -82,7 +82,7 @@ class ArithmeticTask(Task):
         self._last = (None, None)
 
     def batch(self, step):
-        """Return the Batch of update `step`: the last Batch if it has the same examples."""
+        """Return the Batch of update `step`, or the previous Batch if it has the same examples."""
         train, size = self._sets["train"], self.config.batch
         if size < len(train):
             indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
@@ -95,7 +95,7 @@ class ArithmeticTask(Task):
         return batch
 
     def details(self, name, loss, count):
-        """Return the losses and accuracies of each order, if there are several."""
+        """Return loss and accuracy for each number of operands, if there are several."""
         orders, record = self.config.orders, {}
         right = count == self.evaluation[name].counted.sum(1)       # the whole answer
         for order in orders if len(orders) > 1 else ():
@@ -111,10 +111,10 @@ def _batch(examples):
 
 
 class DatesTask(Task):
-    """Dates to translate (npdl.data.dates). The loss counts every token of the ISO date.
+    """Dates to translate (npdl.data.dates). The loss covers every token of the ISO date.
 
-    The input of the decoder is the right target (teacher forcing). An evaluation uses MEASURED
-    pairs of each set. A date counts as right if all its tokens are the most probable ones, so
+    The decoder reads the correct previous tokens (teacher forcing). An evaluation uses MEASURED
+    dates of each set. A date counts as correct if each correct token is the most probable one, so
     greedy decoding translates exactly these dates correctly.
     """
 
@@ -146,10 +146,10 @@ class DatesTask(Task):
 
 
 class TextTask(Task):
-    """Random windows of a text (npdl.data.text). The loss counts every position.
+    """Random windows of a text (npdl.data.text). The loss covers every position.
 
-    The text is read when it is first needed, so a model can be built without it. An evaluation uses
-    config.eval_batches batches of each part.
+    The text is read when it is first needed, so a model can be built without the file. An
+    evaluation uses config.eval_batches batches of each part.
     """
 
     units = "--block", "characters"
@@ -201,10 +201,10 @@ class TextTask(Task):
 
 
 class PretrainedTask(TextTask):
-    """A text in the tokens of a real model, whose folder has its vocabulary.
+    """A text on which a real model is fine-tuned, in the tokens of that model's tokenizer.
 
-    Raises InputError for windows longer than the model's context, and for a folder whose files
-    are not those that the run began with.
+    Raises InputError for windows longer than the model's context, and if the model's files have
+    changed since the run began.
     """
 
     units = "--window", "tokens"
@@ -219,8 +219,8 @@ class PretrainedTask(TextTask):
         self.vocab_size, self.max_len = self.architecture.vocab_size, config.block
         longest = self.architecture.options["max_len"]
         if config.block > longest:
-            raise InputError(f"--window {config.block}: the model's context has {longest} tokens; "
-                             "choose fewer")
+            raise InputError(f"--window {config.block} is longer than the model's context of "
+                             f"{longest} tokens; choose at most {longest}")
         if digest(config.pretrained) != config.pretrained_sha256:
             raise InputError(f"--pretrained {config.pretrained} is not the model that the run "
                              "began with (another SHA-256); give the path of that model with "
@@ -232,7 +232,7 @@ class PretrainedTask(TextTask):
 
 
 def resolved(config):
-    """Return the settings, with the characters and the SHA-256 of the text if there is a text.
+    """Return the Config completed by the characters and the SHA-256 of its text, if it has one.
 
     These values are saved with a run. So a resumed run can check that its text has not changed, and
     a finished run can generate without its text. Raises InputError if the text can't be read, or
@@ -251,7 +251,7 @@ def resolved(config):
 
 
 def make_task(config):
-    """Return the task that the settings (from `resolved`) describe."""
+    """Return the Task of a Config, which `resolved` has completed."""
     if config.task is not None:
         return config.task(config)
     if config.translates:
@@ -286,7 +286,7 @@ def make_model(config, task, base=None):
 
 
 def new_model(config, task, rng):
-    """Return a new model, initialised by the generator."""
+    """Return a new model, whose parameters are drawn from the generator `rng`."""
     if isinstance(config.model, UserFunction):
         return config.model(config, task)
     common = {"bias": config.bias, "dropout": config.dropout, "rng": rng, "dtype": config.dtype}

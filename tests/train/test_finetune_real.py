@@ -158,7 +158,7 @@ BAD = [
     (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator goes"),
     (("--pretrained", "a"), "--pretrained goes with --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
-    (("--window", 65), "--window 65: the model's context has 64 tokens"),
+    (("--window", 65), "--window 65 is longer than the model's context of 64 tokens"),
     (("--window", 0), "--window 0 must be"),
     (("--text", "nowhere.txt"), "nowhere.txt cannot be read"),
     (("--window", 60, "--r-train", 0.999), "the validation part of the text has"),

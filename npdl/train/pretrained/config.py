@@ -23,8 +23,8 @@ GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "
 class Row:
     """An array of a model folder, and the parameters of npdl with the same values.
 
-    `theirs` is the name of the array in the folder, without the prefix, and `shape` its shape.
-    `ours` are the names of the parameters, whose values are concatenated along the last axis.
+    `theirs` is the name of the array without the prefix ("model."), and `shape` its shape. `ours`
+    are the names of the parameters, whose values are concatenated along the last axis.
     `transposed` is True if the array is (out, in), the transpose of npdl's (in, out).
     """
 
@@ -38,7 +38,7 @@ class Architecture:
     """The checked settings of a config.json, whose content is `values`.
 
     Raises InputError for architectures that npdl doesn't have, and for invalid numbers. `where` is
-    the path in the messages.
+    the path that the messages name.
     """
 
     def __init__(self, values, where):
@@ -48,7 +48,8 @@ class Architecture:
             raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
                              f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
         self.kind = kind
-        self._require_usual("quantization_config", None, "weights quantized by another library")
+        if (quantization := values.get("quantization_config")) is not None:
+            self._refuse("quantization_config", quantization, "weights that are not quantized")
         self.vocab_size = self.number("vocab_size")
         self.tied = self._flag("tie_word_embeddings", kind == "gpt2")
         self.options = self._gpt2() if kind == "gpt2" else self._llama()
@@ -73,7 +74,7 @@ class Architecture:
             self._refuse("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
-            self._require_usual(name, usual, f"{name} = {not usual}")
+            self._require_usual(name, usual)
         heads = self._divides("n_head", self.number("n_head"), "n_embd", D)
         self._divides("n_embd", D, "n_inner", inner)
         return {"d_model": D, "num_layers": self.number("n_layer"), "num_heads": heads,
@@ -98,7 +99,7 @@ class Architecture:
             self._refuse("hidden_act", act, "silu")
         for name, usual in (("attention_bias", False), ("mlp_bias", False),
                             ("partial_rotary_factor", 1.0)):
-            self._require_usual(name, usual, f"{name} other than {usual}")
+            self._require_usual(name, usual)
         self._check_full_attention()
         theta, scaling = self._rope()
         return {"d_model": D, "num_layers": self.number("num_hidden_layers"), "num_heads": heads,
@@ -109,9 +110,9 @@ class Architecture:
                 "rope_theta": theta, "eps": self._real("rms_norm_eps", 1e-6)}
 
     def _rope(self):
-        """Return the base of the rotary frequencies and their scaling, or None.
+        """Return the base of the rotary frequencies, and their scaling (None: not scaled).
 
-        A config writes both in rope_parameters, or in rope_theta and rope_scaling.
+        A config.json has both in rope_parameters, or one in rope_theta and one in rope_scaling.
         """
         rope = {}
         for name in ("rope_parameters", "rope_scaling"):
@@ -119,7 +120,7 @@ class Architecture:
             if not isinstance(part, dict):
                 self._refuse(name, part, "an object")
             rope |= part
-        self._require_usual("partial_rotary_factor", 1.0, "a partial rotation", rope)
+        self._require_usual("partial_rotary_factor", 1.0, rope)
         theta = self._real("rope_theta", self._real("rope_theta", 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
@@ -144,7 +145,7 @@ class Architecture:
                          "attention over the whole context")
 
     def number(self, name, default=None, values=None):
-        """Return a size. Raise InputError unless it is an integer of at least 1."""
+        """Return the setting `name`. Raise InputError unless it is an integer in [1, SIZES)."""
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) is not int or not 1 <= value < SIZES:
@@ -174,16 +175,16 @@ class Architecture:
         return value
 
     def _divides(self, name, part, other, whole):
-        """Return `part`, after a check that it divides `whole`."""
+        """Return `part`. Raise InputError unless it divides `whole`."""
         if whole % part:
             raise InputError(f"{self.where}: {name} {part} does not divide {other} {whole}")
         return part
 
-    def _require_usual(self, name, usual, what, values=None):
-        """Raise InputError unless a setting has its usual value. `what` describes other values."""
-        if (self.values if values is None else values).get(name, usual) not in (usual, None):
-            raise InputError(f"{self.where}: needs {what} ({name}), which npdl's {self.kind} "
-                             "does not have; use another model")
+    def _require_usual(self, name, usual, values=None):
+        """Raise InputError unless a setting has its usual value or is absent."""
+        value = (self.values if values is None else values).get(name)
+        if value not in (usual, None):
+            self._refuse(name, value, f"{usual}; use another model")
 
     def _refuse(self, name, value, supported):
         raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
@@ -198,7 +199,7 @@ class Architecture:
         return sum(math.prod(row.shape) for row in self.rows())
 
     def rows(self):
-        """Yield the Row of every parameter, layer by layer, biases before their matrices."""
+        """Yield the Row of every array, layer by layer, each bias before its matrix."""
         D, V = self.options["d_model"], self.vocab_size
         if self.kind == "gpt2":
             yield Row("wte.weight", ("embedding.W",), (V, D))

@@ -23,8 +23,8 @@ The layouts differ, too:
   output in torch.
 - Recurrent layers of torch have a second bias. from_torch adds it to the first, and to_torch sets
   it to zero.
-- ResetAfterGRU of npdl.layers.gru has the equations of torch.nn.GRU, but its update gate is 1 - z.
-  So the weights of this gate have the opposite sign.
+- ResetAfterGRU of npdl.layers.gru has the equations of torch.nn.GRU, but if torch's update gate is
+  z, npdl's is 1 - z. So the weights of this gate have the opposite sign.
 
 If a module has other names for its parts, ``rename={"decoder.blocks": "blocks"}`` replaces parts of
 npdl's names by the module's. ``ignore=("positions",)`` skips arrays whose names begin with
@@ -80,17 +80,17 @@ def to_torch(layer, style="course", rename=None):
         for name, value in zip(conversion.names, values, strict=True):
             theirs = _renamed(name, rename)
             if theirs in arrays:
-                raise InputError(f"rename gives two arrays the name {theirs!r}, one of them "
-                                 f"{name!r}; give each part a name of its own")
+                raise InputError(f"rename gives {name!r} the name {theirs!r}, which another "
+                                 "array has already; choose another name")
             arrays[theirs] = np.array(value, order="C")
     return arrays
 
 
 def from_torch(layer, arrays, style="course", rename=None, ignore=()):
-    """Write PyTorch's arrays into the parameters of `layer`, converted to its dtype.
+    """Write PyTorch's arrays into the parameters of `layer`, converted to their dtype.
 
-    Raises InputError, and changes nothing, if the names or a shape differ, if an array has no
-    floats, and if the two arrays of a shared embedding matrix differ.
+    Raises InputError, and changes nothing, if names or shapes differ, if an array is not of floats,
+    or if the two arrays of a shared embedding matrix differ.
     """
     wanted = {name: array.shape for name, array in to_torch(layer, style, rename).items()}
     given = {name: np.ascontiguousarray(array) for name, array in arrays.items()
@@ -108,7 +108,7 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
                 raise InputError(f"{conversion.names[0]!r} differs from another array for the same "
-                                 "parameter; in this model the two are one (tied weights)")
+                                 "parameter; this model needs two equal arrays (tied weights)")
     with np.errstate(over="ignore"):
         cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
     for _, value, fitting in cast:
@@ -134,13 +134,13 @@ def _check_names(wanted, given):
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     raise InputError(
-        f"names differ: missing: {brief(missing) or 'none'}; unknown: {brief(unknown) or 'none'}; "
-        "see 'style', 'rename' and 'ignore'"
+        f"the names differ (missing: {brief(missing) or 'none'}; unknown: "
+        f"{brief(unknown) or 'none'}); try another style, or give rename or ignore"
     )
 
 
 def _conversions(layer, path, style):
-    """Yield the Places of a layer and of its sub-layers."""
+    """Yield the Conversions of a layer, whose name is `path`, and of its sub-layers."""
     if style not in STYLES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
     for kind, rule in RULES[style].items():
@@ -164,7 +164,7 @@ def _transposed(*data):
 
 
 def _linear(layer, name=""):
-    """Yield (params, names, out, back) of each Conversion of a Linear, as every rule does."""
+    """Yield (params, names, out, back) for each Conversion, as all functions in RULES do."""
     yield [layer.W], [f"{name}weight"], _transposed, _transposed
     if isinstance(layer.b, Param):
         yield [layer.b], [f"{name}bias"], _same, _same
@@ -187,7 +187,7 @@ def _batch_norm(layer):
 
 
 def _fused_attention(layer):
-    """Yield the rules of torch.nn.MultiheadAttention, which stacks the first three matrices."""
+    """Yield the conversions to torch.nn.MultiheadAttention, which stacks W_Q, W_K and W_V."""
     inputs = [layer.W_Q, layer.W_K, layer.W_V]
     yield ([part.W for part in inputs], ["in_proj_weight"],
            lambda *W: [np.concatenate([w.T for w in W])],
@@ -199,10 +199,10 @@ def _fused_attention(layer):
 
 
 def _fused_recurrent(out, back):
-    """Return the rule of torch.nn.RNN, GRU or LSTM: gates stacked, and two biases.
+    """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
-    `out` converts npdl's order of gates along the first axis into torch's, and `back` is its
-    inverse.
+    These layers stack their gates along the first axis, and have two biases. `out` converts npdl's
+    order of the gates into torch's, and `back` converts torch's into npdl's.
     """
     def rule(stack):
         for i, layer in enumerate(stack.layers):
@@ -238,7 +238,7 @@ def _gru_back(stacked):
 
 
 def _lstm_cell(cell):
-    """Yield the rules of a cell that has a Linear over [x, h] for each gate."""
+    """Yield the conversions to a cell that has a Linear over [x, h] for each gate."""
     d_in = cell.W_x.shape[0]
     gates = ("input_gate", "forget_gate", "output_gate", "candidate")    # as npdl packs them
     yield ([cell.W_x, cell.W_h], [f"{gate}.weight" for gate in gates],

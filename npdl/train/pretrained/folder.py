@@ -1,4 +1,4 @@
-"""Model folders, which are read into a model of npdl, and written.
+"""Folders of real models: read one into a model of npdl, or write one.
 
     config.json, model.safetensors (or shards and model.safetensors.index.json)
     tokenizer.json, or vocab.json and merges.txt (npdl.train.pretrained.tokenizer)
@@ -59,8 +59,8 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     All parameters are frozen; model.set_trainable(True) unfreezes them. float32 arrays are
     memory-mapped, and others are converted to `dtype` one by one. With `bits`, each linear layer is
     quantized (QuantLinear) while it is read, so the layers are never all in memory in full
-    precision. With `tokenizer`, the tokenizer is read before the arrays, so that its temporary
-    memory can be used again. Raises InputError or CheckpointError for files that are damaged or not
+    precision. With `tokenizer`, the tokenizer is read first, so that the arrays can use the
+    memory that it releases. Raises InputError or CheckpointError for files that are damaged or not
     supported.
     """
     require_dtype(dtype)
@@ -78,7 +78,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
     for row, array in _arrays(rows, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
-            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; download it again")
+            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; get another copy")
         parts = [array.T] if row.transposed else np.split(array, len(row.ours), -1)
         for name, part in zip(row.ours, parts, strict=True):
             params[name].data = to_device(part)
@@ -91,11 +91,11 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
 
 
 def _arrays(rows, weights, dtype, alone):
-    """Yield (Row, array) for all rows.
+    """Yield (Row, array) for each of the Rows `rows`.
 
-    Arrays in `alone` have their own memory. The others are memory-mapped if their file has this
-    `dtype`, or else read into one block of memory, because many blocks of different sizes would
-    leave gaps.
+    The arrays of the Rows in `alone` have their own memory. The others are memory-mapped if their
+    file has this `dtype`. Those with another dtype are read into one common block of memory,
+    because many blocks would fragment the memory.
     """
     read = {row for row in rows
             if row not in alone and weights.mapped(row.theirs, dtype) is None}
@@ -113,7 +113,7 @@ def _arrays(rows, weights, dtype, alone):
 def is_model(path):
     """Return True for a GGUF file or a model's folder, False for a run's folder.
 
-    Raises InputError for another file, and if nothing has this path.
+    Raises InputError for any other file, and if the path does not exist.
     """
     path = Path(path)
     if not os.path.lexists(path):
@@ -132,7 +132,7 @@ def is_model(path):
 
 
 def read(path):
-    """Return the Architecture and the weights, not yet read, of a model folder or a GGUF file."""
+    """Return (Architecture, weights) of a model folder or a GGUF file. No array is read yet."""
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
         weights = GGUFWeights(path)
@@ -191,7 +191,7 @@ class FolderWeights:
 
 
 def _shards(folder):
-    """Return the names of the safetensors files of a folder, after a check that they are in it."""
+    """Return the names of a folder's safetensors files. Raise InputError if one is missing."""
     if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
@@ -204,15 +204,15 @@ def _shards(folder):
     names = sorted({str(name) for name in names.values()})
     for name in names:
         if name != os.path.basename(name) or "\\" in name or not name.endswith(".safetensors"):
-            raise InputError(f"{folder / INDEX}: names the shard {name[:60]!r}; a shard is a "
-                             ".safetensors file in the same folder")
+            raise InputError(f"{folder / INDEX} names {name[:60]!r}, which is not a .safetensors "
+                             "file in the same folder; use another copy of the model")
         if not (folder / name).exists():
-            raise InputError(f"{folder}: the shard {name} is missing; {INDEX} names {len(names)}")
+            raise InputError(f"{folder / name} is missing, although {INDEX} names it; download it")
     return names
 
 
 def _json(path, if_missing):
-    """Return the object in a JSON file. Raise InputError: `if_missing` if there is no file."""
+    """Return the object in a JSON file. `if_missing` is the error's text if there is no file."""
     try:
         values = read_json(path)
     except FileNotFoundError:
@@ -225,14 +225,14 @@ def _json(path, if_missing):
 
 
 def _checked_rows(architecture, weights, itemsize):
-    """Return the Rows of the architecture, after a check of the files.
+    """Return the Rows of the architecture. Raise InputError if the files don't fit them.
 
     The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
     """
     where, shapes = architecture.where, weights.shapes
     if architecture.num_layers > len(shapes):
-        raise InputError(f"{where} says {architecture.num_layers:,} layers; the files hold "
-                         f"{len(shapes)} arrays in all")
+        raise InputError(f"{where} needs {architecture.num_layers:,} layers, but the files hold "
+                         f"only {len(shapes)} arrays; download them again")
     rows = list(architecture.rows())
     wanted = {row.theirs: row.shape for row in rows}
     missing = [name for name in wanted if name not in shapes]
@@ -251,8 +251,8 @@ def _checked_rows(architecture, weights, itemsize):
                          f"does not have ({len(extra)} such arrays); use another model")
     need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), memory()
     if have is not None and need > have:
-        raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, this "
-                         f"machine has {have / 2**30:,.0f}; use a smaller model")
+        raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "
+                         f"this machine has {have / 2**30:,.0f}; use a smaller model")
     return rows
 
 
@@ -301,14 +301,14 @@ def to_huggingface(pretrained, folder):
 
 
 def _theirs(row, layers):
-    """Return the array of a Row from the model's layers."""
+    """Return the array that a Row describes, from the model's layers {name: layer}."""
     parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
     return array.T if row.transposed else array
 
 
 def _plain(layers, name, param):
-    """Return the array of a layer's parameter, with adapters merged and as floats."""
+    """Return the array of a layer's parameter, as floats and with the adapter merged."""
     layer = layers[name]
     if isinstance(layer, LoRALinear):
         layer = merged_linear(layer)

@@ -45,7 +45,7 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 class GGUFWeights:
     """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
 
-    `metadata` are the file's settings without lists of texts, and `config` those of a config.json.
+    `metadata` has the file's settings without lists of texts, and `config` those of a config.json.
     Raises InputError if the package is missing, and CheckpointError if the file is damaged.
     """
 
@@ -77,11 +77,11 @@ class GGUFWeights:
         return self._header(texts=True)[0]
 
     def _span(self, name, shape, kind, start):
-        """Return (type, bytes of a row, first byte) of an array. Raise ValueError if it is cut."""
+        """Return (type, bytes of a row, first byte) of an array, or raise ValueError."""
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
-            raise ValueError(f"{name!r} has rows of {shape[-1]}, not a multiple of {block}")
+            raise ValueError(f"{name!r} has rows of {shape[-1]} values, no multiple of {block}")
         row = shape[-1] // block * size
         end = start + math.prod(shape[:-1]) * row
         if end > self.size:
@@ -133,8 +133,8 @@ class GGUFWeights:
         """Return the file's settings with the names and values of a config.json."""
         about, kind = self.metadata, self.metadata.get("general.architecture")
         if kind not in ("llama", "qwen2"):
-            raise InputError(f"{self.path}: architecture {str(kind)[:40]!r}; npdl reads GGUF files "
-                             "of llama and qwen2")
+            raise InputError(f"{self.path}: the architecture is {str(kind)[:40]!r}; npdl reads "
+                             "GGUF files of llama and qwen2")
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
         self._refuse_unusual(kind, config)
@@ -191,8 +191,8 @@ class GGUFWeights:
         for name, plain in usual.items():
             value = self.metadata.get(f"{kind}.{name}", plain)
             if value != plain:
-                raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]}, which npdl's "
-                                 f"{kind} does not have (only {plain}); use another model")
+                raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]!r}; "
+                                 f"supported: {plain}; use another model")
 
 
 def _import_gguf():
@@ -221,7 +221,7 @@ def _header(data, texts):
         raise ValueError("it does not begin with GGUF")
     version, arrays, values = struct.unpack_from("<IQQ", data, 4)
     if version not in (2, 3):
-        raise ValueError(f"version {version}; supported: 2, 3")
+        raise ValueError(f"its version is {version}; supported: 2, 3")
     check_count(arrays, "arrays")
     check_count(values, "settings")
     metadata, at = {}, 24
@@ -242,18 +242,18 @@ def _header(data, texts):
         at += 16 + 8 * axes
     unit = metadata.get("general.alignment", 32)
     if type(unit) is not int or unit < 1:
-        raise ValueError(f"alignment {unit!r}")
+        raise ValueError(f"its alignment is {unit!r}, not an integer above 0")
     return metadata, entries, -(-at // unit) * unit
 
 
 def check_count(count, what):
     """Raise ValueError for more than MOST items, since each item takes memory."""
     if count > MOST:
-        raise ValueError(f"{count:,} {what}, more than {MOST:,}; its header is wrong")
+        raise ValueError(f"its header has {count:,} {what}, more than {MOST:,}")
 
 
 def _string(data, at):
-    """Return (text, start of the next value)."""
+    """Return (the text at byte `at`, start of the next value)."""
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
         raise ValueError("a text is longer than the file, which is cut short or has a wrong header")
@@ -261,7 +261,7 @@ def _string(data, at):
 
 
 def _value(data, at, kind, texts):
-    """Return (value, start of the next one); a list of texts is None unless `texts` is true."""
+    """Return (the value at `at`, start of the next); without `texts`, lists of texts are None."""
     if kind == STRING:
         return _string(data, at)
     if kind != ARRAY:

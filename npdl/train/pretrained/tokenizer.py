@@ -32,9 +32,9 @@ REPLACEMENT = "\ufffd"          # shown for the bytes of an incomplete character
 
 
 class Tokenizer:
-    """Converts text to ids and back, with the `rules` of a tokenizers.Tokenizer.
+    """Converts text to ids and back by `rules`, a tokenizers.Tokenizer.
 
-    limit     the model's number of tokens; the tokenizer may have more
+    limit     the size of the model's vocabulary; `encode` raises InputError for larger ids
     ends      the ids that end a text; some models have several
     template  the source of the chat template, or None
     special   {"bos_token": text, "eos_token": text, ..}, for the template
@@ -87,9 +87,9 @@ class Tokenizer:
         return None if token is None else self.rules.token_to_id(token)
 
     def stream(self, before):
-        """Return a function that maps each next id after `before` to the text that it completes.
+        """Return a function that decodes the ids after `before`, one in each call.
 
-        The text may be empty. Called without an id, the function returns the rest of a character.
+        A call returns the text that its id completes, or "". A call without an id ends the text.
         """
         ids = [int(i) for i in before[-4:]]     # a few, because spaces depend on neighbours
         shown = self.decode(ids)
@@ -133,7 +133,7 @@ class Tokenizer:
 
 
 def read_tokenizer(path, architecture, weights):
-    """Return the Tokenizer of a model folder or of a GGUF file, whose metadata `weights` has."""
+    """Return the Tokenizer of a model folder, or of a GGUF file by the metadata of `weights`."""
     require_package("tokenizers", "a model's tokenizer", "use another model")
     path = Path(path)
     with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
@@ -147,7 +147,7 @@ def read_tokenizer(path, architecture, weights):
 
 @contextlib.contextmanager
 def _as_input_error(line):
-    """Convert any exception inside the block to an InputError: `line`, with the cause in its {}."""
+    """Convert any exception in the block to an InputError: `line` with the cause in place of {}."""
     try:
         yield
     except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
@@ -169,7 +169,7 @@ def require_package(name, user, otherwise):
 
 
 def render(template, messages, special):
-    """Return the text of a conversation by a chat template, in jinja's sandbox."""
+    """Return the text of a conversation, made by a chat template in jinja's sandbox."""
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -181,7 +181,7 @@ def render(template, messages, special):
                           sort_keys=sort_keys)
 
     class Generation(Extension):
-        """{% generation %} .. {% endgeneration %} marks the model's words; its body is kept."""
+        """Keeps the text in {% generation %} .. {% endgeneration %}, the model's own words."""
 
         tags = {"generation"}
 
@@ -215,8 +215,8 @@ def _rules_of(folder, kind, settings):
         return Rules.from_file(str(folder / TOKENIZER))
     if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
         if kind != "gpt2":
-            raise InputError(f"{folder}: {VOCABULARY} and {MERGES} of a {kind} model need its own "
-                             f"rules; add {TOKENIZER} (save_pretrained writes it)")
+            raise InputError(f"{folder}: {VOCABULARY} and {MERGES} are not enough for a {kind} "
+                             f"model; add {TOKENIZER}, which save_pretrained writes")
         rules = byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
                            prefix_space=prefix_space)
         if rules.token_to_id("<|endoftext|>") is not None:
@@ -249,9 +249,9 @@ def _from_folder(folder, kind):
 
 
 def add_tokens(rules, tokens):
-    """Add those of `tokens`, [(id, or None for any; text; is special)], that do not exist yet.
+    """Add `tokens`, a list of (id, text, is special), unless they exist already.
 
-    Raises ValueError if a token doesn't get its id.
+    An id of None stands for any id. Raises ValueError if a token doesn't get its id.
     """
     from tokenizers import AddedToken
 
@@ -266,7 +266,7 @@ def add_tokens(rules, tokens):
 
 
 def byte_pairs(model, pattern=None, digits=False, prefix_space=False):
-    """Return a byte-level BPE tokenizer like GPT-2's; it splits a text by `pattern`, if given."""
+    """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does)."""
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
 
@@ -304,7 +304,8 @@ def _is_there(path):
     if not os.path.exists(path) or not is_file(path):
         return False
     if os.path.getsize(path) > LARGEST:
-        raise InputError(f"{path} has more than {LARGEST >> 20} MiB; download it again")
+        raise InputError(f"{path} has more than {LARGEST >> 20} MiB, too many for a tokenizer's "
+                         "file; use another copy of the model")
     return True
 
 
@@ -315,7 +316,7 @@ def _settings(path):
 
 
 def _ids(value):
-    """Return one id, several, or none, as a tuple."""
+    """Return the valid ids of a setting (an id, a list of ids, or None) as a tuple."""
     ids = value if isinstance(value, list) else [value]
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
@@ -326,9 +327,9 @@ def _from_gguf(about):
 
     kind, split = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
     if kind != "gpt2" or split not in SPLIT_PATTERNS:
-        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r}, {str(split)[:20]!r}; npdl "
-                         f"reads 'gpt2' with {', '.join(SPLIT_PATTERNS)}; use a folder with "
-                         f"{TOKENIZER}")
+        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r} with the split "
+                         f"{str(split)[:20]!r}; npdl reads 'gpt2' with "
+                         f"{', '.join(SPLIT_PATTERNS)}; use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
     control, added = ([token for token, each in zip(tokens, kinds, strict=True) if each == wanted]
                       for wanted in (CONTROL, USER_DEFINED))
@@ -338,8 +339,8 @@ def _from_gguf(about):
         if place is not None and 0 <= place < len(tokens):
             special[name] = tokens[place]
     if about.get("tokenizer.ggml.add_eos_token"):
-        raise InputError("the file's tokenizer adds a token that ends each text (add_eos_token), "
-                         f"which npdl does not; use a folder with {TOKENIZER}")
+        raise InputError("the file's tokenizer has add_eos_token, which npdl does not support; use "
+                         f"a folder with {TOKENIZER}")
     begins = about.get("tokenizer.ggml.add_bos_token", split == "llama-bpe")   # as llama.cpp does
     begin = special.get("bos_token") if begins else None
     model = BPE({token: i for i, token in enumerate(tokens)},

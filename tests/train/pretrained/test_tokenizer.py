@@ -129,7 +129,7 @@ def test_tokens_that_are_added_beside_the_vocabulary(tmp_path):
 
 
 def test_vocabulary_and_merges_of_another_model_than_gpt2_are_refused(gpt2):
-    with pytest.raises(InputError, match="need its own rules; add tokenizer.json"):
+    with pytest.raises(InputError, match="not enough for a llama model; add tokenizer.json"):
         read_tokenizer(gpt2, Architecture(LLAMA, "config.json"), None)
 
 
