@@ -30,8 +30,8 @@ def save(path, arrays, meta):
     """
     for name, array in arrays.items():
         if not np.isfinite(array).all():
-            raise CheckpointError(f"{path}: not written, array {name!r} holds NaN or infinity; "
-                                  "resume from the last checkpoint with a smaller learning rate")
+            raise CheckpointError(f"{path} was not written, because array {name!r} holds NaN or "
+                                  "infinity; start again with a smaller learning rate")
 
     def write(file):
         np.savez(file, **{name: arrays[name] for name in sorted(arrays)})
@@ -71,7 +71,7 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return the (arrays, meta) of a run for `save`; without moments if `optimizer` is None.
+    """Return the (arrays, meta) of a run for `save`. Without an optimizer there are no moments.
 
     For a real model, the arrays are only the trained parameters; the others are in its folder.
     """
@@ -85,13 +85,13 @@ def get_state(config, model, optimizer, step, seconds=0.0):
 
 
 def restore(path, config, model, optimizer=None):
-    """Read a checkpoint into a model and its optimizer (unless that is None); return its meta.
+    """Read a checkpoint into a model and, if given, its optimizer; return the file's meta.
 
     Raises CheckpointError unless the checkpoint has the names, shapes and dtypes of this run.
     """
     if not path.exists():
-        raise InputError(f"{path} is missing, and it holds the run's parameters; put it back, "
-                         "or start a new run with another --out")
+        raise InputError(f"{path} is missing, and it holds the run's parameters; put the "
+                         "file back, or start a new run with another --out")
     arrays, meta = load(path)
     expected, _ = get_state(config, model, optimizer, 0)
     if optimizer is None:
@@ -104,8 +104,9 @@ def restore(path, config, model, optimizer=None):
     counts, seconds = [meta.get(name) for name in ("step", "updates")], meta.get("seconds")
     if not (all(type(count) is int and 0 <= count <= config.steps for count in counts)
             and type(seconds) in (int, float) and seconds >= 0):
-        raise CheckpointError(f"{path}: its step ({counts[0]!r}) or its time is not that of a run "
-                              f"of {config.steps} steps; restore it from a copy")
+        raise CheckpointError(f"{path} has step {counts[0]!r:.20}, updates {counts[1]!r:.20} and "
+                              f"seconds {seconds!r:.20}, which is no state of a run of "
+                              f"{config.steps} steps; restore the file from a copy")
     parts = {}
     for key, value in arrays.items():
         part, name = key.split("/", 1)

@@ -49,7 +49,7 @@ USER_SETTINGS = ("model", "optimizer", "schedule", "task")    # may be functions
 class UserFunction:
     """The value of a setting that is a function or class of the user.
 
-    Two are equal if their names are equal, because a run's folder contains only the name.
+    Two UserFunctions with equal names are equal, because a run's folder contains only the name.
     `function` is None if the folder is read without the user's program.
     """
 
@@ -61,15 +61,15 @@ class UserFunction:
         """Return a UserFunction if `value` is a function or a class, else `value`.
 
         The name of a functools.partial includes its arguments: decayed(end=0.1). Raises InputError
-        for a function without a name.
+        for a function without a name (a lambda).
         """
         if isinstance(value, cls) or not callable(value):
             return value
         inner = getattr(value, "func", value)
         name = getattr(inner, "__name__", "<nameless>")
         if name.startswith("<"):
-            raise InputError(f"{name}: a run is saved with the names of its functions; define "
-                             "this one with def or class")
+            raise InputError(f"{name} is not a name that a run can be saved with; define the "
+                             "function with def or class")
         if inner is not value:
             given = [repr(argument) for argument in value.args]
             given += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
@@ -78,8 +78,8 @@ class UserFunction:
 
     def __call__(self, *arguments):
         if self.function is None:
-            raise InputError(f"{self.name} is defined in the program that trained the run; load "
-                             "it there by load_run(folder, config)")
+            raise InputError(f"{self.name} is defined in the program that trained the run; in that "
+                             "program, load the run by load_run(folder, config)")
         return self.function(*arguments)
 
     def __str__(self):
@@ -111,14 +111,14 @@ class Adapters:
             raise InputError("--block, --rounding and --double are options of quantization; give "
                              "--bits too")
         if self.rounding == "nf4" and self.bits != 4:
-            raise InputError(f"--bits {self.bits} with --rounding nf4: NF4 has 16 levels; give 4")
+            raise InputError(f"--rounding nf4 needs --bits 4, for its 16 levels, not {self.bits}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
     """The settings that every run has.
 
-    `Config(**settings)` makes the class of the task that they describe: ArithmeticConfig,
+    `Config(**settings)` returns an instance of the class for the settings' task: ArithmeticConfig,
     TextConfig, DatesConfig, PretrainedConfig or OwnConfig. The defaults are those of the command
     line, except for `threads`. Raises InputError for a setting that the task doesn't have, or for
     a value that isn't allowed.
@@ -222,7 +222,7 @@ class Config:
 
     @staticmethod
     def from_json(values):
-        """Return the Config of a dict from `to_json` of this or an earlier version.
+        """Return the Config of `values`, which `to_json` of this or an older version has returned.
 
         Missing settings get their defaults. Raises InputError for names that no task has.
         """
@@ -288,7 +288,7 @@ class NetworkConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(NetworkConfig):
-    """The settings of a GPT or an LSTM. With `adapters` (finetune), only these are trained."""
+    """The settings of a GPT or an LSTM. Only its `adapters`, if any, are trained."""
 
     model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
     tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
@@ -298,7 +298,7 @@ class LanguageModelConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
-    """The settings of a run on equations with the numbers 0 to `numbers` - 1 (None: as needed)."""
+    """The settings of a run on equations of `numbers` different numbers (None: as needed)."""
 
     kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P",

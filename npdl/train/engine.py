@@ -23,12 +23,12 @@ ENGINES = ("recorded", "plain")
 
 @dataclass(eq=False)
 class Batch:
-    """Sequences on the host.
+    """A batch of B sequences, in the memory of the host.
 
     inputs, targets  (B, S) integers
     counted          (B, S) bool: the loss mask, True where a target counts
     source           (B, R) integers that an encoder-decoder translates
-    source_real      the valid tokens of source, as the model takes them: lengths (B,) or a mask
+    source_real      the valid tokens of source, in the model's form: lengths (B,) or a mask (B, R)
     chunk            the largest number of sequences that are evaluated at a time
     """
 
@@ -88,7 +88,7 @@ class PlainEngine:
         return loss
 
     def measure(self, batch):
-        """Return the loss and the number of correct unmasked tokens of each sequence: two (B,)."""
+        """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
         return join_parts([self._measure(part) for part in batch.parts(batch.chunk)])
 
     def _measure(self, part):
@@ -96,7 +96,7 @@ class PlainEngine:
         return measured(logits, most_probable(logits), targets, counted)
 
     def forward(self, batch, rng):
-        """Return the logits (B, S, V), the cache, and targets and counted on the device."""
+        """Return logits (B, S, V), cache, targets and counted; the arrays are on the device."""
         options = {} if rng is None else {"rng": rng}
         out, cache = self.model.forward(*batch.model_inputs, **options)
         logits = out[0] if isinstance(out, tuple) else out      # an LSTM returns its state too
@@ -106,9 +106,9 @@ class PlainEngine:
 
 
 class RecordedEngine(PlainEngine):
-    """Records the same layers and replays them (npdl.engine.compile_step), in `threads` threads.
+    """Records a step of the layers and replays it (npdl.engine.compile_step) in `threads` threads.
 
-    If only some positions count, each distinct prefix of a batch is computed once.
+    If the loss mask hides some positions, each distinct prefix of the sequences is computed once.
     """
 
     name = "recorded"
@@ -157,20 +157,23 @@ class RecordedEngine(PlainEngine):
 
 
 def measure(model, inputs, targets, counted):
-    """Return the loss and the number of correct unmasked tokens of each sequence: two (B,)."""
+    """Return two arrays (B,): each sequence's loss and its number of correct unmasked tokens."""
     out, _ = model.forward(*inputs)
     logits = out[0] if isinstance(out, tuple) else out
     return measured(logits, most_probable(logits), targets, counted)
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
-    """Compute `measure` for a model on rows (npdl.engine.prefix)."""
+    """Compute `measure` with logits of the distinct prefixes `rows` only (npdl.engine.prefix).
+
+    entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
+    """
     logits, _ = model.forward(rows)                             # logits (M, V)
     return measured(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
 def measured(logits, predicted, targets, counted):
-    """Return the results of `measure` from the logits and the most probable tokens."""
+    """Return the results of `measure` from the logits and the predicted tokens."""
     loss, _ = SequenceLoss("none").forward(logits, targets, counted)
     return loss, ((predicted == targets) & counted).sum(1)
 
@@ -182,11 +185,11 @@ def join_parts(parts):
 
 
 def make_engine(name, model, optimizer, target="auto", threads=1, blas_threads=1):
-    """Return the engine `name`, one of ENGINES. It is a context manager.
+    """Return an engine, which is a context manager. `name` is one of ENGINES.
 
-    target        what a recording is compiled to (npdl.engine.compile_step)
-    threads       threads of the recorded engine that share a batch
-    blas_threads  threads of BLAS; several are faster for the large matrices of a real model
+    target        the form that a recording is compiled to (npdl.engine.compile_step)
+    threads       number of threads among which the recorded engine divides a batch
+    blas_threads  number of BLAS's threads; several are faster for a real model's large matrices
     """
     if name == "plain":
         return PlainEngine(model, optimizer, blas_threads)

@@ -1,4 +1,4 @@
-"""Fine-tuning a run with LoRA or QLoRA: its model, its vocabulary, another task.
+"""Fine-tune a run on another task with LoRA or QLoRA. Model and vocabulary stay the same.
 
 Arithmetic: the vocabulary holds the numbers, one operator and the special tokens. The model keeps
 its shape, because the new operator takes the id of the old one, and a new modulus may not need more
@@ -7,8 +7,8 @@ numbers than the vocabulary has. Text: the new text may have only the run's char
 A real model (npdl.train.pretrained) learns a text in its own tokens. Its weights stay in their
 folder.
 
-The result is a run folder like any other. The fine-tuning of a run contains all parameters, so it
-doesn't need the first run's folder.
+The result is a run folder like any other. After fine-tuning a run, it contains all parameters, so
+the first run's folder is no longer needed.
 """
 
 from npdl.errors import InputError
@@ -31,15 +31,15 @@ def finetune_config(run, adapters, given, folder="the run"):
 
     Settings that are not in `given` come from the run (INHERITED) or from DEFAULTS. Raises
     InputError if the run has adapters already, if its vocabulary lacks numbers that the task needs,
-    and for settings of the other kind of task.
+    and for settings that the run's kind of task doesn't have.
     """
     base = run.config
     if base.translates:
         raise InputError(f"{folder} is a run of an encoder-decoder, which can't be fine-tuned; "
                          "give a run of a GPT or an LSTM")
     if base.pretrained is not None:
-        raise InputError(f"{folder} is a run of a real model; write it as a folder (--merge) and "
-                         "fine-tune that")
+        raise InputError(f"{folder} is a run of a real model; write the model into a folder "
+                         "(--merge) and fine-tune that folder")
     if base.adapters is not None:
         raise InputError(f"{folder} has adapters already; fine-tune the run that they were "
                          "added to")
@@ -70,8 +70,8 @@ def model_config(path, adapters, given):
     full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
     PretrainedConfig.check_names(given)
     if "pretrained" in given:
-        raise InputError("--pretrained goes with --resume; the model is named already, leave it "
-                         "out")
+        raise InputError("--pretrained goes with --resume; leave it out here, where the model is "
+                         "named already")
     if full and adapters:
         raise InputError(f"--{next(iter(adapters))} is an option of adapters, and --full trains "
                          "without adapters; leave one of them out")

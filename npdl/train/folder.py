@@ -62,8 +62,8 @@ def locked(folder):
 def make_folder(folder, config, state):
     """Create the folder of a run with its first files, atomically.
 
-    state    (arrays, meta) of the first checkpoint
-    Raises InputError if the folder is not empty, or can't be created.
+    `state` is the (arrays, meta) of the first checkpoint. Raises InputError if the folder is not
+    empty, or can't be created.
     """
     if holds_run(folder):
         raise InputError(f"--out {folder} holds a run already; continue it by --resume, or choose "
@@ -98,7 +98,7 @@ def write_results(folder, config, model, step, records, seconds):
     except NpdlError:
         raise
     except Exception as error:                  # matplotlib documents no list of its errors
-        note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); all else is saved")
+        note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else is saved")
     write_json(folder / "summary.json", summary)
     return summary
 
@@ -155,7 +155,7 @@ def read_config(folder):
     try:
         config = Config.from_json(read_json(path)["config"])
         if None in [getattr(config, name) for name in READ_FROM_DATA if hasattr(config, name)]:
-            raise ValueError("the digest or the characters of its text are missing")
+            raise ValueError("the SHA-256 or the characters of the run's text are missing")
         return config
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} holds no run (config.json is missing); check the path"
@@ -167,7 +167,7 @@ def read_config(folder):
 
 
 def read_versions(folder):
-    """Return the versions that config.json names (npdl.train.versions), or {}."""
+    """Return the versions in config.json (npdl.train.versions), or {} if there are none."""
     saved = read_json(Path(folder) / "config.json").get("versions")
     return saved if isinstance(saved, dict) else {}
 

@@ -25,7 +25,7 @@ class Trainer:
     All random numbers depend only on (seed, step). So the state of a run is its parameters, the
     optimizer's moments and `step`, and no random generator has to be saved.
 
-    base     parameters to start from (make_model)
+    base     {name: array}, parameters to start from
     metrics  {name: function}, where function(trainer) returns a number at every evaluation
     """
 
@@ -78,7 +78,7 @@ def dropout_rng(has_dropout, seed, step):
 
 
 def l2_norm(optimizer):
-    """Return the norm of all trainable parameters."""
+    """Return the L2 norm of all trainable parameters together."""
     return float(xp.sqrt(sum((p.data * p.data).sum() for p in optimizer.params.values())))
 
 

@@ -8,8 +8,8 @@ import json
 
 import numpy as np
 
-from npdl.errors import CheckpointError, InputError
-from npdl.files import is_file, reason, refuse_constant, write_atomically
+from npdl.errors import InputError
+from npdl.files import is_file, reason, refuse_constant, unwritable, write_atomically
 
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
@@ -29,8 +29,7 @@ def append(path, record):
         with open(path, "ab") as file:
             file.write(line.encode())
     except OSError as error:
-        raise CheckpointError(f"{path}: metrics cannot be written ({reason(error)}); "
-                              "free space and resume") from error
+        raise unwritable(path, error) from error
 
 
 def read_records(path):
@@ -43,7 +42,7 @@ def read_records(path):
 
 
 def truncate_after(path, step):
-    """Remove the records after `step` and an incomplete last line; return the number of lines."""
+    """Remove the records after `step` and an incomplete last line; return how many."""
     lines = list(_lines(path))
     kept = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(kept) < len(lines):

@@ -14,7 +14,7 @@ RECIPES = {
 
 
 def recipe_settings(model, given):
-    """Return `given` with its recipe, if it names one, replaced by the recipe's settings."""
+    """Return the `given` settings; the settings of the recipe take the place of "recipe"."""
     given = dict(given)
     if "recipe" in given:
         given = {"init": "torch", **RECIPES[given.pop("recipe")][model], **given}
@@ -22,5 +22,5 @@ def recipe_settings(model, given):
 
 
 def new_config(model, given):
-    """Return the Config of `given` settings for a model."""
+    """Return the Config of a model from `given` settings, which may name a recipe."""
     return Config(**{"model": model, **recipe_settings(model, given)})

@@ -50,14 +50,14 @@ SHOWN = (("train_loss", "  train ", ".2e"), ("train_accuracy", " ", "7.2%"),
 class Run:
     """A training run in its folder, a context manager.
 
-    resume     True: continue the run in the folder, from its last checkpoint; False: begin a run;
-               None: continue it if the folder holds one, or else begin
+    resume     True: continue the folder's run from its last checkpoint; False: begin a new run;
+               None: continue if the folder holds a run, otherwise begin
     quiet      print no progress and no result; notes still go to standard error
     for_steps  the number of updates to make now; the run is then saved and can be resumed
     status     the exit status of a script: 0, or 130 if a signal stopped the run
 
-    Raises InputError if the folder can't take the run or another process works in it, and
-    CheckpointError if its files can't be read or written.
+    Raises InputError if a new run's folder is not empty, if a resumed run has other settings, or if
+    another process works in the folder, and CheckpointError if a file can't be read or written.
     """
 
     def __init__(self, config, model, optimizer, folder, resume=False, quiet=False, for_steps=None):
@@ -90,9 +90,9 @@ class Run:
         self._stack.__exit__(*error)
 
     def steps(self):
-        """Yield the number of each update that is left, from 0 in a new run.
+        """Yield the number of each remaining update; a new run begins with 0.
 
-        After an update, the run is saved if a checkpoint is due, at the end, and on a stop signal.
+        The run is saved when a checkpoint is due, after the last update, and on a stop signal.
         """
         while self.step < self.last:
             self.step += 1
@@ -106,14 +106,14 @@ class Run:
                 return
 
     def evaluation_due(self):
-        """Return True at steps 1 .. eval_first, at multiples of eval_every, at the last step."""
+        """Return True at steps 1 to eval_first, multiples of eval_every, and the last step."""
         config, step = self.config, self.step
         return step <= config.eval_first or step % config.eval_every == 0 or step == config.steps
 
     def record(self, values, lr):
-        """Append {name: number} to the metrics, with the step, the parameters' norm and `lr`.
+        """Append a record to the metrics: the step, `values`, the parameters' norm and `lr`.
 
-        Raises Diverged if a number is not finite.
+        values is {name: number}. Raises Diverged if a number is not finite.
         """
         record = {"step": self.step, **values, "l2_norm": l2_norm(self.optimizer), "lr": lr}
         diverged = next((name for name, value in record.items() if not math.isfinite(value)), None)
@@ -135,12 +135,13 @@ class Run:
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):
-        """Raise Diverged if a parameter is not finite, or if another `reason` is given."""
+        """Raise Diverged if a parameter is not finite, or if `reason`, a text, is given."""
         bad = nonfinite_parameters(self.model)
         if bad or reason:
-            what = f"{bad[0]} (and {len(bad) - 1} more) not finite" if bad else "parameters finite"
+            what = (f"{bad[0]} (and {len(bad) - 1} more) is not finite" if bad
+                    else "all parameters are finite")
             raise Diverged(f"step {self.step}: {what}{reason}; the last checkpoint is kept; try a "
-                           "lower --lr or --clip 1.0, or see the operation that overflows by "
+                           "lower --lr or --clip 1.0; to find the operation that overflows, use "
                            "--engine plain and python -W error::RuntimeWarning")
 
     def finish(self, task):
@@ -178,11 +179,11 @@ class Run:
 
 @plain_errors()
 def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, metrics=None):
-    """Train any task in `folder`, as experiments/train_gpt.py does; return the exit status.
+    """Train a run of any task in `folder`, or resume it, and return the exit status.
 
-    base     parameters to start from (Trainer); they are then evaluated at step 0
-    metrics  {name: function}: function(trainer) returns a number, which is recorded at each
-             evaluation; it may read trainer.model, trainer.task and trainer.step
+    base     {name: array}, parameters to start from; they are evaluated at step 0, too
+    metrics  {name: function}; function(trainer) may read trainer.model, trainer.task and
+             trainer.step, and returns a number, which is recorded at each evaluation
 
     The other arguments are those of Run.
     """
@@ -204,11 +205,11 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
 
 
 def resumed_config(folder, given):
-    """Return the Config of the run in `folder`, with the `given` settings that may change.
+    """Return the Config of the run in `folder`, changed by the `given` settings.
 
-    MAY_DIFFER may change, --text and --pretrained may name the new place of the same file, and a
-    run with a constant schedule may get more --steps. Raises InputError for another setting that
-    differs from the run's.
+    The settings in MAY_DIFFER may change. --text and --pretrained may name the new path of the same
+    file. A run with a constant schedule may get more --steps. Raises InputError if any other given
+    setting differs from the run's.
     """
     config = read_config(folder)
     config.check_names(given)
@@ -236,7 +237,7 @@ def load_run(folder, config=None):
     config  the Config of the run; needed if its model or its task is a function of the user,
             because the folder contains only its name
 
-    Nothing in the folder is executed. Raises InputError or CheckpointError for a folder that
+    No code of the folder is executed. Raises InputError or CheckpointError for a folder that
     `train` did not write.
     """
     config = read_config(folder) if config is None else resumed_config(
@@ -250,18 +251,18 @@ def load_run(folder, config=None):
 
 
 def _note_other_code(folder):
-    """Print a line if the run to resume was computed with other versions than these."""
+    """Print a line if the versions that began a run differ from those that resume it."""
     begun = read_versions(folder)
     for name, now in versions().items():
         was = str(begun.get(name, "unknown"))[:40]
         if was != now:
-            note(f"{folder} was computed with {name} {was}, this is {now}: it continues, but "
-                 "results may differ by rounding from an uninterrupted run")
+            note(f"{folder} was computed with {name} {was} and continues with {now}; the "
+                 "results may differ by rounding from those of an uninterrupted run")
             return
 
 
 def _progress(steps, done, quiet):
-    """Return a bar on a terminal; elsewhere it is disabled and records are printed as lines."""
+    """Return a progress bar. Without a terminal it is disabled, and `record` prints lines."""
     from tqdm import tqdm  # part of the extra `train`; loading a run doesn't need it
 
     return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, smoothing=0.05,

@@ -53,7 +53,7 @@ def summarise(records):
 
 
 def combine(summaries):
-    """Return {"mean", "std", "count", "of"} of each key of ROWS, over several runs.
+    """Return {key: {"mean": .., "std": .., "count": .., "of": ..}} for each key of ROWS.
 
     `std` is the population standard deviation. `of` is the number of runs, and `count` the number
     of runs that have this value. If no run has it, mean and std are None.
@@ -73,8 +73,7 @@ def table(columns):
     """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
     `columns` is {heading: result of `combine`}. A cell is mean ± standard deviation, or only the
-    mean of a single run. The best mean of a row is bold, except if all means are equal, and in the
-    rows Δt.
+    value of a single run. The best mean of a row is bold, unless all are equal or it is a row Δt.
     """
     rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
     for label, key, better in ROWS:

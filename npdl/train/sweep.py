@@ -88,15 +88,12 @@ def _train_one(config, folder, parent_pid):
 
 
 def folder_of(root, config):
-    """Return the folder of a run: `root`/<hash of all settings that decide what it computes>."""
+    """Return the folder of a run: `root`/<hash of all settings except the backend>."""
     text = json.dumps({**config.to_json(), "backend": None}, sort_keys=True)
     return Path(root) / hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def load_sweep_metrics(root, config):
-    """Return the metrics of the run of `config` in a sweep, or None if it isn't finished.
-
-    The metrics are a list of records, one for each evaluation.
-    """
+    """Return the records (read_records) of a sweep's run, or None if the run isn't finished."""
     folder = folder_of(root, config)
     return read_records(folder / "metrics.jsonl") if is_finished(folder, config) else None

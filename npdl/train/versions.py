@@ -73,7 +73,7 @@ def processor():
 
 @functools.cache
 def kernels():
-    """Return the processor type of BLAS's kernels, on which the order of sums depends."""
+    """Return the processor type for which BLAS chose its kernels, which decide rounding."""
     types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}
     return ", ".join(sorted(filter(None, types))) or "unknown"

@@ -116,7 +116,7 @@ def test_a_picture_that_cannot_be_drawn_costs_no_more_than_itself(tmp_path, monk
     monkeypatch.setattr("npdl.train.folder.plot_curves", fail)
     assert train(dataclasses.replace(SMALL, steps=2), tmp_path / "run") == 0
     found = capsys.readouterr()
-    assert "curves.png cannot be drawn (no font); all else is saved\n" in found.err
+    assert "curves.png cannot be drawn (no font); everything else is saved\n" in found.err
     assert "2 steps in" in found.out and (tmp_path / "run" / "summary.json").exists()
     assert train(SMALL, tmp_path / "one record") == 0
     assert "curves.png" not in capsys.readouterr().err              # it is no curve: none is drawn

@@ -68,6 +68,6 @@ def test_a_stopped_run_is_in_no_mean_and_columns_that_differ_are_two(runs, capsy
     heads = ["GPT, + mod 5, r_train=0.5, width 8 (seeds 0)",
              "GPT, + mod 5, r_train=0.5, width 16 (seeds 0)"]
     assert status == 0 and " | ".join(heads) in text
-    assert f"{runs['stopped']}: stopped at step 4 of 40 and is left out" in text
+    assert f"{runs['stopped']} stopped at step 4 of 40 and is left out" in text
     status, text = said(capsys, commands.table, runs["stopped"])
     assert status == 2 and "stopped at step 4 of 40" in text

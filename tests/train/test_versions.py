@@ -34,5 +34,5 @@ def test_a_run_of_another_engine_says_so_and_continues(copy_of, capsys):
     path.write_text(json.dumps(saved))
     assert train(resumed_config(folder, {"steps": 5}), folder, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert f"was computed with engine 0123456789ab, this is {now}" in line
+    assert f"was computed with engine 0123456789ab and continues with {now}" in line
     assert json.loads(path.read_text())["versions"]["engine"] == now

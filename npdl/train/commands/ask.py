@@ -3,7 +3,7 @@
   python -m npdl ask runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl ask runs/gpt-p31-plus-seed0           two equations that it has not seen
 
-It also prints whether the model was trained on the equation, and which answer is right.
+The output also says whether the model was trained on the equation, and which answer is right.
 """
 
 import dataclasses

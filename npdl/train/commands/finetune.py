@@ -124,7 +124,7 @@ def default_out(source, config):
 
 
 def resume_config(out, given, adapters):
-    """Return the Config of the fine-tuning in `out`, with the `given` settings that may change."""
+    """Return the Config of the fine-tuning in `out`, changed by `given` (see resumed_config)."""
     if out is None:
         raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
     wrong = next(iter(adapters), None)
@@ -145,7 +145,7 @@ def merge(source, out, given, quiet, **training):
     path, task, out = tuned.config.pretrained, tuned.task, out or f"{source.rstrip('/')}-merged"
     if path is None:
         raise InputError(f"{source} is not a run of a real model; npdl.adapt.merge_lora merges "
-                         "the adapters of one of npdl's own")
+                         "the adapters of npdl's own models")
     to_huggingface(Pretrained(Path(path), tuned.model, task.architecture, task.weights), out)
     if not quiet:
         print(f"the model is in {out}: transformers and `python -m npdl generate` load it")

@@ -4,7 +4,7 @@ A real model is GPT-2 or of the Llama family (Llama, Mistral, Qwen2, SmolLM2): a
 config.json, model.safetensors and the tokenizer's files, or a .gguf file. Text is printed as it is
 generated. An LSTM summarises the whole text in its state. The other models attend to at most as
 many tokens as they were trained on (the window). If the text becomes longer, the oldest tokens are
-dropped. A run of train_seq2seq.py translates a date, its prompt.
+dropped. A run of train_seq2seq.py translates its prompt, a date.
 
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 ="
   python -m npdl generate runs/gpt-p31-plus-seed0 "5 + 7 =" --method beam --width 3
@@ -153,12 +153,12 @@ def source_of(run):
 
 
 def generate(source, prompt=None, method="greedy", on_token=None, **how):
-    """Return hypotheses that continue `prompt` with a Source, best first, and the prompt's ids.
+    """Return (hypotheses that continue `prompt`, best first; the ids of the prompt).
 
-    With chat=True the prompt may be a list of turns, of which the first, the third, .. and the last
-    are the user's. Samples are drawn AT_ONCE at a time. on_token(sequence, token) is called for
-    each new token, except in beam search. `how` are other Settings. Raises InputError for settings
-    that don't fit the source or the method.
+    With chat=True the prompt may be a list of turns, alternately of the user and the model; the
+    first and the last are the user's. Samples are drawn AT_ONCE at a time. on_token(sequence,
+    token) is called for each new token, except in beam search. `how` are other Settings. Raises
+    InputError for settings that don't fit the source or the method.
     """
     chosen = Settings(method=method, **how)
     check(chosen)

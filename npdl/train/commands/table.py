@@ -60,7 +60,7 @@ def columns(folders):
         else:
             records = read_records(Path(folder) / "metrics.jsonl")
             step = records[-1]["step"] if records else 0
-            stopped.append(f"{folder}: stopped at step {step} of {config.steps} and is left out; "
+            stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
                            "finish it with --resume")
     return {heading: combine([summarise(read_records(Path(run) / "metrics.jsonl"))
                               for run in runs])

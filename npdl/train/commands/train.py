@@ -46,7 +46,7 @@ class Process:
 def run_script(train, model, description, arguments=None):
     """Run a training script and return its exit status.
 
-    train  called as train(config, folder=, resume=, quiet=, for_steps=)
+    train  the training function, called as train(config, folder=, resume=, quiet=, for_steps=)
     model  "gpt", "lstm" or "seq2seq", which decides the options
     """
     parser = OneLineParser(prog=f"train_{model}.py")
@@ -76,7 +76,7 @@ def split_options(options):
 
 
 def add_process_options(parser, folder):
-    """Add the options of Process. `folder` describes the default of --out."""
+    """Add the options of Process. The help shows `folder` as the default of --out."""
     add_help_all(parser)
     add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 
