@@ -1,4 +1,4 @@
-"""The beginning and the end of npdl's scripts: exit status, and error messages of one line."""
+"""How npdl's scripts begin and end: exit status, and error messages of one line."""
 
 import argparse
 import contextlib
@@ -73,14 +73,14 @@ def add_help_all(parser):
 def file_or_folder(text):
     """Return the argument, the name of a file or folder. Raise an error if it is empty."""
     if not text:
-        raise argparse.ArgumentTypeError("is empty; name a file or a folder")
+        raise argparse.ArgumentTypeError("the name is empty; name a file or a folder")
     return text
 
 
 def positive(text):
     """Return the argument as an integer. Raise an error if it is below 1."""
     if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be at least 1")
+        raise argparse.ArgumentTypeError(f"{text} is too small; give 1 or more")
     return int(text)
 
 
@@ -95,7 +95,7 @@ def start_script():
     """Prepare a script. This must be its first call, before the other imports of npdl.
 
     After this call, Ctrl-C exits without a traceback. Closed standard streams are replaced by the
-    null device; otherwise the next file that is opened would get their number, and messages would
+    null device; otherwise the next opened file would get their descriptor, and messages would
     be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
     given. If a package of TRAIN is missing, the script prints one line and exits with status 2.
     """
@@ -154,8 +154,8 @@ def guarded(prog, work):
 def missing_packages():
     """Return a message about missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
-    return missing and (f"{missing[0]} is not installed; install what is missing with "
-                        f"'pip install {' '.join(missing)}'")
+    return missing and (f"{missing[0]} is not installed; install the missing packages "
+                        f"with 'pip install {' '.join(missing)}'")
 
 
 def package_problem(error):
@@ -231,7 +231,7 @@ def _interrupts():
 def _drop_unwritten(stream):
     """Flush a stream, or discard its buffer if that fails.
 
-    Otherwise the interpreter tries again when it ends, and prints a traceback.
+    If the buffer stayed, the interpreter would try again at exit, and print a traceback.
     """
     try:
         stream.flush()

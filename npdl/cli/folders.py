@@ -64,7 +64,7 @@ def new_folder(path, replace=False):
 
 
 def _stale_files(folder, name=None):
-    """Yield the temporary files in `folder` (of the path `name`, if given) of ended processes."""
+    """Yield ended processes' temporary files in `folder`; with `name`, those for that file."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
         if (match and (name is None or entry.startswith(f".{name}."))
@@ -75,7 +75,7 @@ def _stale_files(folder, name=None):
 def clean_stale(folder):
     """Remove the temporary files in `folder` of ended processes, and return their names.
 
-    Don't call this while another machine writes into the folder: its processes seem to have ended.
+    Don't call this while another machine writes into the folder: this one can't see its processes.
     If the folder doesn't exist, the result is empty.
     """
     removed = []

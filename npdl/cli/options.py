@@ -1,10 +1,10 @@
 """Settings and their command-line options.
 
 A *settings class* is a dataclass whose fields are made by `setting`, with a default, the allowed
-values, and the option on the command line. Those of a run are Config and Adapters
-(npdl.train.config); other commands have a small one in their module. `check` checks the values of
-an instance, and `add_settings` adds its options to a parser. Options that are not given are absent
-from the parsed options.
+values, and the option on the command line. The settings classes of a run are Config and Adapters
+(npdl.train.config). Other commands have a small settings class in their module. `check` checks the
+values of an instance, and `add_settings` adds the options of a class to a parser. Options that are
+not given are absent from the parsed options.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
 
 
 def pop_settings(settings_class, given):
-    """Remove the options of a settings class from `given`, and return a checked instance of them.
+    """Remove the options of a settings class from `given`, and return a checked instance.
 
     given  {name: value} of the options that were given, the vars() of a command's options
     """

@@ -40,7 +40,7 @@ def _is_unused(pid):
 def peak_memory():
     """Return the peak memory of this process in bytes, or None if it is unknown.
 
-    On systems other than Linux, this can include the memory of the program that started it.
+    On systems other than Linux, this can include the memory of the program that started this one.
     """
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/self/status").read_text().splitlines():
