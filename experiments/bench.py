@@ -7,8 +7,8 @@
   python experiments/bench.py --quick           tiny sizes, one short round: does it run?
 
 A training step is forward, loss, backward and AdamW, in float32. With "equal" work, every position
-is computed; with "less", those that cannot change the loss are left out, as in the training
-scripts. Each variant has its own process, and all take turns in each round, so that a ratio
+is computed; with "less", positions that cannot change the loss are left out, as in the training
+scripts. Each variant has its own process. In each round, the variants take turns, so that a ratio
 compares times of the same round. The table shows the median time, its quartiles over rounds, and
 the median ratio to the fastest PyTorch variant with equal work. Run it on an idle machine.
 """
@@ -60,6 +60,7 @@ FORMS = {"gpt": ("plain", "sdpa"), "lstm": ("nn.LSTM",), "text": ("plain", "sdpa
 class Variant:
     """A row of the table.
 
+    row       the first column: the model and its sizes
     side      "npdl" or "torch"
     work      "equal" or "less"
     options   arguments of the function that makes the step
@@ -142,7 +143,7 @@ def real_variants(what, options, mkl):
 
 
 def make_step(job):
-    """Return (step, synchronize) of a worker's job: the functions that it repeats."""
+    """Return (step, synchronize) of a worker's job: a step, and the wait for the GPU."""
     given = job["options"]
     if job["backend"] == "cupy":
         backend.use("cupy")
@@ -165,7 +166,7 @@ def make_step(job):
 
 # --- measuring ------------------------------------------------------------------------------------
 def measure(variants, case, options):
-    """Fill `rounds` of the variants, which take turns, and return those that don't fail."""
+    """Measure the variants in turns, fill their `rounds`, and return those that don't fail."""
     workers, counts = {}, {}
     try:
         for variant in variants:
@@ -198,10 +199,10 @@ def measure(variants, case, options):
 
 
 def check_losses(losses):
-    """Raise InputError if npdl's engines begin with different losses, {variant: first loss}."""
+    """Raise InputError unless the first losses of npdl's engines, {variant: loss}, agree."""
     values = losses.values()
     if losses and max(values) - min(values) > SAME_LOSS * abs(min(values)):
-        raise InputError(f"npdl's engines disagree: first losses {losses}; run the tests")
+        raise InputError(f"npdl's engines begin with different losses, {losses}; run the tests")
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def run(options):
         raise InputError("PyTorch is not installed; install it with pip install torch, or leave it "
                          "out with --engines plain recorded")
     if options.real and not (options.real / "config.json").is_file():
-        raise InputError(f"--real {options.real}: has no config.json; give a model's folder")
+        raise InputError(f"--real {options.real} has no config.json; give a model's folder")
     if options.real and options.backend == "cupy":
         raise InputError("--real measures on the processor; leave out --backend cupy")
     print(describe_machine(options), "", *HEADING, sep="\n", flush=True)

@@ -1,7 +1,7 @@
 """Train an LSTM on sums modulo 31, or other arithmetic, until it generalises; or on a text.
 
-From half of all equations a + b = r modulo 31 it memorises the answers. Thousands of steps later it
-also solves the other half, often suddenly ("grokking"). By default it has two layers of width 128
+It first memorises half of all equations a + b = r modulo 31. Thousands of steps later it also
+solves the other half, often suddenly ("grokking"). By default it has two layers of width 128
 and trains by AdamW with weight decay 1 for 10001 steps. With --text FILE it learns to continue a
 text.
 
@@ -55,7 +55,7 @@ def train(config, **process):
     loss_layer = SequenceLoss()
 
     def plain_update(batch, lr, max_norm, dropout):
-        """Make one update by npdl's layers and return the loss; `dropout` draws its masks."""
+        """Make one update by npdl's layers; return the loss. `dropout` is a random generator."""
         model.zero_grad()
         (logits, state), cache = model.forward(batch.inputs, rng=dropout)  # logits (B, S, V)
         targets = to_device(batch.targets)              # onto the device of --backend

@@ -46,8 +46,8 @@ QUICK = {"gpt": Case("gpt", batch=12, width=16), "lstm": Case("lstm", batch=12, 
 def make_batch(case):
     """Return (inputs, targets, counted), each (B, S), sorted by the inputs.
 
-    Text: random characters, every position counts. Otherwise `BOS a + b = r EOS` modulo 31, of
-    which the answer, the last two targets, counts.
+    A text has random characters, and every position counts. The other cases have equations
+    `BOS a + b = r EOS` modulo 31, of which only the last two targets, r and EOS, count.
     """
     rng = np.random.RandomState(0)
     if case.is_text:
@@ -67,7 +67,7 @@ def make_batch(case):
 
 
 def batches(case, new):
-    """Return the case's batch in a list, or if `new`, 16 batches drawn from its rows."""
+    """Return a list of the case's batch, or, if `new`, of 16 random batches of its sequences."""
     arrays = make_batch(case)
     if not new:
         return [arrays]

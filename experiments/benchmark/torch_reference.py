@@ -12,7 +12,7 @@ from torch import nn
 
 
 def sinusoidal_positions(length, d_model):
-    """Return positions (length, d_model): sin(pos / 10000^(k/d)) at 2k, its cosine at 2k + 1."""
+    """Return positions (length, d_model): sin(a) at 2k, cos(a) at 2k + 1, a = pos / 10000^(k/d)."""
     k = torch.arange(0, d_model // 2, dtype=torch.float64)
     angle = torch.arange(length, dtype=torch.float64)[:, None] / 10000 ** (k / d_model)
     table = torch.stack([angle.sin(), angle.cos()], dim=-1)
@@ -82,8 +82,8 @@ class Block(nn.Module):
 class GPT(nn.Module):
     """A causal transformer; by default that of Assignment 4 (404,516 parameters with V = 36).
 
-    `bias` adds biases to the attention's four projections, `norm_bias` to the LayerNorms; the
-    classifier has a bias unless it is tied.
+    `bias` adds biases to the attention's four projections, and `norm_bias` adds biases to the
+    LayerNorms. The classifier has a bias unless `tied` lets it share the embedding matrix.
     """
 
     exchange = {"rename": {"decoder.blocks": "blocks", "decoder.norm": "final_norm",

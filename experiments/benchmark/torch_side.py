@@ -143,7 +143,7 @@ class LoRA(torch.nn.Module):
 
 
 def torch_lora(folder, tokens, threads):
-    """Return (step, None): the same adapters as npdl's, in every q_proj and v_proj."""
+    """Return (step, None): a step of LoRA with the same adapters as in npdl_lora."""
     model, params = real_model(folder, threads), []
     for layer in model.model.layers:
         for name in ("q_proj", "v_proj"):

@@ -104,8 +104,8 @@ def time_steps(step, synchronize, count):
 def mkl_as_on_intel(folder):
     """Return the environment that gives PyTorch its AVX-512 kernels on an AMD processor, or {}.
 
-    MKL runs AVX2 kernels unless its function `mkl_serv_intel_cpu_true` returns 1. This writes a
-    library into `folder` with a function of that name that returns 1, which is loaded first.
+    MKL runs AVX2 kernels unless its function `mkl_serv_intel_cpu_true` returns 1. So this
+    writes a library with such a function into `folder`, and the environment loads it first.
     Returns {} if this is not needed, or if there is no C compiler.
     """
     about = Path("/proc/cpuinfo")

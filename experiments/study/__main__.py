@@ -74,7 +74,7 @@ def config_of(model, recipe, settings, seed, backend="numpy"):
 
 
 def keep(question, rows, folder=RESULTS):
-    """Add runs, [(first cells of the row, records)], to the table and the curves of a question."""
+    """Add runs, [(first cells of a run's row, its records)], to a question's table and curves."""
     path = folder / f"{question}.csv"
     table, curves = [], {}
     if path.exists():
@@ -116,9 +116,9 @@ def keep_attention(folder, path=q8_attention.FILE):
     recipe = next((name for name, given in RECIPES.items()
                    if given[config.model]["clip"] == config.clip), None)
     if config.model != "gpt" or config.text is not None or config.orders != (2,):
-        raise InputError(f"{folder}: is not a GPT on sums of two numbers; name one that is")
+        raise InputError(f"{folder} is not a GPT on sums of two numbers; name one that is")
     if run.records[-1]["validation_accuracy"] < runs.GENERAL:
-        raise InputError(f"{folder}: this GPT does not generalise; train it for more steps")
+        raise InputError(f"the GPT in {folder} does not generalise; train it for more steps")
     ids = run.task.data.train.inputs                                # (N, S)
     A = to_host(attentions(run.model.forward(ids)[1])).astype(float)    # (N, L, H, S, S)
     entropy = -(A * np.log(np.maximum(A, 1e-30))).sum(-1).mean(0)   # (L, H, S)

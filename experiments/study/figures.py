@@ -52,7 +52,7 @@ class Figure:
 class Panel:
     """One pair of axes.
 
-    scale   of y: "log", "accuracy" (wider near 1) or "linear"
+    scale   scale of the y axis: "log", "accuracy" (wider near 1) or "linear"
     lines   (name, x (k,), values (n seeds, k)) of each line
     """
 
@@ -76,7 +76,7 @@ def curves_over_steps(settings, metrics=METRICS, prefix="", suffix=""):
     """Return a Panel of curves over the training steps for each metric.
 
     settings   {name of a line: Curves (n, E)}
-    suffix     of the metrics: "", "_order2" or "_order3"
+    suffix     the end of the metrics' names: "", "_order2" or "_order3"
     """
     return [metric_panel(prefix + TITLES[metric], metric, [
         (name, runs.step, runs.values[metric + suffix]) for name, runs in settings.items()])
@@ -95,7 +95,7 @@ def loss_and_accuracy(runs, prefix, suffix=""):
 def best_and_first(x, settings):
     """Return eight Panels over a setting: each best value and the step t_f that reached it.
 
-    settings   {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} where x is None
+    settings   {name of a line: Curves (k, n, E)}, or {name: (its own x, Curves)} if x is None
     """
     panels = []
     for metric in METRICS:
@@ -113,9 +113,9 @@ def best_and_first(x, settings):
 def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
     """Return a function that draws panels, row by row, into a matplotlib Figure.
 
-    legend   the setting that colours the lines; "" if they have names
+    legend   the setting whose values the lines show; "" if words name the lines
     x        label of the x axes
-    scale    of x: "steps", "linear", "whole", "log" or "log2"
+    scale    scale of the x axes: "steps", "linear", "whole", "log" or "log2"
     """
     def draw(canvas):
         rows = -(-len(panels) // columns)
@@ -139,7 +139,7 @@ def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
 
 
 def looks_of(names, numbers):
-    """Return {name: (colour, marker, offset of its markers along a curve)}."""
+    """Return {name of a line: (colour, marker, offset of the markers along the line)}."""
     colours = colormaps["plasma"](np.linspace(0, 0.8, len(names))) if numbers else style.LINES
     return {name: (colour, mark, i / len(names)) for i, (name, colour, mark) in enumerate(
         zip(names, colours, style.MARKERS, strict=False))}
@@ -169,7 +169,7 @@ def draw_panel(axes, panel, looks, scale):
 
 
 def running_median(values):
-    """Return the median of up to WINDOW evaluations around each, for each seed."""
+    """Return the running median of values (n, E) over up to WINDOW evaluations."""
     half, padded = WINDOW // 2, np.pad(values, ((0, 0), (WINDOW // 2,) * 2), constant_values=np.nan)
     windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1, axis=1)
     return np.nanmedian(windows, -1)

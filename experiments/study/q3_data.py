@@ -51,10 +51,7 @@ def tables(study):
 
 
 def thresholds(runs):
-    """Return the smallest r_train that generalises and the largest that only overfits, (n,) each.
-
-    A run without one has the value 1 or 0.
-    """
+    """Return (smallest r_train that generalises, or 1; largest that only overfits, or 0)."""
     accuracy, memorised = runs.best(A_VAL), runs.best(A_TRAIN) >= MEMORISED
     r = np.array(FRACTIONS)[:, None]
     return (np.where(accuracy >= GENERAL, r, 1).min(0),

@@ -17,7 +17,7 @@ LIMITS = {A_TRAIN: MEMORISED, A_VAL: GENERAL}
 
 
 def reached(runs, metric):
-    """Return the steps at which A_train (A_val) of each order reaches 0.99 (0.9): (2, n)."""
+    """Return the first step at which a metric reaches its value in LIMITS, by order: (2, n)."""
     return np.stack([runs.reach(f"{metric}_order{order}", LIMITS[metric]) for order in ORDERS])
 
 
@@ -82,7 +82,7 @@ def ternary_first(runs):
 
 
 def lowest_after(runs):
-    """Return the lowest A_val of an order after it has reached 0.9, over all runs."""
+    """Return the lowest A_val that an order has in any run after it has reached 0.9."""
     lowest = []
     for order, steps in zip(ORDERS, reached(runs, A_VAL), strict=True):
         values = runs.values[f"{A_VAL}_order{order}"]

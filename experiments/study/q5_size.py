@@ -47,7 +47,7 @@ class Sizes:
         return slope(np.log10(self.P[self.by_size]), self.in_order(values))
 
     def fast(self, layer):
-        """Return an effect for each width: it memorises within a tenth of the steps (log10)."""
+        """Return an effect for each width: the model memorises within a tenth of the steps."""
         return list(math.log10(FAST * self.last) - self.memorised[layer])
 
 
@@ -204,7 +204,7 @@ def figures(study):
 
 
 def gains(model, runs):
-    """Return {what grows: (factors of ten by which L_val falls, rise of A_val)}, (n,) each."""
+    """Return {growth in words: (factors of ten by which L_val falls, rise of A_val)}, each (n,)."""
     sizes = Sizes(model, runs)
     rows = {f"d from 64 to 256, L = {L}": [
         (values[i, 2] - values[i, 0]) for values in (-sizes.l_val, sizes.a_val)]

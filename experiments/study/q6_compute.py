@@ -26,7 +26,7 @@ TWICE = 2.0                 # steps "hardly change" within this factor
 
 
 def until(alpha):
-    """Return α T, at the nearest evaluation."""
+    """Return the step of the evaluation that is nearest to α T."""
     return GRID * round(alpha * T / GRID) + (alpha == 1)
 
 

@@ -22,7 +22,7 @@ SPIKE = 100                 # a training loss that rises by this factor between 
 
 
 def norms(runs, first, last):
-    """Return the norms on the grid of evaluations from one step to another: (4, n, E)."""
+    """Return the norms (4, n, E) at the steps from `first` to `last`, one every GRID steps."""
     chosen = (runs.step >= first) & (runs.step <= last) & runs.on_grid
     return runs.values[NORM][..., chosen].astype(float)
 
@@ -103,7 +103,7 @@ def spikes(runs):
 
 
 def norm_at(runs, steps):
-    """Return each run's norm at its own step (4, n), or at the last step if that is inf."""
+    """Return the norm of each run (4, n) at its step in `steps`; inf stands for the last step."""
     return np.array([[np.interp(step, runs.step, norm) for step, norm in zip(*row, strict=True)]
                      for row in zip(steps, runs.values[NORM], strict=True)])
 

@@ -70,7 +70,7 @@ def same(one, other):
 
 
 def made_on(study):
-    """Return how many runs were computed on a GPU, as a sentence without its full stop."""
+    """Return a sentence, without a full stop: how many runs were computed on a GPU."""
     gpus = [row["device"] for row in study.rows if "NVIDIA" in row["device"]]
     names = " and ".join(sorted(set(gpus)))
     return f"{len(gpus)} of them were computed on an {names}, the others on one processor core each"

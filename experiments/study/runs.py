@@ -90,8 +90,7 @@ class Curves:
     def shortfall(self, metric=A_VAL):
         """Return the mean distance of an accuracy below its highest value so far (..., n).
 
-        It measures how unsteady the accuracy is, and is taken over the evaluations every GRID
-        steps.
+        It measures how unsteady the accuracy is. One evaluation every GRID steps counts.
         """
         values = self.values[metric].astype(float)
         return (np.maximum.accumulate(values, -1) - values)[..., self.on_grid].mean(-1)
@@ -118,7 +117,7 @@ class Study:
         step = curves.pop("step")
         for metric, values in curves.items():
             if values.shape != (len(rows), len(step)):
-                raise InputError(f"{path.name}: {len(rows)} runs, but {metric} has the shape "
+                raise InputError(f"{path.name} has {len(rows)} runs, but {metric} has the shape "
                                  f"{values.shape}; restore both files from version control")
         for i, row in enumerate(rows):
             key = key_of(row["model"], row["recipe"], row)
@@ -148,7 +147,7 @@ class Study:
         return Curves(step, seeds, values)
 
     def both(self, lstm, **settings):
-        """Return the Curves of the LSTM by a recipe, and of the GPT, with the seeds of both."""
+        """Return the Curves of the LSTM (recipe `lstm`) and of the GPT, for the seeds of both."""
         both = self.runs("lstm", lstm, **settings), self.runs("gpt", **settings)
         seeds = [seed for seed in both[0].seeds if seed in both[1].seeds]
         return [Curves(one.step, seeds, {

@@ -114,7 +114,7 @@ def interval(values, level=LEVEL, unit_step=0.0):
 def student_t(df, tail):
     """Return the point that Student's t with df degrees of freedom exceeds with probability `tail`.
 
-    Bisection on the finite series for the distribution function (Abramowitz and Stegun, 26.7.3-4).
+    It is found by bisection of a finite series (Abramowitz and Stegun, 26.7.3-4).
     """
     def central(t):             # P(-t < T < t)
         angle = math.atan(t / math.sqrt(df))
