@@ -38,7 +38,7 @@ def test_no_run_that_the_report_reads_is_missing(study):
 def test_a_damaged_table_is_refused(tmp_path):
     np.savez(tmp_path / "data.npz", step=np.arange(3), train_loss=np.zeros((2, 3), "float32"))
     (tmp_path / "data.csv").write_text("model,recipe,seed\ngpt,default,0\n")
-    with pytest.raises(InputError, match=r"data.csv: 1 runs, but train_loss has the shape"):
+    with pytest.raises(InputError, match=r"data.csv has 1 runs, but train_loss has the shape"):
         Study(tmp_path)
 
 
