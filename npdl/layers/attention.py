@@ -1,4 +1,4 @@
-"""Attention: y = A v, where the weights A are the softmax of the scores of queries and keys.
+"""Attention: y = A v. A is the softmax, over the keys, of the scores of each query and key.
 
 Shapes: queries q (..., R, d), keys k (..., S, d), values v (..., S, e), weights A (..., R, S),
 output y (..., R, e). `mask` broadcasts to A. A bool mask is True where a query may attend to a key,
@@ -35,7 +35,7 @@ def causal_mask(length):
 
 
 def masked_softmax(scores, mask):
-    """Return the softmax over the keys that a bool mask permits, or of scores + a float mask."""
+    """Return softmax(scores) over the keys where a bool mask is True, or softmax(scores + mask)."""
     if mask is None or mask.dtype.kind == "b":
         return softmax(scores, mask)
     return softmax(scores + mask.astype(scores.dtype))
@@ -67,7 +67,7 @@ def attend_backward(dy, cache, dropout=NO_DROPOUT):
 
 
 class DotAttention(Layer):
-    """score(q, k) = q . k, where q and k have the same width."""
+    """Attention (see npdl.layers.attention) with score(q, k) = q . k."""
 
     def forward(self, q, k, v, mask=None):
         check_attention(q, k, v, mask)
@@ -81,7 +81,7 @@ class DotAttention(Layer):
 
 
 class ScaledDotAttention(DotAttention):
-    """score(q, k) = q . k / sqrt(d).
+    """Attention (see npdl.layers.attention) with score(q, k) = q . k / sqrt(d).
 
     If the entries of q and k are independent, the variance of this score does not grow with d.
     Vaswani et al. 2017, arXiv:1706.03762.
@@ -94,10 +94,10 @@ class ScaledDotAttention(DotAttention):
 
 
 class AdditiveAttention(Layer):
-    """score(q, k) = a . tanh(q W_q + k W_k), where q and k may differ in width.
+    """Attention (see npdl.layers.attention) with score(q, k) = a . tanh(q W_q + k W_k).
 
-    Shapes: W_q (d_query, h), W_k (d_key, h), a (h,). There are no biases. Bahdanau et al. 2015,
-    arXiv:1409.0473.
+    Shapes: W_q (d_query, h), W_k (d_key, h), a (h,), with h = `d_hidden`. There are no biases.
+    Bahdanau et al. 2015, arXiv:1409.0473.
     """
 
     def __init__(self, d_query, d_key, d_hidden, *, rng=0, dtype="float32"):

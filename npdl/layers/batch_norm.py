@@ -80,7 +80,7 @@ def centred(x, axes):
 
 
 def split_groups(x, groups):
-    """Reshape (N, C, ...) to (N, G, C/G * ...), so that neighbouring channels form a group."""
+    """Reshape (N, C) or (N, C, L) to (N, G, n), where C/G neighbouring channels form a group."""
     require_positive(groups=groups)
     N, C = x.shape[:2]
     if C % groups:
@@ -89,7 +89,7 @@ def split_groups(x, groups):
 
 
 def normalise_backward(dx_hat, x_hat, std, axes):
-    """Return dx from dx_hat, where x_hat = (x - mean) / std and mean and std depend on x."""
+    """Return dx from dx_hat, for x_hat = (x - mean) / std, where mean and std depend on x."""
     # x_hat stays the same if a constant is added to x, and (except for eps) if x - mean is
     # scaled. So two parts of dx_hat are removed: its mean, and its part along x_hat.
     shift = mean_over(dx_hat, axes)
@@ -132,15 +132,15 @@ class ChannelNorm(Layer):
 class BatchNorm(ChannelNorm):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   for each channel.
 
-    forward(x, training=True): x and y are (N, C, L) or (N, C). In training, the mean and the
-    variance are those of the batch (the variance divides by the number n of values), and they
-    update the running statistics:
+    forward(x, training=True): x and y are (N, C, L) or (N, C). In training, mean and var are those
+    of the n values of a channel in the batch. The sum of squares in var is divided by n, not by
+    n - 1. The running statistics are updated:
 
         running_mean += momentum * (mean - running_mean)
         running_var += momentum * (n / (n - 1) * var - running_var)
 
-    With training=False, the running statistics take the place of mean and var, and don't change.
-    They are frozen Params: they are saved with the model, but optimizers don't update them. Raises
+    With training=False, x is normalised with the running statistics, and they don't change. They
+    are frozen Params, which are saved with the model but not updated by optimizers. Raises
     InputError if a channel has only one value in training, because x_hat would always be 0. Ioffe &
     Szegedy 2015, arXiv:1502.03167.
     """
@@ -229,7 +229,7 @@ class InstanceNorm(ChannelNorm):
         check_channels(x, self.channels, "InstanceNorm", needs_positions=True)
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
-                             "be at least 2, or every value would become 0")
+                             "have length 2 or more, or every value would become 0")
         c, _, var = centred(wide(x), (2,))                  # c      (N, C, L)
         std = xp.sqrt(var + self.eps)                       # std    (N, C, 1)
         x_hat = c / std                                     # x_hat  (N, C, L)

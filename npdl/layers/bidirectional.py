@@ -13,17 +13,17 @@ from npdl.training_errors import require_layers
 
 
 class Bidirectional(Layer):
-    """y_t = [h_t of `ahead`, h_t of `back`]: `ahead` reads x_0 .. x_{S-1}, `back` x_{S-1} .. x_0.
+    """y_t = [a_t, b_t], the outputs of `ahead` and `back`, which read x in opposite directions.
 
-    `ahead` and `back` are two RNNs, GRUs or LSTMs with the same input width. Initialise them with
-    different seeds:
+    a_t is the output of `ahead` after it has read x_0 .. x_t, and b_t is the output of `back` after
+    it has read x_{S-1} .. x_t, the last first. `ahead` and `back` are RNNs, GRUs or LSTMs with the
+    same input width. Initialise them with different seeds:
 
         Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1))
 
     forward(x, state, rng, lengths) maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b).
-    `state` is a pair, the first states of `ahead` and of `back`; None means zeros. With `lengths`
-    (B,), `back` begins at the last valid step of each sequence. Raises InputError if the input
-    widths differ.
+    `state` is the pair of the first states of `ahead` and `back`; None means zeros. With `lengths`
+    (B,), `back` begins at the last valid step of a sequence.
     """
 
     def __init__(self, ahead, back):
@@ -63,10 +63,10 @@ class BidirectionalStack(Layer):
         BidirectionalStack([Bidirectional(LSTM(3, 5, rng=0), LSTM(3, 5, rng=1)),
                             Bidirectional(LSTM(10, 5, rng=2), LSTM(10, 5, rng=3))])
 
-    This example is PyTorch's torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each layer
-    reads the outputs of both directions of the layer below. forward(x, state, rng, lengths) maps x
-    (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with the first state
-    of each layer.
+    This example has the structure of torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each
+    layer reads the outputs of both directions of the layer below. forward(x, state, rng, lengths)
+    maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with the pair
+    of first states of each layer.
     """
 
     def __init__(self, layers, dropout=0.0):

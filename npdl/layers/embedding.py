@@ -24,7 +24,7 @@ class Embedding(Layer):
     """y = W[ids].
 
     Shapes: ids (...,) -> y (..., D), with the embedding matrix W (V, D). W is initialised with
-    standard normal numbers. If `padding_id` is given, this row of W is initialised with zeros and
+    standard normal numbers. If `padding_id` is given, W[padding_id] is initialised with zeros and
     gets no gradient. Raises InputError for ids that are not integers in [0, V).
     """
 
@@ -61,8 +61,8 @@ class Unembedding(Layer):
 
     def __init__(self, embedding):
         if not isinstance(getattr(embedding, "W", None), Param):
-            raise InputError(f"Unembedding: given {described(embedding)}; give the Embedding whose "
-                             "matrix it shares")
+            raise InputError(f"Unembedding: given {described(embedding)}; give the Embedding "
+                             "whose matrix the classifier should use")
         self.W = embedding.W
 
     @property
@@ -90,9 +90,9 @@ class Unembedding(Layer):
 def sinusoidal(length, d_model, exponent="k/d", dtype="float32"):
     """Return the sinusoidal position embeddings (S, D).
 
-    Column 2k is sin(position / 10000^e), and column 2k + 1 is cos(position / 10000^e). `exponent`
-    is e: "2k/d" as in Vaswani et al. 2017, or "k/d". The longest wavelength is about 10000 times as
-    long as the shortest with "2k/d", and 100 times with "k/d".
+    Column 2k is sin(position / 10000^e), and column 2k + 1 is cos(position / 10000^e). The exponent
+    e is "2k/d", as in Vaswani et al. 2017, or "k/d". From the first column to the last, wavelengths
+    grow by a factor of about 10000 for "2k/d", and of about 100 for "k/d".
     """
     require_positive(length=length, d_model=d_model)
     require_dtype(dtype)
@@ -108,9 +108,9 @@ class SinusoidalPositions(Layer):
     """y = x + PE[position], with the fixed matrix PE (max_len, D) of `sinusoidal`.
 
     forward(x) takes x (B, S, D), with the positions 0 .. S-1. forward(x, positions) takes x
-    (..., D) and integers (...). PE is stored in float64, and the rows that are read are converted
-    to the dtype of x. The layer has no parameters. Raises InputError if the dtype of x is not a
-    float type.
+    (..., D) and integers that broadcast to (...). PE is stored in float64, and converted to the
+    dtype of x. The layer has no parameters. Raises InputError if x does not hold floats, and for
+    positions out of range.
     """
 
     def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):

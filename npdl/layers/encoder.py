@@ -19,7 +19,7 @@ class DecoderBlock(Layer):
     forward(x, memory, mask, memory_mask, rng) maps x (B, T, D) and memory (B, S, D) to y (B, T, D).
     `mask` broadcasts to the weights of the self-attention, `cache.attention.attend.A` (B, H, T, T),
     and `memory_mask` to those of the cross-attention, `cache.cross.attend.A` (B, H, T, S). The
-    arguments are those of Block.
+    arguments are those of npdl.layers.transformer.Block, without attention_dropout.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",

@@ -2,9 +2,9 @@
 
 Every node j sends a message f(h_j), and every node i updates its state with the messages that it
 receives:  h_i' = q(h_i, sum_j e_ij f(h_j)).  The entry e_ij of the matrix of edges (N, N) is the
-weight of the message from j to i. It is 0 if there is no edge from j to i. With the weight 1, node
-i receives the sum over its neighbours; with 1/degree, their mean. In attention, the weights are
-computed from the states of the nodes.
+weight of the message from j to i. It is 0 if there is no edge from j to i. If all weights are 1,
+node i receives the sum of its neighbours' messages; if they are 1/degree, it receives the mean. In
+attention, the weights are computed from the states of the nodes.
 """
 
 import math
@@ -102,11 +102,11 @@ class MessagePassing(Layer):
 class GraphAttention(Layer):
     """Attention with one head as message passing: e_ij = softmax_j(scale q_i . k_j).
 
-    The message of node j is f(h_j) = h_j W_V; q = h W_Q and k = h W_K. forward(h, neighbours) maps
-    h (..., N, D) to (..., N, E). `neighbours` (..., N, N) is True at [i, j] if node i attends to
-    node j. If `neighbours` is None, all nodes attend to all nodes, as in an encoder. If it is a
-    lower triangle, the attention is causal, as in a GPT. Transformers use scale = 1/sqrt(E). A node
-    without neighbours gets zeros.
+    The message of node j is f(h_j) = h_j W_V. Queries are q = h W_Q, and keys k = h W_K.
+    forward(h, neighbours) maps h (..., N, D) to (..., N, E). `neighbours` (..., N, N) is True at
+    [i, j] if node i attends to node j. If `neighbours` is None, all nodes attend to all nodes, as
+    in an encoder. If it is True for j <= i, the attention is causal, as in a GPT. Transformers use
+    scale = 1/sqrt(E). A node without neighbours gets zeros.
     """
 
     def __init__(self, d_in, d_out, *, scale=1.0, bias=False, rng=0, dtype="float32"):

@@ -27,10 +27,10 @@ class GroupedQueryAttention(Layer):
     Shapes: (B, S, D) -> (B, S, D). q = x W_Q consists of H = `num_heads` heads of width d. k = x
     W_K and v = x W_V consist of G = `num_kv_heads` heads; each serves a group of n = H / G query
     heads. d is `d_head`, or D / H if `d_head` is None. `mask` broadcasts to the attention weights
-    (B, G, n, S, S), and `cache.attend.A` holds these weights. `qkv_bias` adds biases to W_Q, W_K
-    and W_V. With `qk_norm`, an RMSNorm over d with `eps` normalises every q and k before its
-    rotation (Qwen3). `rope_theta` and `scaling` are arguments of Rotary. Raises InputError if G
-    does not divide H, or if another size or shape does not fit.
+    (B, G, n, S, S), and `cache.attend.A` holds these weights. `qkv_bias` adds biases to q, k and v.
+    With `qk_norm`, every head of q and k passes through an RMSNorm(d, eps=eps) before its rotation,
+    as in Qwen3. `rope_theta` and `scaling` are arguments of Rotary. Raises InputError if G does not
+    divide H, and for other sizes or shapes that do not fit.
     """
 
     def __init__(self, d_model, num_heads, num_kv_heads, rope_theta=10000.0, *, scaling=None,

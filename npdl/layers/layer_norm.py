@@ -16,9 +16,9 @@ from npdl.functions import not_infinite, sum_rows
 class LayerNorm(Layer):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias,   over the last axis.
 
-    Shapes: (..., D) -> (..., D). `var` is the mean of D squares (not of D - 1). The gain is
-    initialised with 1, the bias with 0; with bias=False, the layer has no bias. Raises InputError
-    if the last axis of x is not D. Ba et al. 2016, arXiv:1607.06450.
+    Shapes: (..., D) -> (..., D). The sum of squares in var is divided by D, not by D - 1. The gain
+    is initialised with 1, and the bias with 0. With bias=False, the layer has no bias. Raises
+    InputError if the last axis of x is not D. Ba et al. 2016, arXiv:1607.06450.
     """
 
     def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):

@@ -18,7 +18,7 @@ class Cell(Layer):
 
     forward(x, state) maps x (B, D) and the previous state to the new state. Each array of a state
     is (B, H); the state None means zeros. The parameters are initialised uniformly in
-    +-1/sqrt(D + H). Raises InputError for sizes below 1, and for other shapes.
+    +-1/sqrt(D + H). Raises InputError for sizes below 1, and for arrays of other shapes.
     """
 
     gates, parts = 1, 1                 # number of blocks in G, number of arrays in the state

@@ -15,9 +15,10 @@ from npdl.errors import (
 
 
 class LinearScaling:
-    """f / factor, which has the same effect as dividing every position by `factor`.
+    """frequencies(f) = f / factor, for the frequencies f (d/2,) of Rotary.
 
-    Chen et al. 2023, arXiv:2306.15595.
+    This has the same effect as a division of every position by `factor`. Chen et al. 2023,
+    arXiv:2306.15595.
     """
 
     def __init__(self, factor):
@@ -32,12 +33,12 @@ class LinearScaling:
 
 
 class Llama3Scaling:
-    """(1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low), clipped to [0, 1].
+    """frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low) in [0, 1].
 
-    The model was trained with contexts of L = `original_length` tokens, in which a pair with the
-    frequency f rotates L f / 2 pi times. Pairs that rotate more than `high` times keep f, pairs
-    that rotate less than `low` times get f / factor, and the others a mixture. Used by Llama 3.1 to
-    3.3.
+    The model was trained with contexts of L = `original_length` tokens. In such a context, a pair
+    of entries with the frequency f (see Rotary) rotates L f / 2 pi times. If it rotates more than
+    `high` times, it keeps f. If it rotates less than `low` times, its frequency becomes f / factor.
+    In between, it becomes a mean of both. Llama 3.1 to 3.3 use this.
     """
 
     def __init__(self, factor=8.0, low=1.0, high=4.0, original_length=8192):
@@ -74,7 +75,7 @@ class Rotary(Layer):
     def __init__(self, d, rope_theta=10000.0, *, scaling=None):
         require_positive(d=d)
         if d % 2:
-            raise InputError(f"d = {d}; rotary positions rotate pairs, so it must be even")
+            raise InputError(f"d = {d}; rotary positions rotate pairs, so d must be even")
         require_above_0(rope_theta=rope_theta)
         require_choice("scaling", type(scaling), SCALINGS)
         self.d, self.rope_theta, self.scaling = d, rope_theta, scaling
@@ -95,7 +96,7 @@ class Rotary(Layer):
         return dx
 
     def turn(self, positions, dtype):
-        """Return cos and sin (S, d/2) of the angles by which the pairs at positions (S,) rotate."""
+        """Return the cos and the sin (S, d/2) of the rotation angles at these positions (S,)."""
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
         f = f if self.scaling is None else self.scaling.frequencies(f)
@@ -104,7 +105,7 @@ class Rotary(Layer):
 
 
 def turned(x, cos, sin):
-    """Return x (..., S, d) with each pair rotated by its angle, whose cos and sin are (S, d/2)."""
+    """Return x (..., S, d) with each pair (x_i, x_{i+d/2}) rotated. cos and sin are (S, d/2)."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]                             # a (..., S, p)
     return xp.concatenate([a * cos - b * sin, a * sin + b * cos], -1)

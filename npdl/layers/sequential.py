@@ -26,7 +26,7 @@ class Sequential(Layer):
         accepted = [options_of(layer) & options.keys() for layer in self.layers]
         unknown = sorted(options.keys() - set().union(*accepted))
         if unknown:
-            raise InputError(f"Sequential: no layer takes {unknown[0]}")
+            raise InputError(f"Sequential: no layer takes the option {unknown[0]!r}")
         caches = []
         for layer, names in zip(self.layers, accepted, strict=True):
             y, cache = layer.forward(x, **{name: options[name] for name in names})

@@ -27,8 +27,8 @@ class FeedForward(Layer):
     """y = f(x W_up) W_down, for each position separately.
 
     Shapes: (..., D) -> (..., D), W_up (D, m D), W_down (m D, D), with m = `multiplier`.
-    `activation` is the name of f: "gelu", "gelu-tanh", "relu", "tanh" or "sigmoid". `bias` adds
-    biases to both layers.
+    `activation` is the name of f: "gelu", "gelu-tanh", "relu", "tanh" or "sigmoid". If `bias` is
+    True, biases are added to x W_up and to f(x W_up) W_down.
     """
 
     def __init__(self, d_model, multiplier=4, *, activation="gelu", bias=False, rng=0,
@@ -59,9 +59,9 @@ class Block(Layer):
     forward(x, mask, rng) maps x (B, S, D) to y (B, S, D). `mask` broadcasts to the attention
     weights (B, H, S, S), and `cache.attention.attend.A` holds these weights. If `rng` is given,
     `dropout` acts on the outputs of the attention and of the feed-forward network (ffn), and
-    `attention_dropout` on the attention weights. Three options add biases: `bias` to the
-    projections of the attention, `ffn_bias` to the feed-forward network, and `norm_bias` to the
-    LayerNorms, which use `eps`.
+    `attention_dropout` on the attention weights. `bias`, `ffn_bias` and `norm_bias` add biases to
+    the projections of the attention, to the feed-forward network and to the LayerNorms. `eps` is an
+    argument of the LayerNorms.
     """
 
     def __init__(self, d_model, num_heads, multiplier=4, *, bias=True, activation="gelu",
@@ -100,7 +100,7 @@ class Block(Layer):
 class PreNormBlock(Block):
     """u = x + attention(norm1(x)),   y = u + ffn(norm2(u)).
 
-    Shapes, arguments and options are those of Block.
+    The shapes and arguments are those of Block.
     """
 
     def forward(self, x, mask=None, rng=None):
@@ -135,8 +135,8 @@ class Decoder(Layer):
         Decoder([PreNormBlock(8, 2, rng=1), PreNormBlock(8, 2, rng=2)], LayerNorm(8))
 
     forward(x, mask, rng) maps x (B, S, D) to y (B, S, D). Give a `final_norm` if the blocks are
-    PreNormBlocks, because the output of the last block is not normalised. `cache.blocks` holds the
-    cache of each block, with its output y.
+    PreNormBlocks, because their outputs are not normalised. `cache.blocks` is a list with the cache
+    of each block, and `cache.blocks[i].y` is the output of block i.
     """
 
     def __init__(self, blocks, final_norm=None):
@@ -183,7 +183,7 @@ class Identity(Layer):
 
 
 def padding_mask(key_mask):
-    """Reshape a mask (B, S), True for valid tokens, to (B, 1, 1, S) for the keys of attention."""
+    """Reshape a mask of valid tokens (B, S) to (B, 1, 1, S), for use as an attention mask."""
     if key_mask is None:
         return None
     mask = as_array(key_mask)
@@ -194,5 +194,5 @@ def padding_mask(key_mask):
 
 
 def attention_weights(caches):
-    """Return the attention weights (B, L, H, S, S) of the blocks with these caches."""
+    """Return the attention weights (B, L, H, S, S) of L blocks, from their caches."""
     return xp.stack([cache.attention.attend.A for cache in caches], 1)

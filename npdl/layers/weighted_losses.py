@@ -13,9 +13,9 @@ from npdl.training_errors import check_kinds
 class WeightedCrossEntropy(CrossEntropy):
     """CrossEntropy with nll = -sum_v w_v q_v log softmax(logits)_v, for example for rare classes.
 
-    `class_weights` w (V,) are numbers of at least 0. The reduction "mean" divides the sum of the
-    losses by the sum of the weights of the targets that are not ignored, as
-    torch.nn.CrossEntropyLoss(weight=w) does. The other arguments are those of CrossEntropy.
+    `class_weights` w (V,) are numbers of at least 0. The other arguments, and q, are those of
+    CrossEntropy. The reduction "mean" divides the sum of the losses by the sum of w[target] over
+    the targets that are not ignored, as torch.nn.CrossEntropyLoss(weight=w) does.
     """
 
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):
@@ -53,9 +53,9 @@ class SoftCrossEntropy(Layer):
     """nll = -sum_v w_v q_v log softmax(logits)_v, where the targets q are probabilities.
 
     forward(logits, q): both are (..., V), and both get a gradient. For example, q are the
-    probabilities of another model (distillation), or mixtures of labels. `class_weights` w (V,) are
-    1 if None is given. `reduction` is "mean" (over all targets), "sum", or "none", which returns
-    one loss for each target (...).
+    probabilities that another model predicts (distillation). If `class_weights` w (V,) is None, all
+    weights are 1. `reduction` is "mean" (over all targets), "sum", or "none", which returns one
+    loss for each target (...).
     """
 
     def __init__(self, reduction="mean", class_weights=None):
@@ -99,7 +99,7 @@ def checked_class_weights(weights):
 
 
 def class_weights_of(loss, V, dtype):
-    """Return the class weights (V,) of a loss in a dtype, or ones if it has no weights."""
+    """Return the class weights (V,) of a loss as an array of this dtype (ones if it has none)."""
     if loss.class_weights is None:
         return xp.ones(V, dtype)
     if len(loss.class_weights) != V:

@@ -188,7 +188,7 @@ REFUSED = {                                     # name: (call, what the message 
     "a chain of a class": (lambda: Sequential(Linear(2, 2), Tanh), "given type; give layers"),
     "a chain in a list": (lambda: Sequential([Linear(2, 2)]), "given list; give layers"),
     "an option that no layer takes": (
-        lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "no layer takes mask"),
+        lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
     "a window of no length": (lambda: windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: windows(np.arange(9), -1, 2, 1), "block = -1"),
     "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "have more"),
