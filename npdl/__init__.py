@@ -2,7 +2,7 @@
 
     from npdl import LSTM, GPT, AdamW, gradcheck, step, blame
 
-The module of a name is imported when the name is first used.
+A module is imported only when one of its names is first used.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """The commands of npdl, such as `python -m npdl step LAYER`; `python -m npdl -h` lists them.
 
-Slow modules are imported only after `start_script`, so that Ctrl-C prints no traceback.
+Slow modules are imported only after `start_script`. From then on, Ctrl-C prints no traceback.
 """
 
 import importlib
@@ -65,7 +65,7 @@ def _main(given, chosen):
     if not chosen.startswith("-") and chosen not in COMMANDS:
         parser.error(_describe_unknown(chosen))
     options, unknown = parser.parse_known_args(given)
-    if unknown:                                         # with the name of the command
+    if unknown:                             # the parser of the command prints the command's name
         commands.choices.get(chosen, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     command = vars(options).pop("command")
     _, module, _, run = COMMANDS[command]
@@ -84,9 +84,9 @@ def _describe_unknown(name):
 
 
 def _run_until_output_closes(run, options):
-    """Run a command; stop without an error if its reader (such as `head`) closes the output.
+    """Run a command. It ends without an error if the output's reader (such as `head`) closes it.
 
-    The exit status is then `options.status`, which the command sets before it prints, or 0.
+    The exit status is then `options.status` if the command has set it, else 0.
     """
     try:
         status = run(options)

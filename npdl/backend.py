@@ -22,7 +22,7 @@ NAMES = ("numpy", "cupy")
 
 
 class _ArrayModule:
-    """Takes the place of the chosen module: ``xp.name`` is ``numpy.name`` or ``cupy.name``."""
+    """An object whose attributes are those of the chosen module, NumPy or CuPy."""
 
     def __init__(self):
         self._module = np
@@ -44,7 +44,7 @@ _products = functools.cache(Products)    # so that the handles are made once
 
 
 def tf32():
-    """Return True if the GPU rounds the factors of float32 products to 10 bits (CUPY_TF32=1)."""
+    """Return True if matrix products round float32 to 10 bits of mantissa (CUPY_TF32=1)."""
     return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
 
 
@@ -67,9 +67,8 @@ def _import_cupy():
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no driver, one that is too old, or no device
         raise BackendError(
-            f"backend 'cupy': no usable GPU{_chosen()}; there is none, or its driver is older "
-            "than this CuPy needs: compare with nvidia-smi, update the driver, "
-            f"{instead} ({_first_cause(error)})"
+            f"backend 'cupy': no usable GPU{_chosen()}; if nvidia-smi lists a GPU, its driver may "
+            f"be too old for this CuPy: update the driver, {instead} ({_first_cause(error)})"
         ) from error
     if count == 0:
         raise BackendError(f"backend 'cupy': no GPU was found{_chosen()}; look with nvidia-smi, "
@@ -78,7 +77,7 @@ def _import_cupy():
 
 
 def _chosen():
-    """Return a note about CUDA_VISIBLE_DEVICES, which may hide every GPU, or "" without it."""
+    """Return a note on CUDA_VISIBLE_DEVICES, which may hide GPUs, or "" if it is not set."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
@@ -121,7 +120,7 @@ def _is_cupys(error):
 
 
 def _memory_size(error):
-    """Return the size of the GPU's memory, as ' (80 GiB)', or CuPy's limit, or "" if unknown."""
+    """Return a note on the GPU's memory, such as ' (80 GiB)', or on CuPy's limit, or ""."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
@@ -163,7 +162,7 @@ def is_host():
 
 
 def to_host(array):
-    """Return a NumPy array with the same values. Waits for the GPU, if the array is there."""
+    """Return a NumPy array with the same values. Wait for the GPU if the array is there."""
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
@@ -173,7 +172,7 @@ def is_device_array(x):
 
 
 def to_device(array):
-    """Return an array of the chosen backend with the same values, or a recorded array unchanged."""
+    """Return an array of the backend with these values. npdl.engine's arrays are not changed."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 
@@ -183,7 +182,7 @@ def as_array(array):
 
 
 def replaces_functions(array):
-    """Return True if the type of an array has its own versions of `replaceable` functions."""
+    """Return True if the type of an array replaces functions that `replaceable` decorates."""
     return getattr(type(array), "replaces_functions", False)
 
 
@@ -206,8 +205,8 @@ def stream(seed, *place):
 def replaceable(function):
     """Decorate a function of arrays, so that an array type can replace it by its own version.
 
-    The type must have `replaces_functions = True`. Then its `__array_function__` is called, as
-    NumPy does for its own functions.
+    If an argument's type has `replaces_functions = True`, its `__array_function__` is called
+    instead of the function. NumPy's own functions follow the same protocol.
     """
     @functools.wraps(function)
     def call(*args):
@@ -220,7 +219,7 @@ def replaceable(function):
 
 @replaceable
 def exact_erf(x):
-    """Return the error function of an array, exact to the last digits (with Python or CuPy)."""
+    """Return the error function of an array, exact except for the last digits."""
     if not is_host():
         from cupyx.scipy.special import erf
 
@@ -229,9 +228,9 @@ def exact_erf(x):
 
 
 def one_hot(index, size, dtype):
-    """Return the one-hot rows (..., size) of integers (...,) below `size`.
+    """Return the one-hot vectors (..., size) of integers (...) below `size`.
 
-    The product with this matrix sums rows by index. Its result is deterministic on a GPU, unlike
-    that of atomic adds.
+    npdl.functions.sum_by_index multiplies by them on a GPU, because a matrix product is
+    deterministic and atomic additions are not.
     """
     return (index[..., None] == xp.arange(size)).astype(dtype)

@@ -19,7 +19,7 @@ from npdl.training_errors import check_state_dict
 
 
 class _Discard:
-    """The `grad` of a frozen Param, which takes no memory and ignores gradients that are added."""
+    """The `grad` of a frozen Param. It takes no memory, and adding to it has no effect."""
 
     def __iadd__(self, *given):
         return self
@@ -32,7 +32,7 @@ class _Discard:
 
 
 class Param:
-    """A parameter: its array `data`, and the sum `grad` of its gradients, of the same shape.
+    """A parameter: its array `data`, and an array `grad` of this shape, to which backward adds.
 
     Optimizers apply weight decay to it only if `decay` is True. If `trainable` is False, the Param
     is frozen: it is saved and copied with the model, but it has no gradient, and optimizers don't
@@ -43,7 +43,8 @@ class Param:
     def __init__(self, data, decay=True, trainable=True):
         require_bool(decay=decay, trainable=trainable)
         if hasattr(data, "mask"):
-            raise InputError("Param: a parameter has no mask; give data.filled(0) or data.data")
+            raise InputError("Param: the data is a masked array, and a parameter has no mask; give "
+                             "data.filled(0) or data.data")
         self.data = to_device(data)
         if trainable and self.data.dtype.name not in FLOATS:
             raise InputError(f"Param: the data is {described(self.data)}; it must be float32 or "
@@ -77,10 +78,9 @@ class Param:
 
 
 class NoBias:
-    """Takes the place of the bias in a layer without a bias. Its data is 0.
+    """The bias of a layer without a bias. Its data is 0, so the layer can compute x W + b.
 
-    So a layer computes `x W + b` in both cases. NoBias ignores gradients that are added, and since
-    it is not a Param, it is not listed, saved or updated.
+    Adding to its gradient has no effect. It is not a Param, so it is not listed, saved or updated.
     """
 
     data, trainable = 0.0, False
@@ -106,8 +106,8 @@ class Cache:
 def items_of(value, name):
     """Yield (dotted name, item) for all items of `value`, the attribute `name` of a layer.
 
-    Nested lists, tuples and dicts are flattened: a list Ws has items ("Ws.0", W), a dict p has
-    ("p.W", W). Any other value is its own item (name, value).
+    Nested lists, tuples and dicts are flattened. For example, a list Ws yields ("Ws.0", Ws[0]), and
+    a dict p yields ("p.W", p["W"]). Any other value yields (name, value).
     """
     if isinstance(value, dict):
         parts = value.items()
@@ -140,7 +140,7 @@ class Layer:
     def __setattr__(self, name, value):
         if name == "params" and not callable(value):
             raise InputError("self.params is the method that lists a layer's Params; give the "
-                             "attribute another name, and each array in it a Param")
+                             "attribute another name, and make each of its arrays a Param")
         super().__setattr__(name, value)
 
     is_embedding = False  # True for embedding matrices, which count_params can leave out
@@ -162,7 +162,7 @@ class Layer:
             yield from items_of(value, name)
 
     def params(self, frozen=False):
-        """Yield (dotted name, Param) for the trainable Params, or with `frozen` for all Params.
+        """Yield (dotted name, Param) for the trainable Params, or for all Params if `frozen`.
 
         A Param that is used several times is yielded once, under its first name.
         """
@@ -197,7 +197,7 @@ class Layer:
         return self._copy(lambda param: param.like(param.data), {})
 
     def _copy(self, copy_param, memo, copy_array=lambda array: array):
-        """Return a copy made with these functions; `memo` is {id of an original: its copy}."""
+        """Return a copy. `memo` is {id of a Param or layer: its copy}, and is {} at first."""
         def copied(value):
             if isinstance(value, (list, tuple, dict)):
                 items = value.values() if isinstance(value, dict) else value
@@ -230,7 +230,7 @@ class Layer:
                           lambda array: to_device(to_host(array)))
 
     def state_dict(self):
-        """Return {dotted name: copy as a NumPy array} of all parameters, including frozen ones."""
+        """Return {dotted name: NumPy array}, copies of all parameters, including frozen ones."""
         return {name: to_host(param.data).copy() for name, param in self.params(frozen=True)}
 
     def load_state_dict(self, arrays):
@@ -262,7 +262,7 @@ class Layer:
     def count_params(self, embeddings=True):
         """Return the number of trainable parameters.
 
-        Without `embeddings`, the embedding matrices of tokens and positions are not counted.
+        With embeddings=False, the embedding matrices of tokens and positions are not counted.
         """
         skip = () if embeddings else embedding_names(self)
         return sum(p.data.size for name, p in self.params() if name not in skip)
@@ -302,8 +302,8 @@ def gradients_of(dout, outputs, owner):
     """Return the upstream gradient `dout` in the form of `outputs`: an array, or a tuple of arrays.
 
     None, the gradient of an unused output, becomes zeros. If there are several outputs and `dout`
-    is one array, it is the gradient of the first output. Raises InputError for any other shape.
-    `owner` is the name of the layer in the error message.
+    is one array, it is the gradient of the first output. Raises InputError if a gradient does not
+    have the shape of its output. `owner` is the name of the layer in the error message.
     """
     if isinstance(outputs, tuple):
         if not isinstance(dout, (tuple, list)):

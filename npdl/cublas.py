@@ -34,13 +34,13 @@ def library(cupy):
 
 
 def _mapped():
-    """Return the paths of the cuBLAS libraries that this process has loaded, on Linux."""
+    """Return the paths of the cuBLAS libraries of this process, or [] if the system isn't Linux."""
     maps = Path("/proc/self/maps")
     return re.findall(r"/\S*/libcublas\.so\S*", maps.read_text()) if maps.exists() else []
 
 
 def uses_tf32(cupy):
-    """Return True if CuPy rounds the float32 factors of a product to 10 bits (CUPY_TF32=1)."""
+    """Return True if CuPy's matrix products round float32 to 10 bits of mantissa (CUPY_TF32=1)."""
     linalg = cupy._core._routines_linalg
     return linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32
 
@@ -48,7 +48,7 @@ def uses_tf32(cupy):
 class Handle:
     """A cuBLAS handle for one stream, with a workspace.
 
-    Each stream has its own handle, because cuBLAS resets the workspace if the stream is changed.
+    If a handle gets another stream, cuBLAS resets its workspace. So each stream has its own handle.
     """
 
     def __init__(self, cupy, stream):
@@ -69,8 +69,8 @@ class Handle:
     def product(self, dtype, sizes, factors, out, count):
         """Compute out = a b for `count` matrices in column-major order.
 
-        a and b (`factors`) and out are (pointer, leading dimension, stride from one matrix to the
-        next). `sizes` are the transposition flags of a and b, and the sizes N, M and K.
+        a, b (in `factors`) and `out` are (pointer, leading dimension, stride to the next matrix).
+        `sizes` is (is a transposed, is b transposed, rows of out, columns of out, inner size).
         """
         letter, number = KINDS[dtype]
         i, stride = ctypes.c_int, ctypes.c_longlong
@@ -82,7 +82,7 @@ class Handle:
                   *([i(count)] if count > 1 else []))
 
     def products(self, dtype, sizes, transposed, leading, addresses, count):
-        """Compute out = a b for `count` matrices, whose addresses are arrays on the GPU."""
+        """Compute out = a b for `count` matrices. `addresses` has an array of pointers for each."""
         letter, number = KINDS[dtype]
         matrices = [argument for x, step in zip(addresses, leading, strict=True)
                     for argument in (ctypes.c_void_p(x.data.ptr), ctypes.c_int(step))]
@@ -92,7 +92,7 @@ class Handle:
 
 
 def layout(x, lead):
-    """Return the layout of a stack x of matrices (R, C), broadcast to (*lead, R, C), for cuBLAS.
+    """Return how cuBLAS reads x, a stack of matrices (R, C) that is broadcast to (*lead, R, C).
 
     The result is (1 if transposed else 0, leading dimension, stride from one matrix to the next),
     or None if cuBLAS cannot read this memory layout.
@@ -115,10 +115,10 @@ def layout(x, lead):
 
 
 class Products:
-    """xp.matmul on a GPU.
+    """The function xp.matmul on a GPU.
 
-    Products of (stacks of) matrices in float32 and float64 use a Handle for each stream. CuPy
-    computes all other products.
+    Products of (stacks of) matrices in float32 and float64 are computed with the Handle of the
+    current stream. CuPy computes all other products.
     """
 
     def __init__(self, cupy):
@@ -133,7 +133,7 @@ class Products:
         return self.handles[key]
 
     def __call__(self, a, b, out=None):
-        """Return the product a b, which is written into `out` if that is given."""
+        """Return the product a b. If `out` is given, the product is written into it."""
         plan = self.plan(a, b, out)
         if plan is None:
             return self.cupy.matmul(a, b, out=out)
@@ -149,7 +149,7 @@ class Products:
         return out
 
     def plan(self, a, b, out):
-        """Return (out, number of products, layouts of a, b, out), or None to use CuPy."""
+        """Return (out, number of products, layouts of a, b, out), or None if CuPy must compute."""
         if (a.dtype not in KINDS or a.dtype != b.dtype or a.ndim < 2 or b.ndim < 2
                 or a.shape[-1] != b.shape[-2] or not a.size or not b.size):
             return None
@@ -165,8 +165,8 @@ class Products:
     def stacked(self, a, b, out):
         """Return a function that computes a b into `out` with one call of cuBLAS.
 
-        The matrices of a stack may be anywhere in memory. Returns None if cuBLAS cannot read the
-        layout of a single matrix.
+        The distance between the matrices of a stack may vary. Returns None if cuBLAS cannot read
+        the layout within a matrix.
         """
         lead = out.shape[:-2]
         first = [layout(x[(0,) * (x.ndim - 2)], ()) for x in (b, a, out)]

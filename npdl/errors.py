@@ -50,7 +50,7 @@ def require_positive(**sizes):
 def require_dtype(dtype):
     """Raise InputError unless `dtype` is float32 or float64.
 
-    In float16 the eps of an optimizer is 0, so the first step would make the weights NaN.
+    In float16 an optimizer's eps of 1e-8 is rounded to 0, so its first step could divide 0 by 0.
     """
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(
         dtype, "__name__", "")
@@ -115,15 +115,15 @@ def check_width(x, width, owner, ndim=None):
     """Raise InputError unless `x` is (..., width), with `ndim` axes if `ndim` is given."""
     check_real(owner, the_input=x)
     if x.ndim == 0 or x.shape[-1] != width or x.ndim != (ndim or x.ndim):
-        axes = f" and it must have {ndim} axes" if ndim else ""
-        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must be {width}"
-                         f"{axes}")
+        axes = f", and it must have {ndim} axes" if ndim else ""
+        raise InputError(f"{owner}: the input has shape {x.shape}; its last axis must have length "
+                         f"{width}{axes}")
 
 
 def check_channels(x, channels, owner, needs_positions=False):
-    """Raise InputError unless `x` is (N, C, L), or (N, C) if it needs no positions.
+    """Raise InputError unless `x` is (N, C, L), or (N, C) if `needs_positions` is False.
 
-    C must be `channels`, if that is not None.
+    If `channels` is given, C must be equal to it.
     """
     check_real(owner, the_input=x)
     if x.ndim not in ((3,) if needs_positions else (2, 3)) or 0 in x.shape:
@@ -188,7 +188,7 @@ def checked_ids(ids, size, what="token ids"):
 
 
 def _check_range(values, largest, what, note=""):
-    """Raise InputError, with a note on the limit, unless all values are from 0 to `largest`."""
+    """Raise InputError unless all values are from 0 to `largest`. `note` explains this limit."""
     for value in (values.min(), values.max()) if values.size else ():
         if not 0 <= value <= largest:
             raise InputError(f"{what} contain {value}; allowed are 0 to {largest}{note}")
@@ -224,9 +224,9 @@ def check_sequence(x, width, owner):
 
 
 def checked_positions(x, positions, table):
-    """Return `positions` as integers, after a check that they fit x (..., D) and `table` (P, D).
+    """Return `positions`, by default 0 .. S-1, after a check that they fit x and `table` (P, D).
 
-    x must have a float dtype, because the position embeddings are converted to the dtype of x.
+    x (.., D) must have a float dtype, because position embeddings are converted to this dtype.
     """
     check_floats("positions", the_input=x)
     check_width(x, table.shape[1], "positions")
@@ -237,8 +237,8 @@ def checked_positions(x, positions, table):
         return np.arange(x.shape[-2])
     positions, lead = checked_ids(positions, table.shape[0], "positions"), x.shape[:-1]
     if not broadcasts(positions.shape, lead):
-        raise InputError(f"positions: they have shape {positions.shape}; for an input {x.shape} "
-                         f"they must broadcast to {lead}")
+        raise InputError(f"positions have shape {positions.shape}; for an input {x.shape} they "
+                         f"must broadcast to {lead}")
     return positions
 
 
@@ -264,7 +264,7 @@ def checked_state(state, parts, shape, owner):
     check_floats(owner, **{f"state_{i}": part for i, part in enumerate(given)})
     if [part.shape for part in given] != [shape] * parts:
         raise InputError(f"{owner}: the state has shapes {[part.shape for part in given]}; it must "
-                         f"have {parts} of shape {shape}")
+                         f"consist of {parts} {'array' if parts == 1 else 'arrays'} {shape}")
     return given[0] if parts == 1 else tuple(given)
 
 

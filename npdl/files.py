@@ -17,9 +17,9 @@ def write_atomically(path, write):
     """Call `write(file)` with a temporary file next to `path`, then rename the file to `path`.
 
     So other programs read the old file or the whole new file, also after a power failure. The
-    temporary file is deleted after an error. Symbolic links are followed. Raises CheckpointError
-    instead of OSError, and if `path` is not an ordinary file but, for example, a device, which the
-    rename would replace.
+    temporary file is deleted after an error. Symbolic links are followed. CheckpointError is raised
+    instead of OSError, and if `path` is, for example, a device, which the rename would replace by a
+    file.
     """
     path = Path(path)
     if not path.name:
@@ -65,7 +65,7 @@ def is_file(path, or_nothing=False):
 
 
 def read_json(path):
-    """Return the value in a JSON file. Raise OSError, or ValueError if it is invalid."""
+    """Return the value in a JSON file. Raise OSError if it can't be read, ValueError if invalid."""
     if not is_file(path, or_nothing=True):
         raise ValueError("it is not a file")
     with open(path, "rb") as file:
@@ -87,7 +87,7 @@ def parse_json(content):
 
 
 def refuse_constant(constant):
-    """Raise ValueError for the NaN and Infinity that Python's json accepts."""
+    """Raise ValueError. json.loads calls this for NaN and Infinity if it is the parse_constant."""
     raise ValueError(f"{constant} is not JSON")
 
 

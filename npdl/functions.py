@@ -11,8 +11,8 @@ from npdl.errors import InputError, checked_lengths, described, is_array
 def sigmoid(x):
     """y = 1 / (1 + exp(-x)), computed as (1 + tanh(x/2)) / 2.
 
-    This form never overflows, and NumPy's tanh is faster than its exp. The error is that of
-    rounding a number near 1/2. For example, at x = -20 the result is 0 in float32 instead of 2e-9.
+    This form never overflows, and NumPy's tanh is faster than its exp. A result near 0 has the
+    rounding error of a number near 1/2. For example, at x = -20 it is 0 in float32, not 2e-9.
     """
     return 0.5 * xp.tanh(0.5 * x) + 0.5
 
@@ -21,7 +21,7 @@ def softmax(x, visible=None):
     """y = exp(x) / sum exp(x) over the last axis.
 
     Where the bool array `visible` is False, y is 0 and x does not count in the sum. `visible`
-    broadcasts to the shape of x. If it is False in a whole row, the row of y is zero, and not NaN.
+    broadcasts to the shape of x. If it is False in a whole row, this row of y is zero, and not NaN.
     """
     if visible is not None:
         x = xp.where(visible, x, -math.inf)
@@ -95,7 +95,7 @@ def mean_over(x, axes):
 
 
 def not_infinite(x):
-    """Replace infinite entries of x by NaN, because a division by infinity would give 0."""
+    """Replace infinity in x by NaN. A division by infinity would give 0 and hide the overflow."""
     return x + (x - x)
 
 
@@ -106,7 +106,7 @@ def wide_sum(x, axis=None):
 
 @replaceable
 def minus_one_hot(p, index):
-    """Return p - one_hot(index) for p (..., V) and index (...), without a one-hot array."""
+    """Return p - one_hot(index) for p (..., V) and index (...). No one-hot array is made."""
     d = p.copy()
     rows = d.reshape(-1, d.shape[-1])
     rows[xp.arange(len(rows)), index.reshape(-1)] -= 1
@@ -117,7 +117,7 @@ def minus_one_hot(p, index):
 def sum_by_index(rows, index, size):
     """Return the array (size, D) whose row v is the sum of all rows[n] with index[n] = v.
 
-    `rows` is (..., D) and `index` is (...). This is the transpose of the look-up W[index]. It
+    `rows` is (..., D) and `index` is (...). This is the backward of the look-up W[index]. NumPy
     accumulates in float64. The result is deterministic with NumPy and with CuPy.
     """
     rows, index = rows.reshape(-1, rows.shape[-1]), index.reshape(-1)
@@ -136,8 +136,8 @@ def _sum_on_device(rows, index, size):
     """Compute sum_by_index with matrix products, because atomic adds on a GPU aren't deterministic.
 
     For N rows, this multiplies by the one-hot matrix (N, size) if N > size. Otherwise it multiplies
-    by a smaller matrix (N, N), which is 1 where two rows have the same index. Then each row is the
-    sum of all rows with its index, and is written to the row `index` of the result.
+    by a smaller matrix (N, N), which is 1 where two rows have the same index. Row n of this product
+    is the sum of all rows with the index of row n. It is written to the row index[n] of the result.
     """
     if len(index) > size:
         return xp.matmul(one_hot(index, size, rows.dtype).T, rows)
@@ -156,7 +156,7 @@ def map_state(function, *states):
 
 
 def by_layer(state, L, owner):
-    """Return the states of L layers from a state with arrays (L, B, H). None gives L Nones."""
+    """Return a list of the L layers' states, from a state with arrays (L, B, H) or None."""
     if state is None:
         return [None] * L
     state = tuple(state) if isinstance(state, list) else state

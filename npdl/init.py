@@ -21,7 +21,7 @@ def generator(rng):
     if rng is BLANK or isinstance(rng, np.random.Generator):
         return rng
     if not is_integer(rng) or rng < 0:
-        raise InputError(f"rng = {rng!r}; it must be a NumPy generator or a seed, 0 or more")
+        raise InputError(f"rng = {rng!r}; give a NumPy generator or an integer of at least 0")
     return stream(rng, 0)
 
 

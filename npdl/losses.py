@@ -23,7 +23,7 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 def answer_mask(targets, eq_positions, mask):
-    """Return the mask (B, S) of targets after '=' (at eq_positions (B,)) where `mask` is True."""
+    """Return the loss mask (B, S): `mask` after the '=' at eq_positions, False elsewhere."""
     return mask & (xp.arange(targets.shape[1]) > eq_positions[:, None])
 
 
@@ -150,7 +150,7 @@ class CrossEntropy(Layer):
         return dlogits
 
     def checked(self, logits, targets):
-        """Return the targets (...), with 0 for ignored ones, and the mask (...) of the others."""
+        """Return the targets with 0 in place of ignored ones, and the mask of the other targets."""
         targets, V = checked_targets("loss", logits, targets)
         counted = xp.ones(targets.shape, bool) if self.ignored is None else targets != self.ignored
         return checked_ids(xp.where(counted, targets, 0), V, "targets"), counted
@@ -211,7 +211,7 @@ class SquaredError(Layer):
     def forward(self, y, z):
         check_kinds("squared error", y=(y, "f"), z=(z, "f"))
         if y.shape != z.shape or 0 in y.shape[-1:] or y.ndim == 0:
-            raise InputError(f"squared error: {y.shape} and {z.shape} must be the same (..., D)")
+            raise InputError(f"squared error: y {y.shape} and z {z.shape} must be equal (..., D)")
         e = y - z                                                   # e (..., D)
         loss = reduced(self.factor * wide_sum(e * e, -1), self.reduction)
         return loss, Cache(e=e, loss=loss)
@@ -281,13 +281,13 @@ def checked_targets(owner, logits, targets):
 
 
 def reduced(loss, reduction):
-    """Return `loss` (...), its sum, or its mean, as `reduction` says. An empty mean is 0."""
+    """Return `loss`, its sum or its mean, as `reduction` says. The mean of an empty array is 0."""
     if reduction == "none":
         return loss
     return wide_sum(loss) if reduction == "sum" else wide_sum(loss) / max(1, loss.size)
 
 
 def reduced_backward(dloss, reduction, like):
-    """Return the gradient of the argument `loss` of `reduced`, which has the shape of `like`."""
+    """Return the gradient of `loss`, whose shape is that of `like`, given that of reduced(loss)."""
     weight = 1 / max(1, like.size) if reduction == "mean" else 1
     return xp.full_like(like, weight) * dloss

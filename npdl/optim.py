@@ -22,7 +22,7 @@ from npdl.training_errors import (
 
 
 class Optimizer:
-    """Base class of optimizers: parameters and moments by name, and the number of steps.
+    """Base class of optimizers. It stores the parameters, their moments and the number of steps.
 
     Weight decay acts on the parameters whose attribute `decay` is True, which is the default.
     """
@@ -42,7 +42,7 @@ class Optimizer:
             setattr(self, moment, zeros)
 
     def step(self, lr=None):
-        """Make one update, with the learning rate `lr` or, if it is None, the constructor's.
+        """Make one update, with the learning rate of the constructor unless `lr` is given.
 
         Raises InputError, and changes nothing, if a parameter was frozen after the optimizer was
         made, or if `lr` is not a finite number of at least 0.
@@ -69,7 +69,7 @@ class Optimizer:
             p.grad[...] = 0
 
     def state_dict(self):
-        """Return {"steps": int, moment: {parameter name: NumPy array}}."""
+        """Return {"steps": int, "m": {parameter name: array}, ..}, with a dict for each moment."""
         state = {"steps": self.steps}
         for moment in self.moments:
             arrays = getattr(self, moment)
@@ -109,8 +109,8 @@ class SGD(Optimizer):
 class NesterovSGD(SGD):
     """v = momentum v + g + decay theta,   theta = theta - lr (g + decay theta + momentum v).
 
-    Nesterov's momentum in the form of Sutskever et al. 2013. torch.optim.SGD(nesterov=True)
-    computes the same.
+    This is Nesterov's momentum in the form of Sutskever et al. 2013. It is the same as
+    torch.optim.SGD(nesterov=True).
     """
 
     def update(self, name, p, lr, decay):
@@ -143,7 +143,8 @@ class Adam(Optimizer):
     """m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2,   m_hat = m / (1 - b1^t),
     v_hat = v / (1 - b2^t),   theta = theta - lr m_hat / (sqrt(v_hat) + eps).
 
-    Kingma & Ba 2015, arXiv:1412.6980. Weight decay is added to the gradient: g + decay theta.
+    Here b1, b2 = `betas`, and t counts the steps from 1. Weight decay is added to the gradient:
+    g + decay theta. Kingma & Ba 2015, arXiv:1412.6980.
     """
 
     moments = ("m", "v")
@@ -206,8 +207,8 @@ def orthogonal_gradient(params):
     """g = g - (theta . g) / (theta . theta) theta, for each Param separately, in place.
 
     This removes the part of the gradient that only scales the weights, and so the logits. Call it
-    between backward and the optimizer's step. If all weights are 0, g does not change. (In the
-    authors' code, g is then scaled back to its norm. This function does not do that.) Prieto et al.
+    between backward and the optimizer's step. If all weights are 0, g does not change. The authors'
+    code then scales g back to the norm that it had before; this function does not. Prieto et al.
     2025, arXiv:2501.04697.
     """
     for p in checked_params("orthogonal_gradient", params):
@@ -220,8 +221,8 @@ class Grokfast:
     """mu = keep mu + (1 - keep) g,   g = g + amplify mu.
 
     This amplifies the part of the gradient that changes slowly. Call `filter` between backward and
-    the optimizer's step. mu is initialised with the first gradient. Lee et al. 2024,
-    arXiv:2405.20233, with an exponential mean.
+    the optimizer's step. mu is initialised with the first gradient. This is the variant of Lee et
+    al. 2024, arXiv:2405.20233, that uses an exponential mean.
     """
 
     def __init__(self, params, *, keep=0.98, amplify=2.0):
@@ -245,9 +246,9 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 def orthogonalised(G, steps=5):
     """Return an approximation of U V^T for G = U S V^T, in which most singular values are about 1.
 
-    Begins with X = G / ||G|| and repeats X = a X + b (X X^T) X + c (X X^T)^2 X, which applies a
-    polynomial to the singular values. After five steps, those above ||G|| / 660 have become values
-    between 0.68 and 1.21. Smaller ones have become at most 485 times their size in G / ||G||.
+    X begins with G / ||G||. Each step, X = a X + b (X X^T) X + c (X X^T)^2 X, applies a polynomial
+    to the singular values of X. After five steps, values that were above 1/660 are between 0.68 and
+    1.21. Smaller values have grown by a factor of at most 485.
     """
     a, b, c = NEWTON_SCHULZ
     tall = G.shape[0] > G.shape[1]
@@ -264,9 +265,9 @@ class Muon(AdamW):
     theta = theta - faster lr max(1, E / D)^(1/2) orthogonalised(g + momentum v).
 
     This rule is for the matrices theta (D, E) whose names are in `names`, usually those between the
-    embedding and the classifier. The other parameters are updated by AdamW. Weight decay comes
-    first, as in AdamW: theta = theta - lr decay theta. Jordan et al. 2024,
-    kellerjordan.github.io/posts/muon.
+    embedding and the classifier. AdamW updates the other parameters. Weight decay comes first, as
+    in AdamW: theta = theta - lr decay theta. `faster` is the ratio of the learning rates of this
+    rule and of AdamW. Jordan et al. 2024, kellerjordan.github.io/posts/muon.
     """
 
     moments = ("m", "v", "velocity")
@@ -284,7 +285,7 @@ class Muon(AdamW):
                          or self.params[name].data.ndim != 2)
         if invalid:
             raise InputError(f"muon: {invalid[0]!r} is not the name of a matrix of this model; "
-                             "give names of model.params() with two axes")
+                             "give names from model.params() whose arrays have two axes")
 
     def update(self, name, p, lr, decay):
         if name not in self.names:

@@ -84,7 +84,7 @@ class SafetensorsFile:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
     def mapped(self, name):
-        """Return the array, memory-mapped from the file. BF16 is returned as uint16.
+        """Return the array `name`, memory-mapped from the file. BF16 is returned as uint16.
 
         Memory is used only for the entries that are read. Writing into the array does not change
         the file.
@@ -96,9 +96,9 @@ class SafetensorsFile:
         return flat.reshape(entry.shape)
 
     def read(self, name, dtype=None, out=None):
-        """Return the array in new memory, or in `out` (size,).
+        """Read the array `name` into new memory, or into `out` (size,), and return it.
 
-        Floats are converted to `dtype`. If `dtype` is None, BF16 is converted to float32. The
+        Floats are converted to `dtype`. If `dtype` is None, only BF16 is converted, to float32. The
         conversion needs no second array of this size.
         """
         entry = self.entries[name]
@@ -119,7 +119,7 @@ class SafetensorsFile:
 
 
 def _entries(header, start, size):
-    """Return {name: Entry} of a header. Raise ValueError unless it fits a file of `size` bytes."""
+    """Return {name: Entry}. Raise ValueError unless the header fits a file of `size` bytes."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
     entries, spans = {}, []
@@ -128,15 +128,15 @@ def _entries(header, start, size):
             continue
         entry, begin, end = _entry(name, about, start)
         if end > size - start:
-            raise ValueError(f"{name!r} ends at byte {start + end:,} of {size:,}: the file is cut "
-                             "short, or its header is wrong")
+            raise ValueError(f"array {name!r} ends at byte {start + end:,} of {size:,}; the file "
+                             "is cut short, or its header is wrong")
         entries[name] = entry
         spans.append((begin, end, name))
     spans.sort()
     last = 0
     for begin, end, name in spans:
         if begin != last:
-            raise ValueError(f"{name!r} begins inside another array" if begin < last else
+            raise ValueError(f"array {name!r} begins inside another array" if begin < last else
                              f"{begin - last:,} bytes before {name!r} belong to no array")
         last = end
     if last != size - start:
@@ -153,14 +153,14 @@ def _entry(name, about, start):
     except (KeyError, TypeError, ValueError):
         is_valid = False
     if not is_valid or not isinstance(shape, list) or len(shape) > 32:
-        raise ValueError(f"{name!r} has an invalid dtype, shape or offset")
+        raise ValueError(f"array {name!r} has an invalid dtype, shape or offset")
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ValueError(f"{name!r} is of dtype {str(dtype)[:20]!r}; supported: "
+        raise ValueError(f"array {name!r} has dtype {str(dtype)[:20]!r}; supported: "
                          f"{', '.join(DTYPES)}")
     entry = Entry(dtype, tuple(shape), start + begin)
     if entry.size * entry.stored_dtype.itemsize != end - begin:
-        raise ValueError(f"{name!r} of {dtype} {entry.shape} does not have {end - begin:,} "
-                         "bytes, as the header says")
+        raise ValueError(f"array {name!r} of {dtype} {entry.shape} does not have the size of "
+                         f"{end - begin:,} bytes that the header gives")
     return entry, begin, end
 
 
@@ -207,5 +207,5 @@ def write(path, arrays, metadata=None):
 
 
 def as_numpy(array):
-    """Return an array, or the result of a function that returns one, as a NumPy array."""
+    """Return `array`, or the array that it returns if it is a function, as a NumPy array."""
     return to_host(array() if callable(array) else array)

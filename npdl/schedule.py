@@ -21,7 +21,7 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
                        "a finite number, 0 or more")
     require_positive(total=total)
     if type(warmup) is not int or warmup < 0 or (kind != "constant" and warmup >= total):
-        raise InputError(f"warmup = {warmup!r}; it must be at least 0 and below the {total} steps")
+        raise InputError(f"warmup = {warmup!r}; it must be an integer from 0 to {total - 1}")
 
     def at(step):
         if step < warmup:

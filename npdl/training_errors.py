@@ -7,7 +7,7 @@ from npdl.errors import InputError, described, is_array, is_integer, require_num
 
 
 def check_kinds(owner, **arrays):
-    """Raise InputError unless, for each (array, kinds), NumPy's array.dtype.kind is in `kinds`."""
+    """Raise InputError unless, for each (array, kinds), the array's dtype.kind is in `kinds`."""
     words = {"f": "floats", "iu": "integers", "b": "bools"}
     for name, (array, kinds) in arrays.items():
         if not is_array(array) or array.dtype.kind not in kinds:
@@ -15,7 +15,7 @@ def check_kinds(owner, **arrays):
 
 
 def check_loss_shapes(logits, targets, counted):
-    """Raise InputError unless the shape `logits` is (B, S, V), and the arrays fit it.
+    """Raise InputError unless `logits`, the shape of the logits, is (B, S, V) and the arrays fit.
 
     `targets` must be integers (B, S), and `counted` bools (B, S).
     """
@@ -31,9 +31,8 @@ def require_betas(betas):
     """Raise InputError unless `betas` are two numbers, at least 0 and below 1."""
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
         raise InputError(f"betas = {betas!r}; they must be two numbers")
-    for beta in betas:
-        require_number("betas", beta, lambda value: 0 <= value < 1,
-                       f"at least 0 and below 1, both of {betas!r}")
+    for i, beta in enumerate(betas):
+        require_number(f"betas[{i}]", beta, lambda value: 0 <= value < 1, "at least 0 and below 1")
 
 
 def require_finite(**numbers):
@@ -44,7 +43,7 @@ def require_finite(**numbers):
 
 
 def check_layer(owner, layer):
-    """Raise InputError unless `layer` has the method params of a Layer."""
+    """Raise InputError unless `layer` has the method `params`, as every Layer has."""
     if not callable(getattr(layer, "params", None)):
         raise InputError(f"{owner}: given {described(layer)}; give a Layer, such as a model, and "
                          "not its parameters")
@@ -79,7 +78,7 @@ def check_trainable(owner, param):
 
 
 def check_optimizer_state(own, state):
-    """Raise InputError unless `state` has the steps, moments and arrays of the state `own`."""
+    """Raise InputError unless `state` has the entries of `own`, with arrays of the same shapes."""
     if not isinstance(state, dict) or state.keys() != own.keys():
         given = described(state)
         if isinstance(state, dict):
@@ -96,9 +95,9 @@ def check_state_dict(own, arrays, what="parameter"):
     differing = sorted(own.keys() ^ arrays.keys())
     if differing:
         how = "missing" if differing[0] in own else "unknown"
-        raise InputError(f"{what} {differing[0]!r} is {how} ({len(differing)} names differ in "
-                         "all); give the arrays of a model of the same class, made with the same "
-                         "options")
+        raise InputError(f"{what} {differing[0]!r} is {how} (in all, {len(differing)} names are "
+                         "missing or unknown); give the arrays of a model of the same class, made "
+                         "with the same options")
     for name, wanted in own.items():
         given = arrays[name]
         if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):

@@ -150,7 +150,7 @@ BAD = [
     (("--r-train", "nan"), "--r-train"),
     (("--steps", "many"), "--steps"),
     (("--threads", 10**9), "--threads 1000000000 must be an integer, 1 or more, 256 or less"),
-    (("--betas", 1, 2), "betas = 1.0; it must be at least 0"),
+    (("--betas", 1, 2), "betas[0] = 1.0; it must be at least 0"),
     (("--schedule", "cosine", "--warmup", 20001), "warmup = 20001; it must be"),
     (("--text", "x", "--recipe", "nonsense"), "--recipe"),
     (("--resume",), "config.json"),

@@ -48,8 +48,8 @@ PROBLEMS = {
                "    raise ImportError('\\n=====\\nFailed to import CuPy.\\n=====') from error",
                "cannot be loaded; install just one of cupy-cuda12x and cupy-cuda13x"),
     "driver": (COUNT.format(body=f"raise CUDARuntimeError('{TOO_OLD}')"),
-               f"its driver is older than this CuPy needs: compare with nvidia-smi, update the "
-               f"driver, or use '--backend numpy' ({TOO_OLD})"),
+               "no usable GPU; if nvidia-smi lists a GPU, its driver may be too old for this CuPy: "
+               f"update the driver, or use '--backend numpy' ({TOO_OLD})"),
     "no GPU": (COUNT.format(body="return 0"), "no GPU was found"),
     "memory": (FULL, "the GPU's memory (8 GiB) is full; lower --batch, --width"),
 }
