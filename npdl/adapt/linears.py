@@ -58,7 +58,7 @@ class FrozenLinear(Layer):
 
 
 class QuantLinear(FrozenLinear):
-    """y = x dequantize(W) + b, with the W of a Linear in `bits` bits per entry.
+    """y = x dequantize(W) + b, where W of a Linear is stored with `bits` bits for each entry.
 
     Shapes: (..., D) -> (..., E). `bits`, `rounding` and `block` are the arguments of
     npdl.adapt.quantize.quantize. With `double` the step sizes are stored in 8 bits, too. The QLoRA
@@ -132,7 +132,7 @@ class LoRALinear(Layer):
 
 
 def check_linear(owner, linear):
-    """Raise InputError unless this is a Linear."""
+    """Raise InputError unless `linear` is a Linear."""
     if not isinstance(linear, Linear):
         raise InputError(f"{owner}: given {described(linear)}; give a Linear")
 

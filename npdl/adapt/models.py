@@ -90,7 +90,7 @@ def merged_linear(adapter):
 
 @dataclass
 class Row:
-    """A linear layer in a Report: its name, class, and numbers as in the Report."""
+    """One linear layer of a Report. `kind` is its class; Report explains the other fields."""
 
     name: str
     kind: str
@@ -103,8 +103,8 @@ class Row:
 class Report:
     """The linear layers of a model, and the totals over all its parameters.
 
-    `trainable` and `frozen` count parameters, `stored_bytes` is their memory, and `multiplies` are
-    the multiplications of a forward pass over `rows` rows in the linear layers.
+    `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
+    the number of multiplications in the linear layers for `rows` rows of input.
     """
 
     rows: int
@@ -170,7 +170,7 @@ def _choose(model, kinds, where, caller):
     if not chosen:
         raise InputError(
             f"{caller}: no linear layer fits where = {where!r}; "
-            f"there are: {', '.join(candidates) or 'none'}"
+            f"the model has: {', '.join(candidates) or 'none'}"
         )
     return chosen
 

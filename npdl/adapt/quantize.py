@@ -2,13 +2,13 @@
 
     codes = floor(W / step),   step = max|W| / (2^(m-1) - 1),   dequantize(codes) = step * codes
 
-Three methods are from QLoRA (Dettmers et al. 2023, arXiv:2305.14314). Each block of values has its
-own step size. NF4 has 16 levels, which are quantiles of a normal distribution. Double quantization
-stores the step sizes in 8 bits, too.
+Three options are from QLoRA (Dettmers et al. 2023, arXiv:2305.14314). With blocks, each block of
+values has its own step size. NF4 replaces the multiples of the step by 16 levels, quantiles of a
+normal distribution. Double quantization stores the step sizes in 8 bits, too.
 
 The rounding "floor" decreases the values by half a step on average. "nearest" does not, and halves
-the largest error. If a value is a multiple of the step up to rounding errors, its code is that
-multiple. So quantizing a dequantized matrix gives the same codes.
+the largest error. Both return n for n * step, also if this product has a rounding error. So
+quantizing a dequantized matrix gives the same codes.
 """
 
 import math
@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError, is_integer
+from npdl.errors import InputError, described, is_integer
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
@@ -26,9 +26,8 @@ STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in doubl
 def normal_float():
     """Return the 16 levels of NF4, scaled so that the largest is 1.
 
-    They are 0, 8 positive quantiles of N(0, 1), and the negatives of 7 positive quantiles. The
-    probabilities of both kinds are evenly spaced from 1/2, which is left out, to the mean of 1 -
-    1/32 and 1 - 1/30.
+    They are 0, 8 positive quantiles of N(0, 1), and the negatives of 7 positive quantiles. Both
+    lists of probabilities are evenly spaced from 1/2 (left out) to 1 - (1/32 + 1/30) / 2.
     """
     quantile, outer = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
     above = [quantile(p) for p in np.linspace(outer, 0.5, 9)[:-1]]
@@ -52,10 +51,11 @@ def quantize(W, bits=4, rounding="floor", block=None):
     zeros is 0. Raises InputError for other options, and unless W has only finite floats.
     """
     _check_options(bits, rounding, block)
-    if W.dtype.kind != "f" or W.size == 0 or not bool(xp.isfinite(W).all()):
-        raise InputError(
-            f"quantize: {W.dtype} of shape {W.shape}; it must hold finite floats, at least one"
-        )
+    if W.dtype.kind != "f" or W.size == 0:
+        raise InputError(f"quantize: W is {described(W)}; give floats, at least one")
+    if not bool(xp.isfinite(W).all()):
+        raise InputError(f"quantize: W {W.shape} has an entry that is NaN or infinite; give finite "
+                         "floats")
     top = 2 ** (bits - 1) - 1
     wide = W.astype(np.promote_types(W.dtype, np.float32), copy=False)
     rows = _in_blocks(wide, block)                              # rows (n, k)
@@ -129,7 +129,7 @@ def unpack(packed, shape):
 
 
 def _join_bits(planes):
-    """Return the codes (8 n,) of m <= 8 rows (m, n) of `pack`, eight at once as a uint64."""
+    """Return the codes (8 n,) from m <= 8 rows (m, n) of `pack`, by eight in each uint64."""
     codes = xp.unpackbits(planes[0]).view(np.uint64)            # a byte for each bit
     for i in range(1, len(planes)):
         codes = codes | (xp.unpackbits(planes[i]).view(np.uint64) << np.uint64(i))
@@ -139,8 +139,8 @@ def _join_bits(planes):
 def stored_bytes(size, bits, block=None, itemsize=4, double=False):
     """Return the number of bytes of `size` quantized entries, with their step sizes.
 
-    With double quantization, a step size takes one byte. There is one float for each 256 step
-    sizes, and one for their mean.
+    With double quantization, each step size takes one byte. In addition, one float is stored for
+    every 256 step sizes, and one for their mean.
     """
     steps = 1 if block is None else -(-size // block)
     packed = bits * _padded(size) // 8

@@ -106,8 +106,8 @@ class ModularArithmetic:
     chosen first, so that every division is exact. With `symmetric`, only equations with a <= b
     (<= c) are made. The equations are shuffled with `seed`. The first round(N * r_train) of them
     are `train`, and the rest are `validation`. With `stratified`, the equations of order 2 and of
-    order 3 are split separately. The vocabulary has `numbers` numbers, or as many as needed if
-    None. Raises InputError for settings out of range.
+    order 3 are split separately. The vocabulary has `numbers` numbers; if None, it has as many as
+    the equations need. Raises InputError for settings out of range.
     """
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,
@@ -117,7 +117,7 @@ class ModularArithmetic:
         self.operator, self.orders = operator, _checked_orders(orders)
         self.r_train, self.seed = r_train, _integer("seed", seed, 0, 2**32 - 1)
         self.symmetric, self.stratified = bool(symmetric), bool(stratified)
-        require_number("r_train", r_train, lambda share: 0 < share <= 1, "a number in (0, 1]")
+        require_number("r_train", r_train, lambda share: 0 < share <= 1, "above 0 and at most 1")
         self._check_options()
         largest = max(self.p, self.q)
         numbers = _integer("numbers", largest if numbers is None else numbers, largest,
@@ -135,7 +135,7 @@ class ModularArithmetic:
 
     def _check_options(self):
         if self.p ** max(self.orders) > MOST_EQUATIONS:
-            raise InputError(f"p = {self.p} with orders = {self.orders}: more than "
+            raise InputError(f"p = {self.p} with orders = {self.orders} gives more than "
                              f"{MOST_EQUATIONS:,} equations; choose a smaller p")
         if not isinstance(self.operator, str) or self.operator not in OPERATORS:
             raise InputError(f"operator = {_shown(self.operator)} is unknown; "
@@ -145,11 +145,11 @@ class ModularArithmetic:
         if self.operator == "/" and self.q != self.p:
             raise InputError(f"q = {self.q} with p = {self.p}; '/' needs q equal to p; leave q out")
         if self.symmetric and self.operator not in ("+", "*"):
-            raise InputError(f"symmetric with operator '{self.operator}'; only + and * commute; "
-                             "set symmetric=False")
+            raise InputError(f"symmetric = True with operator '{self.operator}', which does not "
+                             "commute; set symmetric=False")
         if self.stratified and self.orders != (2, 3):
-            raise InputError(f"stratified with orders = {self.orders}; it needs both orders; "
-                             "set orders=(2, 3) or stratified=False")
+            raise InputError(f"stratified = True with orders = {self.orders}; set orders=(2, 3) or "
+                             "stratified=False")
 
     def _solve(self, order):
         """Return the operands (N, order) and results (N,) of all equations of one order."""
@@ -191,8 +191,8 @@ class ModularArithmetic:
             groups = [np.flatnonzero(self.equations.orders == order) for order in self.orders]
         cuts = [round(len(rows) * self.r_train) for rows in groups]
         if sum(cuts) == 0:
-            raise InputError(f"r_train = {self.r_train} of {len(self.equations)} equations is an "
-                             "empty training set; at least one is needed; raise r_train or p")
+            raise InputError(f"r_train = {self.r_train} of {len(self.equations)} equations gives "
+                             "an empty training set; choose a larger r_train or p")
         train = np.concatenate([rows[:cut] for rows, cut in zip(groups, cuts, strict=True)])
         rest = np.concatenate([rows[cut:] for rows, cut in zip(groups, cuts, strict=True)])
         return train, rest

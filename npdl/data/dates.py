@@ -45,10 +45,10 @@ class DateWords:
     bos, eos = target.index("BOS"), target.index("EOS")
 
     def encode(self, text):
-        """Return the ids (S + 1,) of a written date and END.
+        """Return the ids (S + 1,) of a written date of S characters, followed by END.
 
-        Raises InputError for a character that occurs in no form, and unless the text has 1 to
-        LONGEST - 1 characters.
+        Raises InputError for a character that is not in the vocabulary, and unless the text has 1
+        to LONGEST - 1 characters.
         """
         if not 0 < len(text) < LONGEST:
             raise InputError(f"the date {text[:LONGEST]!r} has {len(text)} characters; give 1 to "
@@ -61,12 +61,12 @@ class DateWords:
 
 
 class Dates:
-    """All days from FIRST to LAST, split into training and validation. `draw` chooses the forms.
+    """All days from FIRST to LAST, split into training and validation. `draw` writes them as texts.
 
         texts, isos = Dates(r_train=0.9, seed=0).draw("validation", 64, seed, step)
 
-    `parts` is {"train": days, "validation": other days}, each as proleptic ordinals. The fraction
-    of days in "train" is r_train. Raises InputError unless 0 < r_train <= 1.
+    `parts` is {"train": days, "validation": other days}. A day is an integer (date.toordinal). The
+    fraction of days in "train" is r_train. Raises InputError unless 0 < r_train <= 1.
     """
 
     words = DateWords()
@@ -79,7 +79,7 @@ class Dates:
         self.parts = {name: part for name, part in parts.items() if len(part)}
 
     def draw(self, part, count, *key):
-        """Draw `count` days of a part with stream(*key); return their texts and ISO dates."""
+        """Draw `count` days of a part with stream(*key). Return their texts and ISO dates."""
         rng = stream(*key)
         days = [datetime.date.fromordinal(day) for day in rng.choice(self.parts[part], count)]
         forms, cases = rng.integers(0, len(FORMS), count), rng.integers(0, len(CASES), count)
@@ -88,7 +88,7 @@ class Dates:
                 [day.isoformat() for day in days])
 
     def encoded(self, texts, isos):
-        """Return ids of sources (B, S), their lengths (B,), and ids of targets (B, T + 1)."""
+        """Return the ids (B, S) of padded sources, their lengths (B,), and the ids of targets."""
         words = self.words
         source, lengths = pad([words.encode(text) for text in texts])
         target = [[words.bos, *map(words.target.index, iso), words.eos] for iso in isos]

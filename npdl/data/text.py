@@ -17,14 +17,14 @@ AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes 
 class Characters:
     """A vocabulary of characters. The id of a character is its index in `characters`.
 
-    Raises InputError unless they are sorted, different, and at least one.
+    Raises InputError unless there is at least one, and they are sorted without repetitions.
     """
 
     def __init__(self, characters):
         is_text = isinstance(characters, str) and characters
         if not is_text or list(characters) != sorted(set(characters)):
-            raise InputError(f"characters = {_shown(characters)}; they must be sorted, different, "
-                             "and at least one")
+            raise InputError(f"characters = {_shown(characters)}; give a text of at least one "
+                             "character, sorted and without repetitions")
         self.characters = characters
 
     @classmethod
@@ -65,7 +65,7 @@ def read_text(path):
     """Return the text of a UTF-8 file, and the SHA-256 of its bytes in hexadecimal.
 
     Raises InputError if the file can't be read, is not UTF-8, is empty, or has more than LARGEST
-    bytes. Devices and pipes are not read, because a device has no end, and a pipe can't be read a
+    bytes. Devices and pipes are not read. A device may have no end, and a pipe can't be read a
     second time when the run is resumed.
     """
     try:
@@ -80,9 +80,9 @@ def read_text(path):
     except (OSError, ValueError) as error:
         what = ("it is not text in UTF-8" if isinstance(error, UnicodeError) else
                 getattr(error, "strerror", None) or error)
-        raise InputError(f"--text {path} cannot be read ({what}); give a text file") from None
+        raise InputError(f"--text {path} cannot be read ({what}); give another file") from None
     if not text:
-        raise InputError(f"--text {path} is empty; give a text file with characters in it")
+        raise InputError(f"--text {path} is empty; give another text file")
     return text, hashlib.sha256(content).hexdigest()
 
 
@@ -90,8 +90,8 @@ def split_text(ids, share, block, units=("--block", "characters")):
     """Return {"train": the first part of ids, "validation": the rest}.
 
     `share` is the fraction of ids in "train". If it is 1, there is no "validation". Raises
-    InputError unless 0 < share <= 1 and each part has more than `block` tokens. `units` are the
-    names of the option `block` and of the tokens in the message.
+    InputError unless 0 < share <= 1 and each part has more than `block` tokens. In its message,
+    units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
     """
     require_number("share", share, lambda value: 0 < value <= 1, "above 0 and at most 1")
     cut = round(len(ids) * share)
@@ -101,22 +101,22 @@ def split_text(ids, share, block, units=("--block", "characters")):
     for name, part in parts.items():
         if len(part) <= block:
             option, tokens = units
-            raise InputError(f"{option} {block}: the {name} part of the text has {len(part)} "
-                             f"{tokens} and must have more; choose a smaller {option}, a longer "
-                             "text or another --r-train")
+            raise InputError(f"{option} {block}: the {name} part of the text has only {len(part)} "
+                             f"{tokens}; choose a smaller {option}, a longer text or another "
+                             "--r-train")
     return parts
 
 
 def windows(ids, block, count, *key):
-    """Draw `count` random windows of ids: inputs (count, block), and targets one token later.
+    """Draw `count` random windows of ids. Return inputs and targets (count, block).
 
-    The positions are drawn from stream(*key), for example with the key (seed, step). The same key
-    gives the same windows, so a run can be resumed without a saved state. Raises InputError unless
-    block and count are positive, and the text has more than `block` tokens.
+    Targets are one token later than inputs. The positions are drawn from stream(*key), for example
+    with the key (seed, step), so a run can be resumed without a saved state. Raises InputError
+    unless block and count are positive, and the text has more than `block` tokens.
     """
     require_positive(block=block, count=count)
     if len(ids) <= block:
-        raise InputError(f"block = {block}: the text has {len(ids)} tokens and must have more")
+        raise InputError(f"block = {block}: the text has only {len(ids)} tokens; lower block")
     starts = stream(*key).integers(0, len(ids) - block, count)
     taken = ids[starts[:, None] + np.arange(block + 1)]     # taken (count, block + 1)
     return taken[:, :-1], taken[:, 1:]

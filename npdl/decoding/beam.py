@@ -30,7 +30,7 @@ class Step:
 
     @property
     def length(self):
-        """Return the number of tokens of the kept hypotheses."""
+        """Return the number of tokens of each kept hypothesis."""
         return len(self.parents[0].tokens) + 1
 
     @property
@@ -72,11 +72,11 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
                 keep_steps=True):
     """Keep the `width` best expansions at each step, and return a BeamResult.
 
-    The beam B_0 is one empty hypothesis. B_t has the `width` best expansions of the active
-    hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is finished,
-    so it is not expanded again. If `eos` is None, hypotheses finish at leaves and at `max_len`. Of
-    hypotheses with equal log-probabilities, the one whose first different token is lower comes
-    first.
+    The beam B_0 is one empty hypothesis. B_t has the `width` best expansions, by one token, of the
+    active hypotheses in B_{t-1}. An expansion that ends with `eos` takes a place in B_t and is
+    finished, so it is not expanded again. If `eos` is None, hypotheses finish at leaves of a Tree
+    and at `max_len`. If log-probabilities are equal, the hypotheses are compared token by token,
+    and the one with the lower first difference comes first.
 
     length_power  finished hypotheses are ranked by log_prob / length^length_power
     n_best, stop  if `stop` is True, the search ends when n_best finished hypotheses score at least
@@ -117,7 +117,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
 
 
 def extended(ranking, live, parents, tokens, totals, ended):
-    """Return a list with the Hypothesis of each expansion."""
+    """Return a list with the Hypothesis of each of these expansions (see `expansions`)."""
     return [
         ranking.hypothesis((*live[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
@@ -125,7 +125,7 @@ def extended(ranking, live, parents, tokens, totals, ended):
 
 
 def expansions(live, rows, limit=None):
-    """Return parents, tokens and log-probabilities (n,) of the `limit` best expansions."""
+    """Return parents (indices in `live`), tokens and log-probabilities of the `limit` best ones."""
     totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]

@@ -19,9 +19,9 @@ from npdl.layers.transformer import padding_mask
 class CachedSeq2Seq(StepByStep):
     """The Scorer of a Seq2Seq: it continues the target that begins with the tokens `first`.
 
-    source is (S,) or (B, S), and source_mask has the same shape and is True for valid tokens.
-    `first` (R,) or (B, R) are the first tokens of the target, for example a start token. The
-    encoder and the keys and values for cross-attention are computed once.
+    source is (S,) or (B, S). source_mask has the same shape, and is True for valid tokens. `first`
+    (R,) or (B, R) are the first tokens of the target, for example a start token. The encoder's
+    output, and its keys and values for cross-attention, are computed once.
     """
 
     def __init__(self, model, source, first, source_mask=None):
@@ -30,7 +30,7 @@ class CachedSeq2Seq(StepByStep):
         first = checked_prompt(first)
         if len(first) not in (1, len(self.source)):
             raise InputError(f"first has {len(first)} rows for {len(self.source)} sources; give "
-                             "one, or one for each")
+                             "one row, or one row for each source")
         self.prompt = np.broadcast_to(first, (len(self.source), first.shape[1]))
         self.mask = source_mask if source_mask is None else np.atleast_2d(source_mask)
 
@@ -90,9 +90,9 @@ class CarriedSeq2Seq(CachedSeq2Seq):
 def cached_decoder_block(block, x, mask, past, cross, memory_mask):
     """Compute DecoderBlock.forward or PreNormDecoderBlock.forward for new positions x (B, R, D).
 
-    `past` holds the keys and values (B, H, P, d) of the P earlier positions, or is None, and
-    `cross` holds those of the memory. Returns y (B, R, D), and the keys and values of all P + R
-    positions.
+    `past` holds the keys and values (B, H, P, d) of P earlier positions, or is None if P is 0.
+    `cross` holds the keys and values of the memory. Returns y (B, R, D), and the keys and values of
+    all P + R positions.
     """
     pre = isinstance(block, PreNormDecoderBlock)
     n = norm_if(block.norm1, x, pre)

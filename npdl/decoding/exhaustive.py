@@ -12,7 +12,7 @@ from npdl.errors import require_positive
 
 @dataclass(frozen=True)
 class ExhaustiveResult:
-    """The best complete hypotheses, best first, and the number `count` of all complete ones."""
+    """The best complete hypotheses `finished`, best first, and the `count` of all complete ones."""
 
     finished: list
     count: int
@@ -25,9 +25,9 @@ class ExhaustiveResult:
 def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     """Score every complete sequence of at most `max_len` tokens, and return an ExhaustiveResult.
 
-    For T = `max_len` and V tokens this takes V^T steps. The memory is that of one path: the scores
-    and states of the V children of each of its T nodes. Sequences are complete, and ranked, as in
-    `beam_search`. All children of a node are scored in one batch of V rows.
+    For T = `max_len` and V tokens this takes V^T steps. Only one path is in memory at a time, with
+    the scores and states of the V children of each of its T nodes. `beam_search` describes when a
+    sequence is complete and how sequences are ranked. The children of a node are scored together.
     """
     require_positive(n_best=n_best)
     ranking = Ranking(max_len, length_power)

@@ -8,11 +8,11 @@ from npdl.errors import require_positive
 def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """Keep up to `width` unfinished hypotheses at each step, and return a BeamResult.
 
-    At each step the expansions are ranked. Those of the first `width` that end with `eos` are
-    finished. The best `width` that don't end are expanded in the next step. So a finished
-    hypothesis takes no place in the beam, unlike in `beam_search`, and with the same width this
-    search expands more hypotheses. At `max_len`, unfinished and finished hypotheses are ranked
-    together. If `eos` is None, hypotheses finish at leaves, and a leaf takes a place.
+    At each step the expansions by one token are ranked. Among the first `width`, those that end
+    with `eos` are finished. Of the others, the best `width` are expanded in the next step. So a
+    finished hypothesis takes no place in the beam, unlike in `beam_search`. At `max_len`,
+    unfinished and finished hypotheses are ranked together. If `eos` is None, hypotheses finish at
+    leaves of a Tree, and each takes a place in the beam.
 
     The search ends when `width` hypotheses have finished and the best unfinished hypothesis does
     not score higher at its current length than the worst of them. This is the default rule of

@@ -30,10 +30,10 @@ class KVCache:
         return keys, values
 
     def select(self, seen, parents, max_capacity):
-        """Return a KVCache with the first `seen` positions of the rows `parents`.
+        """Return a KVCache with the first `seen` positions of the sequences `parents` (indices).
 
-        Returns this object itself if `parents` is every row in order, nothing was appended after
-        `seen`, and there is room; otherwise a copy. The copy of a full cache has twice the
+        It is this object itself, and not a copy, if `parents` has all sequences in order, `filled`
+        is `seen`, and there is room for more positions. The copy of a full cache has twice the
         capacity, but at most `max_capacity`.
         """
         capacity = self.keys.shape[3]

@@ -1,9 +1,9 @@
 """Scorers of language models, which continue a prompt.
 
 A state holds the keys and values of earlier tokens, or the state (h, c) of an LSTM. So a step
-computes only one new token for each hypothesis, with all hypotheses in one batch. Most models run
-the forward pass of their layers. Llama's layers are written here a second time, without checks and
-caches, because these would take most of the time for one token.
+computes only one new token for each hypothesis, with all hypotheses in one batch. Most Scorers call
+the forward of the model's layers. Llama's layers are written here a second time, without checks and
+caches for backward, because these would take most of the time for one token.
 """
 
 import functools
@@ -73,7 +73,7 @@ class StepByStep(ModelScorer):
     """Base class of Scorers that compute only the new tokens."""
 
     def settings(self, rows):
-        """Return a context of one BLAS thread if there is one sequence, else the default context.
+        """Return a context with one BLAS thread if `rows` is 1, else the context of Scorer.
 
         A product of one row takes as long as reading the matrix. With two threads it is slower,
         because they wait for each other.
@@ -82,7 +82,7 @@ class StepByStep(ModelScorer):
 
 
 class Tokens(NamedTuple):
-    """The ids (B, P) in the window, and the KVCache with their keys and values."""
+    """The ids (B, P) of the tokens so far, and the KVCache with their keys and values."""
 
     ids: np.ndarray
     kv: KVCache
@@ -170,7 +170,7 @@ class CachedLlama(CachedGPT):
     """The Scorer of a Llama, with a KV cache. Its arguments are those of CachedGPT."""
 
     def settings(self, rows):
-        """Return a context with all BLAS threads if the linear layers are LARGE.
+        """Return a context with all BLAS threads if the linear layers have LARGE entries or more.
 
         The file of a real model stores the weights of one output contiguously. Several threads read
         large matrices of this kind faster than one thread.
@@ -230,7 +230,7 @@ def norm_if(norm, x, condition):
 
 
 def keys_values(attention, x, past=None):
-    """Return the keys and values (B, H, S, d) of x (B, S, D), appended to those of `past`."""
+    """Return the keys and values of `past`, if it is given, followed by those of x (B, S, D)."""
     k, v = (attention.split(W.forward(x)[0]) for W in (attention.W_K, attention.W_V))
     if past is None:
         return k, v
@@ -309,5 +309,6 @@ def checked_prompt(prompt):
         raise InputError("the prompt has rows of different lengths; give prompts of one length, or "
                          "one at a time") from None
     if ids.ndim != 2 or 0 in ids.shape:
-        raise InputError(f"prompt: shape {np.shape(prompt)}; it must be (S,) or (B, S), not empty")
+        raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
+                         "not empty")
     return checked_ids(ids, np.iinfo(np.int64).max, "the prompt's tokens").astype(np.int64)

@@ -45,11 +45,11 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
 
 
 def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
-    """Return softmax(log_probs / temperature) (n, V), with improbable tokens set to 0.
+    """Return softmax(log_probs / temperature) (n, V), in which improbable tokens get 0.
 
-    If top_k is given, only the k most probable tokens keep a probability. If top_p is given, only
-    the most probable tokens keep it: as few as possible whose sum is at least p, but at least one.
-    Of equally probable tokens, the lower one comes first. The rows are normalised again. Raises
+    If top_k is given, only the top_k most probable tokens keep their probabilities. If top_p is
+    given, the fewest most probable tokens with a sum of at least top_p keep them. Of equally
+    probable tokens, the lower one comes first. Each row is then divided by its sum. Raises
     InputError for a temperature that is not above 0, top_k < 1, and top_p outside (0, 1].
     """
     require_number("temperature", temperature, lambda value: 0 < value < math.inf,

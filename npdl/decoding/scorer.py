@@ -104,7 +104,7 @@ def start_one(scorer):
 
 
 def checked(scored):
-    """Return (rows, state) of a scorer, after a check that rows are log-probabilities."""
+    """Return `scored` (rows, state), after a check that the rows are log-probabilities."""
     rows, _ = scored
     if not (rows <= 0).all():                               # also for NaN
         raise InputError("a scorer gave a log-probability that is above 0 or not a number; "
@@ -113,7 +113,7 @@ def checked(scored):
 
 
 def ends(scorer, state, parents, tokens, length, max_len, eos):
-    """Return bools (n,), True if a hypothesis of `length` tokens is complete with tokens[i]."""
+    """Return bools (n,), True if the hypothesis of `length` tokens ending in tokens[i] is done."""
     if eos is not None:
         return is_eos(tokens, eos)
     if length == max_len:

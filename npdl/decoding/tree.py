@@ -80,7 +80,7 @@ class Tree(Scorer):
         log_prob = self._log(number)
         if not log_prob <= 0:
             kind = "a log-probability at most 0" if self._log is float else "between 0 and 1"
-            raise InputError(f"Tree: {number!r} at {list(path)}; it must be {kind}")
+            raise InputError(f"Tree: the number at {list(path)} is {number!r}; it must be {kind}")
         return log_prob
 
 

@@ -85,7 +85,7 @@ class AttentiveRNN(Layer):
         return dx, (dh, dpast)
 
     def start(self, x, state):
-        """Return h (B, H) and past (B, P, H) of a state; for None, zeros and an empty past."""
+        """Return h (B, H) and past (B, P, H) of a state, or zeros and an empty past for None."""
         B, H, dtype = len(x), self.cell.d_hidden, self.cell.W_h.data.dtype
         if state is None:
             return xp.zeros((B, H), dtype), xp.zeros((B, 0, H), dtype)

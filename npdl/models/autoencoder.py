@@ -39,7 +39,7 @@ class Autoencoder(Layer):
     def forward(self, x1, x2):
         check_real("Autoencoder", x1=x1, x2=x2)
         if x1.shape != x2.shape:
-            raise InputError(f"Autoencoder: inputs have shapes {x1.shape} and {x2.shape}; "
+            raise InputError(f"Autoencoder: the inputs have shapes {x1.shape} and {x2.shape}; "
                              "they must be the same (..., D_x)")
         x = xp.concatenate([x1, x2], axis=-1)
         h, c_encoder = self.encoder.forward(x)
@@ -64,9 +64,9 @@ class AutoencoderLoss(Layer):
     """J = J_1 + J_2,   J_1 = |x' - x|^2 / 2,   J_2 = CE(labels, logits),   averaged over the batch.
 
     forward(x1, x2, labels) maps vectors (B, D_x) and labels (B,) to (J_1, J_2).
-    backward((1.0, 1.0), cache) computes the gradients of J. Pass None in place of a 1.0 to leave
-    out that loss. The inputs are used twice, as the input of the encoder and as the target of the
-    reconstruction, so their gradients are sums of two terms.
+    backward((1.0, 1.0), cache) computes the gradients of J, and backward((1.0, None), cache) those
+    of J_1 alone. x = [x1, x2] is the input of the encoder and the target of the reconstruction x',
+    so its gradient is a sum of two terms.
     """
 
     def __init__(self, model):

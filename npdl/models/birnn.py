@@ -69,8 +69,8 @@ class BiRNNLoss(Layer):
         (y, _), c_model = self.model.forward(x, state, lengths)
         check_floats("BiRNNLoss", z=z)
         if z.shape != y.shape:
-            raise InputError(f"BiRNNLoss: the targets have shape {z.shape}; they must have the "
-                             f"output's, {y.shape}")
+            raise InputError(f"BiRNNLoss: the targets have shape {z.shape}; it must be the "
+                             f"shape of the output, {y.shape}")
         counted = True
         if lengths is not None:
             counted = length_mask(lengths, x.shape[1])[..., None]   # counted (B, S, 1)

@@ -19,7 +19,7 @@ from npdl.layers.transformer import BLOCKS, Decoder, attention_weights
 
 
 class GPT(Layer):
-    """logits = blocks(embedding(ids) + positions) W + b; by default with post-norm and GELU.
+    """logits = blocks(embedding(ids) + positions) W + b. Blocks have post-norm and GELU by default.
 
     forward(ids, key_mask, rng) maps ids (B, S) to logits (B, S, V). `key_mask` (B, S) is True for
     valid tokens and False for padding, to which no query attends. `hidden_states(cache)` returns
@@ -77,8 +77,7 @@ class GPT(Layer):
 
 
 class GPT2(GPT):
-    """GPT-2: a GPT with pre-norm blocks, trainable positions, the tanh GELU, and biases in the
-    blocks.
+    """A GPT with pre-norm blocks, trainable positions, TanhGELU, and biases in the blocks.
 
     The default sizes are those of the smallest GPT-2. Radford et al. 2019, "Language models are
     unsupervised multitask learners".

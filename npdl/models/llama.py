@@ -17,9 +17,9 @@ class Llama(Layer):
     forward(ids, key_mask) maps ids (B, S) to logits (B, S, V). `key_mask` (B, S) is True for valid
     tokens and False for padding, to which no query attends. The positions are used only in the
     rotation of queries and keys (Rotary), which takes `rope_theta` and `scaling`. With `tied`, the
-    classifier uses the embedding matrix. The default sizes are those of SmolLM2-135M. Qwen2 has
-    `qkv_bias`, and Qwen3 has `qk_norm`. Raises InputError for ids out of range, and for sequences
-    longer than `max_len`. Touvron et al. 2023, arXiv:2302.13971.
+    classifier uses the embedding matrix. The default sizes are those of SmolLM2-135M. Use
+    `qkv_bias` for Qwen2, and `qk_norm` for Qwen3. Raises InputError for ids out of range, and for
+    sequences longer than `max_len`. Touvron et al. 2023, arXiv:2302.13971.
     """
 
     def __init__(self, vocab_size, d_model=576, num_layers=30, num_heads=9, num_kv_heads=3,

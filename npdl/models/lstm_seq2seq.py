@@ -59,7 +59,7 @@ class LSTMSeq2Seq(Layer):
         return (memory, state), Cache(embedding=c_embedding, encoder=c_encoder)
 
     def encode_backward(self, dmemory, dstate, cache):
-        """Add to the gradients of the encoder; return None, the gradient of the source."""
+        """Add to the encoder's gradients. Return None, because token ids have no gradient."""
         dx, dstart = self.encoder.backward((dmemory, dstate), cache.encoder)
         return self.source_embedding.backward(dx, cache.embedding)
 

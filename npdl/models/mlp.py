@@ -11,7 +11,7 @@ class MLP(Layer):
     """y = ReLU(... ReLU(x W_1 + b_1) ...) W_n + b_n.
 
     Shapes: (..., D_0) -> (..., D_n). `sizes` is the list [D_0, .., D_n] of all widths. Raises
-    InputError if it has fewer than two entries, and if a size is below 1.
+    InputError if `sizes` has fewer than two entries, and if a width is below 1.
     """
 
     def __init__(self, sizes, *, bias=True, rng=0, dtype="float32"):

@@ -87,7 +87,7 @@ class Seq2Seq(Layer):
                              encoder=c_encoder)
 
     def encode_backward(self, dmemory, cache):
-        """Add to the gradients of the encoder; return None, the gradient of the source."""
+        """Add to the encoder's gradients. Return None, because token ids have no gradient."""
         dx = self.encoder.backward(dmemory, cache.encoder)
         dx = self.dropout.backward(dx, cache.drop)
         dx = self.source_positions.backward(dx, cache.positions)

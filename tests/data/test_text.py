@@ -64,7 +64,7 @@ def test_the_text_is_split_in_order():
     assert parts["train"].tolist() == list(range(90))
     assert parts["validation"].tolist() == list(range(90, 100))
     assert list(split_text(np.arange(100), 1.0, 5)) == ["train"]
-    with pytest.raises(InputError, match="validation part of the text has 10 characters"):
+    with pytest.raises(InputError, match="validation part of the text has only 10 characters"):
         split_text(np.arange(100), 0.9, 10)
 
 
