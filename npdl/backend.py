@@ -71,7 +71,7 @@ def _import_cupy():
             f"be too old for this CuPy: update the driver, {instead} ({_first_cause(error)})"
         ) from error
     if count == 0:
-        raise BackendError(f"backend 'cupy': no GPU was found{_chosen()}; look with nvidia-smi, "
+        raise BackendError(f"backend 'cupy': no GPU was found{_chosen()}; check with nvidia-smi, "
                            f"{instead}")
     return cupy
 

@@ -58,7 +58,7 @@ class FrozenLinear(Layer):
 
 
 class QuantLinear(FrozenLinear):
-    """y = x dequantize(W) + b, where W of a Linear is stored with `bits` bits for each entry.
+    """y = x dequantize(W) + b, where the W of a Linear is stored with `bits` bits for each entry.
 
     Shapes: (..., D) -> (..., E). `bits`, `rounding` and `block` are the arguments of
     npdl.adapt.quantize.quantize. With `double` the step sizes are stored in 8 bits, too. The QLoRA

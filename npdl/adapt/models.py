@@ -22,7 +22,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
     `where` selects the layers:
         None                     every Linear and QuantLinear
         a name, or several       layers whose dotted name is, or ends with, a name such as "W_Q"
-        a function               layers for whose dotted name it returns True
+        a function               layers for whose dotted names the function returns True
     `rank`, `alpha` and `rng` are the arguments of LoRALinear. Changes `model` in place and returns
     the dotted names of the adapters. Make the optimizer after this call. Raises InputError, and
     changes nothing, if no layer is selected or the model already has adapters.

@@ -46,7 +46,7 @@ class _Node:
 
     def __init__(self, tokens, totals, rows, state):
         self.tokens, self.totals = tokens, totals           # (k,) last tokens, log-probabilities
-        self.rows, self.state = rows, state                 # (k, V), of next tokens
+        self.rows, self.state = rows, state                 # (k, V) log-probs of next tokens
         self.next = 0
 
 

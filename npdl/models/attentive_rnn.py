@@ -24,10 +24,10 @@ class AttentiveRNN(Layer):
 
     forward(x, state) maps x (B, S, D) to (y, final state), with y (B, S, H). `state` is the pair
     (h, past). past (B, P, H) holds all states so far, and h (B, H) is the last of them. If `state`
-    is None, h is zero and P is 0. The final state has past (B, P + S, H). `attentions(cache)`
-    returns the weights alpha_t. A step never attends to later steps, so padding at the end of a
-    sequence has no effect on the steps before it. Raises InputError for another score or query, and
-    for shapes that do not fit.
+    is None, h is zero and P is 0. The final state has past (B, P + S, H). The function
+    `attentions(cache)` of this module returns the weights alpha_t. A step never attends to later
+    steps, so padding at the end of a sequence has no effect on the steps before it. Raises
+    InputError for another score or query, and for shapes that do not fit.
     """
 
     def __init__(self, d_in, d_hidden, *, score="scaled-dot", query="preliminary", bias=True, rng=0,

@@ -22,15 +22,15 @@ class GPT(Layer):
     """logits = blocks(embedding(ids) + positions) W + b. Blocks have post-norm and GELU by default.
 
     forward(ids, key_mask, rng) maps ids (B, S) to logits (B, S, V). `key_mask` (B, S) is True for
-    valid tokens and False for padding, to which no query attends. `hidden_states(cache)` returns
-    the outputs of all blocks, and `attentions(cache)` their attention weights. If `rng` is given,
-    `dropout` acts on the embeddings and in the blocks, and `attention_dropout` on the attention
-    weights. Four options add biases: `bias` to the projections of the attention, `ffn_bias` to the
-    feed-forward networks, `norm_bias` to the LayerNorms, and `classifier_bias` to the classifier.
-    With `tied`, the classifier uses the embedding matrix. `positions` is "k/d", "2k/d" or "learned"
-    (see npdl.layers.embedding). Raises InputError for ids out of range, and for sequences longer
-    than `max_len`. Radford et al. 2018, "Improving language understanding by generative
-    pre-training".
+    valid tokens and False for padding, to which no query attends. The functions
+    `hidden_states(cache)` and `attentions(cache)` of this module return the outputs and the
+    attention weights of all blocks. If `rng` is given, `dropout` acts on the embeddings and in the
+    blocks, and `attention_dropout` on the attention weights. `bias`, `ffn_bias`, `norm_bias` and
+    `classifier_bias` add biases to the attention, the feed-forward networks, the LayerNorms and the
+    classifier. With `tied`, the classifier uses the embedding matrix. `positions` is "k/d", "2k/d"
+    or "learned" (see npdl.layers.embedding). Raises InputError for ids out of range, and for
+    sequences longer than `max_len`. Radford et al. 2018, "Improving language understanding by
+    generative pre-training".
     """
 
     def __init__(self, vocab_size, d_model=128, num_layers=2, num_heads=4, multiplier=4, max_len=64,

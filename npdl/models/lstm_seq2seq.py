@@ -21,9 +21,9 @@ class LSTMSeq2Seq(Layer):
     the memory in each step t. forward(source, target, lengths, rng) maps source (B, S) and target
     (B, T) to logits (B, T, V). logits[:, t] predict the token after target[:, t], so in training
     all steps are computed in one call, with the right target as input (teacher forcing). With
-    `lengths` (B,), the tokens of a source after its length have no effect. `attentions(cache)`
-    returns alpha. Raises InputError for tokens or lengths out of range. Luong et al. 2015, "global
-    attention" with the score "dot", arXiv:1508.04025.
+    `lengths` (B,), only the first lengths[b] tokens of source b have an effect. The function
+    `attentions(cache)` of this module returns alpha. Raises InputError for tokens or lengths out of
+    range. Luong et al. 2015, arXiv:1508.04025, "global attention" with the score "dot".
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=1, d_hidden=None, *,

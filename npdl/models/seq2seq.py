@@ -21,8 +21,8 @@ class Seq2Seq(Layer):
     logits (B, T, V). The masks have the shapes of source and target, and are True for valid tokens
     and False for padding. logits[:, t] predict the token after target[:, t]. So in training, the
     input is the target without its last token, and the loss compares with the target without its
-    first token. `attentions(cache)` returns the attention weights. Raises InputError for ids out of
-    range, and for sequences longer than `max_len`. Vaswani et al. 2017, arXiv:1706.03762.
+    first token. This module's function `attentions(cache)` returns all attention weights. Raises
+    InputError for ids out of range, and for sequences longer than `max_len`. Vaswani et al. 2017.
     """
 
     def __init__(self, source_vocab, target_vocab, d_model=128, num_layers=2, num_heads=4,
