@@ -116,7 +116,7 @@ def windows(ids, block, count, *key):
     """
     require_positive(block=block, count=count)
     if len(ids) <= block:
-        raise InputError(f"block = {block}: the text has only {len(ids)} tokens; lower block")
+        raise InputError(f"block = {block}: the text has only {len(ids)} tokens; lower `block`")
     starts = stream(*key).integers(0, len(ids) - block, count)
     taken = ids[starts[:, None] + np.arange(block + 1)]     # taken (count, block + 1)
     return taken[:, :-1], taken[:, 1:]

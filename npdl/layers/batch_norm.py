@@ -229,7 +229,7 @@ class InstanceNorm(ChannelNorm):
         check_channels(x, self.channels, "InstanceNorm", needs_positions=True)
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
-                             "have length 2 or more, or every value would become 0")
+                             "have at least 2 entries, or every value would become 0")
         c, _, var = centred(wide(x), (2,))                  # c      (N, C, L)
         std = xp.sqrt(var + self.eps)                       # std    (N, C, 1)
         x_hat = c / std                                     # x_hat  (N, C, L)

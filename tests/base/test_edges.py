@@ -191,7 +191,7 @@ REFUSED = {                                     # name: (call, what the message 
         lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
     "a window of no length": (lambda: windows(np.arange(9), 0, 2, 1), "block = 0"),
     "a window below no length": (lambda: windows(np.arange(9), -1, 2, 1), "block = -1"),
-    "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "have more"),
+    "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
     **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
        for share in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: CachedSeq2Seq(
