@@ -1,4 +1,4 @@
-"""A task of your own: a GPT learns to compose permutations, a b = a after b, in S5.
+"""A task of your own: a GPT learns to compose permutations, a b = a after b, in S4.
 
 Like any other run, it is saved, is resumed by the same command, draws its curves, and can be a
 column of `npdl table`.    python docs/examples/own_task.py [FOLDER]
@@ -52,10 +52,10 @@ class Permutations(Task):
         return self.batch_of(rng.choice(self.rows["train"], self.config.batch, replace=False))
 
 
-def main(folder=None, n=5, steps=2000, **settings):
+def main(folder=None, n=4, steps=300, **settings):
     folder = Path(folder or tempfile.mkdtemp()) / "run"
-    settings = {"layers": 1, "batch": 512, "lr": 2e-3, "weight_decay": 0.0, "r_train": 0.8,
-                "eval_first": 0, "eval_every": steps // 5, "save_every": 500, **settings}
+    settings = {"layers": 1, "batch": 256, "lr": 2e-3, "weight_decay": 0.0, "r_train": 0.8,
+                "eval_first": 0, "eval_every": steps // 5, "save_every": 100, **settings}
     train(Config(task=functools.partial(Permutations, n=n), steps=steps, **settings), folder)
     last = read_records(folder / "metrics.jsonl")[-1]
     accuracy = last["train_accuracy"]
