@@ -26,23 +26,20 @@ def small(model="gpt", **settings):
 
 
 @every_model
-@pytest.mark.parametrize("settings", [{"dropout": 0.3}, pytest.param(
-    {"orders": (2, 3), "p": 5}, marks=pytest.mark.slow)])
-def test_engines_and_threads_make_the_same_updates_up_to_rounding(model, settings):
+def test_engines_and_threads_make_the_same_updates_up_to_rounding(model):
     found = []
-    for engine, threads in (("plain", 1), ("recorded", 1), ("recorded", 3)):
+    for engine, threads in (("plain", 1), ("recorded", 3)):
         config = small(model, dtype="float64", engine=engine, threads=threads, clip=0.1,
-                       target="auto", **settings)
+                       dropout=0.3, target="auto")
         trainer = trained(config, 3)
         with trainer.engine:
             found.append((state_of(trainer)[0], trainer.task.measure(trainer.engine)))
-    arrays, record = found[0]
+    (arrays, record), (others, other) = found
     fresh = state_of(Trainer(config))[0]
     assert all((arrays[name] != fresh[name]).any() for name in arrays)
-    for others, other in found[1:]:
-        assert other == pytest.approx(record, rel=1e-9)
-        for name, array in others.items():
-            np.testing.assert_allclose(array, arrays[name], rtol=0, atol=1e-9, err_msg=name)
+    assert other == pytest.approx(record, rel=1e-9)
+    for name, array in others.items():
+        np.testing.assert_allclose(array, arrays[name], rtol=0, atol=1e-9, err_msg=name)
 
 
 def test_more_threads_than_sequences_work():
@@ -50,10 +47,9 @@ def test_more_threads_than_sequences_work():
     assert all(np.isfinite(array).all() for array in state_of(trainer)[0].values())
 
 
-@every_engine
-@every_model
+@pytest.mark.parametrize("model, engine", [("gpt", "recorded"), ("lstm", "plain")])
 def test_evaluation_agrees_with_the_formulas(model, engine):
-    trainer = trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 5)
+    trainer = trained(small(model, orders=(2, 3), p=3, threads=2, engine=engine), 1)
     with trainer.engine:
         record = trainer.task.measure(trainer.engine)
     for name, examples in (("train", trainer.task.data.train),
@@ -86,9 +82,8 @@ def test_a_batch_of_the_whole_training_set_is_made_once():
 
 
 @every_engine
-@every_model
-def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(model, engine):
-    trainer = Trainer(small(model, engine=engine))
+def test_a_breakpoint_in_a_layer_stops_in_every_plain_step_and_in_no_replay(engine):
+    trainer = Trainer(small(engine=engine))
     layers, ran = re.compile(r"npdl/(layers|optim)"), set()
 
     def look(frame, event, argument):

@@ -18,7 +18,7 @@ from npdl.train.run import load_run, train
 from tests.tools import commands, device, slow
 from tests.tools.device_helpers import assert_same_records
 from tests.tools.refusals import check_refused
-from tests.tools.trained import ENGINES, arrays_of, assert_same_runs, resumed_from
+from tests.tools.trained import arrays_of, assert_same_runs, resumed_from
 
 SMALL = {"engine": "plain", "p": 7, "width": 16, "heads": 2, "layers": 1, "eval_first": 0,
          "eval_every": 200, "save_every": 100}
@@ -92,12 +92,9 @@ def test_a_smaller_modulus_and_another_operator_keep_every_tokens_id(base):
     assert finetune_config(run, Adapters(), {"p": 3, "q": 7}).numbers == 7
 
 
-RESUMED = [(model, kind, engine) for model, kind in (
-    *(("gpt", kind) for kind in KINDS), ("lstm", "lora"), ("lstm", "qlora")) for engine in ENGINES]
-
-
-@pytest.mark.parametrize("model, kind, engine", slow.but(
-    [("gpt", "lora", "recorded"), ("lstm", "qlora", "plain")], RESUMED, tuple))
+@pytest.mark.parametrize("model, kind, engine", [
+    ("gpt", "lora", "recorded"), ("lstm", "qlora", "plain"),
+    pytest.param("gpt", "qlora some", "recorded", marks=pytest.mark.slow)])
 def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engine):
     train(Config(model=model, **SMALL, steps=2), tmp_path / "base", quiet=True)
     adapters = Adapters(**KINDS[kind])
