@@ -8,6 +8,7 @@ from experiments import bench
 from experiments.bench import Variant
 from experiments.benchmark.cases import QUICK
 from experiments.benchmark.npdl_side import ENGINES, npdl_step
+from tests.tools import slow
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def engines():
         yield
 
 
-@pytest.mark.parametrize("model", QUICK)
+@pytest.mark.parametrize("model", slow.but(["lstm"], QUICK))
 @pytest.mark.usefixtures("engines")
 def test_engines_begin_with_the_same_loss_and_learn(model):
     steps = [npdl_step(QUICK[model], engine, equal)[0]

@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from experiments import tiny_gpt
 from npdl import GPT, SequenceLoss
@@ -62,6 +63,7 @@ def test_loss_and_every_gradient_equal_those_of_npdl():
         np.testing.assert_allclose(found[name], gradient, rtol=0, atol=1e-10, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_short_training_learns_its_sums(capsys):
     weights, ids, answers = tiny_gpt.train(steps=100)
     right = tiny_gpt.gpt(ids, weights)[0][:, -1].argmax(-1) == answers

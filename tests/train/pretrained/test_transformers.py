@@ -19,7 +19,7 @@ from npdl.study.deviation import deviation
 from npdl.train.pretrained import load
 from tests.layers.torch_layers import scaled
 
-pytestmark = [pytest.mark.torch, pytest.mark.skipif(
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.skipif(
     importlib.util.find_spec("transformers") is None, reason="parity with transformers needs it")]
 V, B, S = 97, 3, 11
 LLAMA = {"vocab_size": V, "hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3,
