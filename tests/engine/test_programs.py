@@ -10,6 +10,7 @@ import pytest
 from npdl import functions
 from npdl.engine import RecordedStep, numpy_target
 from tests.engine.test_equality import TARGETS, needs_compiler
+from tests.tools import slow
 
 MAPS = [np.exp, np.tanh, np.negative, np.square, np.abs, np.sign, np.sqrt, np.log]
 PAIRS = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
@@ -84,7 +85,7 @@ def program(seed, state, x, y):
 
 @pytest.mark.usefixtures("quick_compiler")
 @pytest.mark.parametrize("target", [*TARGETS, "blocks"])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", slow.but("01234567", range(12)))
 def test_a_random_program_equals_numpys(seed, target, monkeypatch):
     """With "blocks", the NumPy target splits even these small arrays into blocks of rows."""
     if target == "blocks":

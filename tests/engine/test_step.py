@@ -25,7 +25,7 @@ COUNTED = np.ones((3, 5), bool)
 
 
 def gpt(**options):
-    return npdl.GPT(11, 12, 2, 3, max_len=8, dtype="float64", rng=1, **options)
+    return npdl.GPT(11, 12, 1, 3, max_len=8, dtype="float64", rng=1, **options)
 
 
 def batch(seed, shape=(3, 5)):
@@ -147,7 +147,7 @@ def test_a_changed_setting_a_new_array_and_a_new_shape_are_recorded_again():
         assert generators[0].random() == generators[1].random()
     for change in (lambda model: None,
                    lambda model: setattr(model.decoder.blocks[0].dropout, "rate", 0.6),
-                   lambda model: setattr(model.decoder.blocks[1].norm1, "eps", 0.1),
+                   lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.1),
                    lambda model: setattr(model.classifier.W, "data",
                                          model.classifier.W.data + 1.0)):
         for model in models:
@@ -400,7 +400,7 @@ def test_threads_obey_settings_and_arrays_that_change(shared):
     step = compile_step(models[1], SequenceLoss(), optim.SGD(models[1]), threads=2, target="numpy",
                         share_prefixes=shared)
     for seed, change in enumerate([
-            lambda model: None, lambda model: setattr(model.decoder.blocks[1].norm1, "eps", 0.5),
+            lambda model: None, lambda model: setattr(model.decoder.blocks[0].norm1, "eps", 0.5),
             lambda model: setattr(model.classifier, "W", Param(model.classifier.W.data + 1.0))]):
         for model in models:
             change(model)

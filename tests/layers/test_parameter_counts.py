@@ -4,29 +4,10 @@ import io
 
 import pytest
 
-from exercises.d004.gpt import decoder_formula
 from npdl.init import BLANK
 from npdl.models.gpt import GPT, GPT2
 from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("V", "d", "heads", "m", "L"), [(36, 128, 4, 4, 2), (7, 6, 2, 3, 1)])
-def test_gpt(V, d, heads, m, L, bias):
-    core = decoder_formula(d, m, L, bias) + 4 * d * L + V * d + V
-    fixed = GPT(V, d, L, heads, m, 9, bias=bias)
-    assert fixed.count_params(embeddings=False) == core
-    assert fixed.count_params() == core + V * d
-    learned = GPT(V, d, L, heads, m, 9, bias=bias, positions="learned")
-    assert learned.count_params(embeddings=False) == core
-    assert learned.count_params() == core + V * d + 9 * d
-
-
-def test_tied_tables_are_counted_once():
-    tied = GPT(7, 6, 1, 2, 3, 9, tied=True)
-    assert tied.count_params() == decoder_formula(6, 3, 1, True) + 4 * 6 + 7 * 6
-    assert tied.count_params(embeddings=False) == decoder_formula(6, 3, 1, True) + 4 * 6
 
 
 def test_the_defaults_of_document_004():

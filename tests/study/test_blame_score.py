@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tests.tools import slow
 from tests.tools.blame_files import (
     MARK,
     accuses,
@@ -21,7 +22,8 @@ QUICK = ("a_attention_scale", "a_batchnorm_mean_term", "b_dropout_scale", "b_rnn
 QUICK_LAYERS = [("LayerNorm", "functions"), ("GRUCell", "self"), ("Linear", "cache")]
 
 
-@pytest.mark.parametrize("path", mistakes(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", slow.but(QUICK, mistakes(), lambda path: path.stem),
+                         ids=lambda path: path.stem)
 def test_a_file_has_one_mistake_and_is_right_without_it(path, tmp_path):
     assert path.read_text().count(MARK) == 1
     wrong, _, right = read(path)

@@ -79,10 +79,9 @@ def test_a_trained_lstm_comes_in_and_goes_out(torch, dtype, bias):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_multihead_attention_and_lstm(torch, bias):
+def test_multihead_attention(torch, bias):
     torch.manual_seed(3)
-    rng = np.random.default_rng(3)
-    q, k, v = rng.standard_normal((3, 2, 5, 4))
+    q, k, v = np.random.default_rng(3).standard_normal((3, 2, 5, 4))
     module = torch.nn.MultiheadAttention(4, 2, bias=bias, batch_first=True, dtype=torch.float64)
     layer = MultiHeadAttention(4, 2, bias=bias, dtype="float64")
     if bias:
@@ -91,26 +90,22 @@ def test_multihead_attention_and_lstm(torch, bias):
     wanted = module(*map(torch.tensor, (q, k, v)))[0].detach().numpy()
     np.testing.assert_allclose(layer.forward(q, k, v)[0], wanted, atol=1e-12)
     fill(torch, module, to_torch(layer, style="torch"))
-    module = torch.nn.LSTM(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
-    layer = LSTM(4, 3, 2, bias=bias, dtype="float64")
-    from_torch(layer, arrays_of(module), style="torch")
-    y, (h, c) = (module(torch.tensor(q)))
-    (own, (own_h, own_c)), _ = layer.forward(q)
-    for mine, theirs in ((own, y), (own_h, h), (own_c, c)):
-        np.testing.assert_allclose(mine, theirs.detach().numpy(), atol=1e-12)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("kind", "theirs"), [(RNN, "RNN"), (ResetAfterGRU, "GRU")])
+@pytest.mark.parametrize(("kind", "theirs"), [
+    (RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
 def test_recurrent_networks(torch, kind, theirs, bias):
     torch.manual_seed(4)
     module = getattr(torch.nn, theirs)(4, 3, 2, bias=bias, batch_first=True, dtype=torch.float64)
     layer = kind(4, 3, 2, bias=bias, dtype="float64")
-    arrays, x = arrays_of(module), np.random.default_rng(4).standard_normal((2, 5, 4))
-    from_torch(layer, arrays, style="torch")
-    (y, h), _ = layer.forward(x)
-    for mine, wanted in zip((y, h), module(torch.tensor(x)), strict=True):
-        np.testing.assert_allclose(mine, wanted.detach().numpy(), atol=1e-12)
+    x = np.random.default_rng(4).standard_normal((2, 5, 4))
+    from_torch(layer, arrays_of(module), style="torch")
+    (y, state), _ = layer.forward(x)
+    wanted, final = module(torch.tensor(x))
+    final, state = (s if isinstance(s, tuple) else (s,) for s in (final, state))
+    for mine, other in zip((y, *state), (wanted, *final), strict=True):
+        np.testing.assert_allclose(mine, other.detach().numpy(), atol=1e-12)
     fill(torch, module, to_torch(layer, style="torch"))     # strict: every name
     np.testing.assert_allclose(module(torch.tensor(x))[0].detach().numpy(), y, atol=1e-12)
 
@@ -127,8 +122,6 @@ def test_single_modules(torch):
             (torch.nn.LayerNorm(6, **f64), LayerNorm(6, dtype="float64"), x),
             (torch.nn.RMSNorm(6, eps=1e-5, **f64), RMSNorm(6, dtype="float64"), x),
             (torch.nn.GroupNorm(2, 4, **f64), GroupNorm(4, 2, dtype="float64"), x),
-            (torch.nn.GroupNorm(2, 4, affine=False), GroupNorm(4, 2, affine=False, dtype="float64"),
-             x),
             (torch.nn.BatchNorm1d(4, **f64), BatchNorm(4, dtype="float64"), x)):
         for tensor in module.state_dict().values():
             if tensor.is_floating_point():
@@ -210,17 +203,9 @@ def test_what_it_refuses_changes_nothing():
         to_torch(model)
 
 
-def test_a_file_of_another_precision_is_cast():
-    model = Linear(3, 2, rng=0)
-    arrays = {n: a.astype("float64") for n, a in to_torch(Linear(3, 2, rng=5)).items()}
-    from_torch(model, arrays)
-    assert model.W.data.dtype == np.float32
-    np.testing.assert_array_equal(model.W.data, Linear(3, 2, rng=5).W.data)
-
-
-def test_a_model_through_a_file(tmp_path):
+def test_a_model_through_a_file_of_another_precision(tmp_path):
     model, path = GPT(5, 4, 1, 2, max_len=4, rng=1), tmp_path / "model.safetensors"
-    safetensors.write(path, to_torch(model))
+    safetensors.write(path, to_torch(model.astype("float64")))
     other = GPT(5, 4, 1, 2, max_len=4, rng=2)
     from_torch(other, safetensors.read(path))
     for name, array in model.state_dict().items():
