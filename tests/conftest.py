@@ -1,5 +1,6 @@
 """Settings of the whole test suite."""
 
+import gc
 import os
 import sys
 import warnings
@@ -52,6 +53,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish():
     sys.dont_write_bytecode = keeps_none
+    gc.freeze()                 # what is collected stays: it need not be looked through again
 
 
 # The files of a test need not outlive a power failure.

@@ -65,11 +65,11 @@ def test_no_layer_of_npdl_is_accused_in_a_style(style, tmp_path):
     assert not [name for name in names if accuses(ask(source(name, style), tmp_path))]
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(80, marks=pytest.mark.slow)])
-def test_of_the_mutants_90_percent_are_named_and_no_verified_fix_is_false(count, tmp_path):
-    found, longest = score(chosen(1), count, tmp_path)
-    assert found["on the line"] >= 0.9 * count - 1 and found["called right"] == 0
-    assert found["mutants"] == count and found["raised"] == 0
+@pytest.mark.slow
+def test_of_the_mutants_90_percent_are_named_and_no_verified_fix_is_false(tmp_path):
+    found, longest = score(chosen(1), 80, tmp_path)
+    assert found["on the line"] >= 71 and found["called right"] == 0
+    assert found["mutants"] == 80 and found["raised"] == 0
     assert found["fixes false"] == 0 and longest < 10
 
 
