@@ -59,14 +59,13 @@ def assert_close(found, wanted, tolerance):
 
 
 def layer_cases():
-    """Each layer on the NumPy target in both dtypes and in C in one of them; by default, FEW
-    examples of it on the NumPy target in one, and a few layers in C, which is compiled first."""
+    """Each layer on the NumPy target in one dtype and in C in the other; by default, FEW examples
+    of it on the NumPy target, and a few layers in C, which is compiled first."""
     for i, name in enumerate(sorted(layer_classes())):
-        cases = [("float64", "numpy"), (("float32", "float64")[i % 2], "c"), ("float32", "numpy")]
-        for k, (dtype, target) in enumerate(cases):
-            quick = name in QUICK_IN_C if k == 1 else k == (0, 2)[i % 2]
+        dtypes = ("float64", "float32")[:: 1 - i % 2 * 2]
+        for dtype, target in zip(dtypes, ("numpy", "c"), strict=True):
             marks = [needs_compiler] * (target == "c")
-            if quick:
+            if target == "numpy" or name in QUICK_IN_C:
                 yield pytest.param(name, dtype, target, FEW, marks=marks)
             yield pytest.param(name, dtype, target, None, marks=[*marks, pytest.mark.slow])
 
