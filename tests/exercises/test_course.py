@@ -3,7 +3,7 @@
 import pytest
 
 from exercises import course
-from exercises.course import FAILED, Question, arrays, judge, table, typeset, vec, wrapped
+from exercises.course import FAILED, Question, arrays, judge, table, typeset, vec
 
 
 @pytest.mark.parametrize("holds, words, verdict", [
@@ -121,9 +121,3 @@ def test_vec_table_and_arrays():
 M = ⎡ 1.0  −2.5 ⎤  x = ⎡ 1 ⎤
     ⎣ 0.0   3.0 ⎦      ⎣ 2 ⎦"""
     assert arrays({"x": [[1, 2]]}) == "x = [ 1  2 ]"
-
-
-def test_wrapped_wraps_paragraphs_and_leaves_code_alone():
-    code = "    " + "x" * 40
-    assert wrapped(f"- one two three\n{code}\n12. one two three", 10) == (
-        f"- one two\n  three\n{code}\n12. one\n    two\n    three")
