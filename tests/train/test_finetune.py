@@ -108,13 +108,11 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [None, 8])
-def test_from_the_command_line_it_learns_and_answers(tmp_path, base, capsys, bits):
+def test_from_the_command_line_it_learns_and_answers(tmp_path, base, capsys):
     copy, out = tmp_path / "copy", tmp_path / "tuned"
     shutil.copytree(base, copy)
     options = ["--operator", "-", "--rank", "4", "--steps", "300", "--lr", "0.01", "--eval-every",
                "300", "--weight-decay", "0", "--threads", "1", "--out", str(out)]
-    options += [] if bits is None else ["--bits", str(bits), "--block", "32"]
     assert commands.finetune([str(copy), *options]) == 0
     said = capsys.readouterr().out
     shutil.rmtree(copy)                                 # the result stands by itself

@@ -11,7 +11,6 @@ import pytest
 import npdl
 from npdl.errors import InputError
 from npdl.train.config import Config, UserFunction
-from npdl.train.loop import Trainer
 from npdl.train.metrics import read_records
 from npdl.train.run import Run, load_run, train
 from tests.tools import commands
@@ -66,25 +65,6 @@ def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_
     with pytest.raises(InputError, match="--lr 0.5: the run in"):
         train(Config(optimizer=optimizer, schedule=alternating, **SMALL, lr=0.5),
               tmp_path / "whole")
-
-
-def test_grokfast_in_a_run_is_the_librarys(tmp_path):
-    settings = {**SMALL, "clip": None, "dtype": "float64"}
-    config = Config(optimizer=GrokfastAdamW, **settings)
-    train(config, tmp_path / "run", quiet=True)
-    trainer = Trainer(Config(**settings))
-    optimizer, loss_layer = trainer.optimizer, npdl.SequenceLoss()
-    grokfast = npdl.Grokfast(optimizer.params.values())
-    for step in range(4):
-        batch = trainer.task.batch(step)
-        logits, cache = trainer.model.forward(batch.inputs)
-        _, c_loss = loss_layer.forward(logits, batch.targets, batch.counted)
-        optimizer.zero_grad()
-        trainer.model.backward(loss_layer.backward(1.0, c_loss), cache)
-        grokfast.filter()
-        optimizer.step(trainer.learning_rate(step))
-    for name, array in load_run(tmp_path / "run").model.state_dict().items():
-        np.testing.assert_allclose(array, trainer.model.state_dict()[name], rtol=0, atol=1e-9)
 
 
 def test_a_function_of_ones_own_is_recorded_by_its_name():
