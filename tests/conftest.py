@@ -53,7 +53,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish():
     sys.dont_write_bytecode = keeps_none
-    gc.freeze()                 # what is collected stays: it need not be looked through again
+    gc.set_threshold(700, 10, 100)      # all that is collected stays: look through it rarely
 
 
 # The files of a test need not outlive a power failure.
