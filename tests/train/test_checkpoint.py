@@ -4,14 +4,11 @@ import errno
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
 
-from npdl.cli.folders import clean_stale
 from npdl.errors import CheckpointError
 from npdl.train import checkpoint
 from npdl.train.run import resumed_config, train
@@ -155,25 +152,3 @@ def test_a_failed_save_leaves_the_old_file_and_no_temporary(tmp_path, monkeypatc
             checkpoint.save(path, {"W": np.ones(3)}, {})
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]
     assert_same(checkpoint.load(path)[0], example())
-
-
-KILLED = """
-import os, signal, sys, numpy as np
-from npdl.train import checkpoint
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(os, sys.argv[2], die)
-checkpoint.save(sys.argv[1], {"W": np.ones(5)}, {})
-"""
-
-
-@pytest.mark.parametrize("moment", ["fsync", "replace"])
-def test_a_killed_save_leaves_the_old_file_and_its_temporary_is_cleaned(tmp_path, moment):
-    path = tmp_path / "a.npz"
-    checkpoint.save(path, example(), META)
-    ran = subprocess.run([sys.executable, "-c", KILLED, path, moment], capture_output=True)
-    assert ran.returncode == -9
-    assert_same(checkpoint.load(path)[0], example())
-    removed = clean_stale(tmp_path)
-    assert len(removed) == 1 and removed[0].startswith(".a.npz.")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npz"]

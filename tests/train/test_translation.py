@@ -13,7 +13,7 @@ from npdl.train.config import SEQ2SEQ, Config
 from npdl.train.loop import Trainer
 from npdl.train.run import load_run, train
 from npdl.train.task import DatesTask
-from tests.tools import commands, slow
+from tests.tools import commands
 from tests.tools.refusals import check_refused, status_of
 from tests.tools.trained import assert_same_runs, resumed_from, trained
 
@@ -58,8 +58,8 @@ def test_training_is_teacher_forced_on_days_that_are_not_held_out(model):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", slow.but(["lstm-seq2seq"], SEQ2SEQ))
-def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch):
+@every_model
+def test_held_out_dates_are_right_and_measured_as_greedy_decoding_gets_them(model, monkeypatch):
     """And so does a beam of one."""
     monkeypatch.setattr(dates, "FORMS", ("{Y}{0m}{0d}", "{Y}/{0m}/{0d}"))
     config = tiny(model, width=32, batch=32, steps=300, lr=1e-2, eval_every=300)
@@ -72,7 +72,7 @@ def test_what_is_measured_is_what_greedy_decoding_gets_right(model, monkeypatch)
         [found] = greedy(scorer, 16, words.eos)
         right += found.tokens == tuple(target)
         assert beam_search(scorer, 1, 16, words.eos).best.tokens == found.tokens
-    assert right / len(part) == accuracy > 0
+    assert right / len(part) == accuracy > 0.9
 
 
 @pytest.mark.slow
@@ -110,13 +110,3 @@ def test_bad_options_are_one_line(tmp_path, capsys, arguments, mentioned):
     folder = tmp_path / "run"
     assert status_of(commands.train_seq2seq, [*arguments, "--out", str(folder)]) == 2
     assert mentioned in capsys.readouterr().err and not folder.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model, steps, right", [
-    ("lstm-seq2seq", 1250, 0.99), ("seq2seq", 500, 0.6)])       # after 2,000 of its steps: 0.99
-def test_held_out_dates_are_right(tmp_path, monkeypatch, model, steps, right):
-    monkeypatch.undo()                                  # measure as many as it does
-    assert commands.train_seq2seq(["--model", model, "--quiet", "--steps", str(steps), "--out",
-                                   str(tmp_path)]) == 0
-    assert load_run(tmp_path).records[-1]["validation_accuracy"] >= right
