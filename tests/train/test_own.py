@@ -50,8 +50,8 @@ def alternating(config):
 @pytest.mark.parametrize("optimizer", [
     functools.partial(GrokfastAdamW, amplify=3.0), pytest.param(muon, marks=pytest.mark.slow)])
 def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_path, optimizer):
-    config = Config(optimizer=optimizer, schedule=alternating, **SMALL)
-    plain = Config(**{**SMALL, "engine": "plain"}, optimizer=optimizer, schedule=alternating)
+    settings = {**SMALL, "r_train": 1.0, "optimizer": optimizer, "schedule": alternating}
+    config, plain = Config(**settings), Config(**settings, engine="plain")
     train(config, tmp_path / "whole", quiet=True)
     train(config, tmp_path / "cut", quiet=True, for_steps=3)
     train(config, tmp_path / "cut", quiet=True)
@@ -63,8 +63,7 @@ def test_a_run_with_an_optimizer_and_a_schedule_of_ones_own_resumes_bitwise(tmp_
         assert one == pytest.approx(other, rel=1e-4)
     assert load_run(tmp_path / "whole").step == 4           # its model is npdl's
     with pytest.raises(InputError, match="--lr 0.5: the run in"):
-        train(Config(optimizer=optimizer, schedule=alternating, **SMALL, lr=0.5),
-              tmp_path / "whole")
+        train(Config(**settings, lr=0.5), tmp_path / "whole")
 
 
 def test_a_function_of_ones_own_is_recorded_by_its_name():
