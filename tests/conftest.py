@@ -53,7 +53,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def pytest_collection_finish():
     sys.dont_write_bytecode = keeps_none
-    gc.set_threshold(700, 10, 100)      # all that is collected stays: look through it rarely
+    gc.set_threshold(700, 10, 100)      # tests stay in memory: look for garbage among them rarely
 
 
 # The files of a test need not outlive a power failure.
