@@ -9,33 +9,13 @@ and compares.
 
 import copy
 import csv
+import itertools
 import json
 from pathlib import Path
 
 import numpy as np
 
-from npdl import (
-    GELU,
-    GPT,
-    GRU,
-    LSTMLM,
-    RNN,
-    SGD,
-    AdamW,
-    Bidirectional,
-    CrossEntropy,
-    Embedding,
-    LayerNorm,
-    LearnedPositions,
-    Linear,
-    Llama,
-    LSTMSeq2Seq,
-    MultiHeadAttention,
-    Sequential,
-    SquaredError,
-    Tanh,
-    causal_mask,
-)
+import npdl
 from npdl.adapt.models import add_lora
 from npdl.data.dates import Dates
 from npdl.decoding.beam import beam_search
@@ -72,8 +52,8 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
     batch(step) is (inputs, or a tuple of them, targets), of which IGNORED ones do not count;
     each(step) is called before each step and after the last.
     """
-    loss = loss or CrossEntropy(ignored=IGNORED)
-    optimizer, losses = optimizer or AdamW(model, lr), []
+    loss = loss or npdl.CrossEntropy(ignored=IGNORED)
+    optimizer, losses = optimizer or npdl.AdamW(model, lr), []
     for step in range(steps):
         if each:
             each(step)
@@ -90,9 +70,28 @@ def fit(model, batch, steps, lr=1e-2, *, loss=None, each=None, optimizer=None):
     return losses
 
 
+def chain(*parts):
+    """Return a Sequential in float64; (Linear, 3, 2) stands for Linear(3, 2).
+
+    The layers that are given in this way have the seeds 1, 2, 3, ...
+    """
+    seeds = itertools.count(1)
+    return npdl.Sequential(*(part[0](*part[1:], rng=next(seeds), dtype="float64")
+                             if isinstance(part, tuple) else part for part in parts))
+
+
+def scores(model, inputs):
+    """Return the first output of a model."""
+    return first(model.forward(inputs)[0])
+
+
+def probabilities(model, inputs):
+    return softmax(scores(model, inputs))
+
+
 def right(model, inputs, targets):
     """Return the accuracy on the unmasked targets."""
-    found = first(model.forward(inputs)[0]).argmax(-1)
+    found = scores(model, inputs).argmax(-1)
     counted = targets != IGNORED
     return float((found == targets)[counted].mean())
 
@@ -126,9 +125,9 @@ def thermometers():
     """Fit one weight and one bias to five pairs of Celsius and Fahrenheit, both in hundreds."""
     celsius = np.array([[-20.0], [0.0], [15.0], [37.0], [100.0]]) / 100
     fahrenheit = celsius * 1.8 + 0.32
-    model, seen = Linear(1, 1, rng=0, dtype="float64"), []
-    fit(model, lambda step: (celsius, fahrenheit), 300, loss=SquaredError(),
-        optimizer=SGD(model, 0.5), each=lambda step: seen.append(
+    model, seen = npdl.Linear(1, 1, rng=0, dtype="float64"), []
+    fit(model, lambda step: (celsius, fahrenheit), 300, loss=npdl.SquaredError(),
+        optimizer=npdl.SGD(model, 0.5), each=lambda step: seen.append(
             (model.W.data[0, 0], 100 * model.b.data[0])))
     shown = (0, 3, 10, 30, 300)
     return {"celsius": kept(100 * celsius[:, 0]), "fahrenheit": kept(100 * fahrenheit[:, 0]),
@@ -143,12 +142,11 @@ def bends():
     grid = np.linspace(-0.25, 1.25, 13)
     plane = np.array([[a, b] for b in grid[::-1] for a in grid])
     found = {}
-    for name, between in (("straight", []), ("bent", [Tanh()])):
-        model = Sequential(Linear(2, 6, rng=1, dtype="float64"), *between,
-                           Linear(6, 2, rng=2, dtype="float64"))
+    for name, between in (("straight", []), ("bent", [npdl.Tanh()])):
+        model = chain((npdl.Linear, 2, 6), *between, (npdl.Linear, 6, 2))
         fit(model, lambda step: (x, y), 600, 2e-2)
-        found[name] = kept(softmax(model.forward(plane)[0])[:, 1].reshape(13, 13), 2)
-        found[f"{name}_points"] = kept(softmax(model.forward(x)[0])[:, 1])
+        found[name] = kept(probabilities(model, plane)[:, 1].reshape(13, 13), 2)
+        found[f"{name}_points"] = kept(probabilities(model, x)[:, 1])
     return found
 
 
@@ -157,13 +155,13 @@ def letters():
     words = Words([*NUMBERS, "."])
     pairs = [(a, b) for name in NUMBERS for a, b in zip(name, name[1:] + ".", strict=True)]
     before, after = (words.ids([pair[i] for pair in pairs]) for i in (0, 1))
-    model = Embedding(len(words), len(words), rng=0, dtype="float64")
+    model = npdl.Embedding(len(words), len(words), rng=0, dtype="float64")
     losses = fit(model, lambda step: (before, after), 400, 5e-2)
-    scores = model.forward(words.ids("t"))[0][0]
+    z = scores(model, words.ids("t"))[0]
     counts = np.bincount(after[before == words.ids("t")[0]], minlength=len(words))
     order = np.argsort(-counts, kind="stable")[:7]
-    return {"letters": [words.words[k] for k in order], "scores": kept(scores[order]),
-            "rest": kept(np.delete(scores, order)), "p": kept(softmax(scores)[order]),
+    return {"letters": [words.words[k] for k in order], "scores": kept(z[order]),
+            "rest": kept(np.delete(z, order)), "p": kept(softmax(z)[order]),
             "counts": counts[order].tolist(), "total": int(counts.sum()),
             "losses": kept([losses[0], losses[-1]])}
 
@@ -172,11 +170,10 @@ def week():
     """Train 2-D embeddings of the seven days, by predicting a day at most one day away."""
     days = np.repeat(np.arange(7), 3)
     beside = (days + np.tile([0, 1, -1], 7)) % 7
-    table = Embedding(7, 2, rng=0, dtype="float64")
-    model = Sequential(table, Linear(2, 7, bias=False, rng=1, dtype="float64"))
-    fit(model, lambda step: (days, beside), 600, 1e-2)
-    return {"days": DAYS, "points": kept(table.W.data),
-            "p": kept(softmax(model.forward(np.array([0]))[0])[0])}
+    table = npdl.Embedding(7, 2, rng=0, dtype="float64")
+    model = npdl.Sequential(table, npdl.Linear(2, 7, bias=False, rng=1, dtype="float64"))
+    fit(model, lambda step: (days, beside), 600)
+    return {"days": DAYS, "points": kept(table.W.data)}
 
 
 # -- chapters 5 to 8: a light, a bracket, a name, a word that a later word explains ----------
@@ -188,8 +185,7 @@ BRACKETS = {"(": ")", "[": "]", "{": "}"}
 def switch():
     """Train an RNN of 3 units to say whether a light is on: 1 and 0 are its buttons, - is none."""
     rng, words = np.random.default_rng(0), Words(["-01"])
-    model = Sequential(Embedding(3, 3, rng=1, dtype="float64"),
-                       RNN(3, 3, rng=2, dtype="float64"), Linear(3, 2, rng=3, dtype="float64"))
+    model = chain((npdl.Embedding, 3, 3), (npdl.RNN, 3, 3), (npdl.Linear, 3, 2))
 
     def batch(step, S=16):
         ids = words.ids("-01")[rng.choice(3, (32, S), p=(0.7, 0.15, 0.15))]
@@ -197,7 +193,7 @@ def switch():
         last = np.maximum.accumulate(np.where(ids > 0, np.arange(S), 0), 1)
         return ids, np.take_along_axis(ids, last, 1) - 1
 
-    fit(model, batch, 600, 1e-2)
+    fit(model, batch, 600)
     text = "0--1-----0---1--"
     ids = words.ids(text)[None]
     x, _ = model.layers[0].forward(ids)
@@ -206,7 +202,7 @@ def switch():
     only_last[:, -1] = model.layers[2].W.data @ np.array([1.0, -1.0])
     dx, _ = model.layers[1].backward((only_last, None), cache)
     return {"text": text, "h": kept(h[0].T, 2),
-            "p": kept(softmax(model.forward(ids)[0][0])[:, 1], 2),
+            "p": kept(probabilities(model, ids)[0, :, 1], 2),
             "reach": kept(np.linalg.norm(dx[0], axis=-1), 12),
             "right": kept(right(model, *batch(0, 300)))}
 
@@ -214,7 +210,7 @@ def switch():
 def brackets():
     """Train an LSTM to close the bracket that was opened, after any number of letters."""
     rng, words = np.random.default_rng(0), Words([*BRACKETS, *BRACKETS.values(), FILLER])
-    model = LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
+    model = npdl.LSTMLM(len(words), 8, 1, 4, rng=1, dtype="float64")
     counted = words.ids("".join(BRACKETS.values()))
 
     def pair():
@@ -228,13 +224,11 @@ def brackets():
 
     fit(model, batch, 700, 2e-2)
     text = "[abcdefgh](abc)"
-    ids = words.ids(text)[None]
-    x, _ = model.embedding.forward(ids)
-    _, cache = model.lstm.forward(x)
-    steps = cache.layers[0].layer.steps
-    p = softmax(model.forward(ids)[0][0])[0]
+    (z, _), cache = model.forward(words.ids(text)[None])
+    steps = cache.lstm.layers[0].layer.steps
+    p = softmax(z[0])
     return {"text": text, **{name: kept([getattr(step, name)[0] for step in steps], 2)
-                             for name in "ifog"},
+                             for name in "ifo"},
             "c": kept([np.arctanh(step.tanh_c[0]) for step in steps], 2),
             "p": {b: kept(p[:, words.ids(b)[0]], 2) for b in BRACKETS.values()},
             "right": kept(right(model, *batch(0)))}
@@ -248,8 +242,7 @@ def names():
     """Train a GRU to say "he" or "she" at the end of a sentence that began with a name."""
     rng = np.random.default_rng(0)
     words = Words([NAMES, MIDDLE, ["he", "she", "met"]])
-    model = Sequential(Embedding(len(words), 6, rng=1, dtype="float64"),
-                       GRU(6, 3, rng=2, dtype="float64"), Linear(3, 2, rng=3, dtype="float64"))
+    model = chain((npdl.Embedding, len(words), 6), (npdl.GRU, 6, 3), (npdl.Linear, 3, 2))
 
     def batch(step):
         who = rng.choice(list(NAMES), 32)
@@ -258,13 +251,13 @@ def names():
         targets[:, -1] = [NAMES[name] == "she" for name in who]
         return ids, targets
 
-    fit(model, batch, 400, 1e-2)
+    fit(model, batch, 400)
     shown = {}
     for name in ("anna", "tom"):
         ids = words.ids([name, *MIDDLE])[None]
         (h, _), cache = model.layers[1].forward(model.layers[0].forward(ids)[0])
         shown[name] = {"z": kept([s.z[0] for s in cache.layers[0].layer.steps], 2),
-                       "h": kept(h[0], 2), "p": kept(softmax(model.forward(ids)[0][0])[:, 1], 2)}
+                       "h": kept(h[0], 2), "p": kept(probabilities(model, ids)[0, :, 1], 2)}
     return {"words": MIDDLE, **shown}
 
 
@@ -285,20 +278,20 @@ def meanings():
         targets[:, 4] = [PLACES[text[-1]] == "shore" for text in texts]
         return ids, targets
 
-    found = {"words": "we sat on the bank of the".split(), "last": kinds}
-    for name, layer in (("forwards", RNN(6, 8, rng=2, dtype="float64")),
-                        ("both", Bidirectional(RNN(6, 4, rng=2, dtype="float64"),
-                                               RNN(6, 4, rng=3, dtype="float64")))):
-        model = Sequential(Embedding(len(words), 6, rng=1, dtype="float64"), layer,
-                           Linear(8, 2, rng=4, dtype="float64"))
-        losses = fit(model, batch, 300, 1e-2)
-        ids = np.array([words.ids([*found["words"], last]) for last in kinds])
-        found[name] = kept(softmax(model.forward(ids)[0])[:, 4, 1], 2)
+    found = {"last": kinds}
+    ids = np.array([words.ids([*"we sat on the bank of the".split(), last]) for last in kinds])
+    one, first_half, second_half = (npdl.RNN(6, H, rng=seed, dtype="float64")
+                                    for H, seed in ((8, 2), (4, 2), (4, 3)))
+    for name, layer in (("forwards", one), ("both", npdl.Bidirectional(first_half, second_half))):
+        model = chain((npdl.Embedding, len(words), 6), layer,
+                      npdl.Linear(8, 2, rng=4, dtype="float64"))
+        losses = fit(model, batch, 300)
+        found[name] = kept(probabilities(model, ids)[:, 4, 1], 2)
         found[f"{name}_loss"] = kept(losses[-1])
     return found
 
 
-# -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts -------------
+# -- chapters 9 to 13: deep stacks, a date, two heads, blocks, a GPT that counts ------------------
 
 def depth():
     """Train 20 layers on the exclusive or of three bits, with and without LayerNorm."""
@@ -306,15 +299,15 @@ def depth():
     y = (x > 0).sum(1) % 2
     found = {}
     for name in ("plain", "normed"):
-        parts, rng = [Linear(3, 16, rng=0, dtype="float64")], np.random.default_rng(1)
+        parts, rng = [npdl.Linear(3, 16, rng=0, dtype="float64")], np.random.default_rng(1)
         for _ in range(20):
-            parts += [Linear(16, 16, rng=rng, dtype="float64"), GELU()]
-            parts += [LayerNorm(16, dtype="float64")] if name == "normed" else []
-        model = Sequential(*parts, Linear(16, 2, rng=2, dtype="float64"))
+            parts += [npdl.Linear(16, 16, rng=rng, dtype="float64"), npdl.GELU()]
+            parts += [npdl.LayerNorm(16, dtype="float64")] if name == "normed" else []
+        model = npdl.Sequential(*parts, npdl.Linear(16, 2, rng=2, dtype="float64"))
         sizes, a = [], x
         for part in model.layers[:-1]:
             a, _ = part.forward(a)
-            if isinstance(part, LayerNorm if name == "normed" else GELU):
+            if isinstance(part, npdl.LayerNorm if name == "normed" else npdl.GELU):
                 sizes.append(float(a.std()))
         losses = fit(model, lambda step: (x, y), 300, 3e-3)
         found[name] = {"spread": kept(sizes, 4), "losses": kept(losses[::5])}
@@ -324,7 +317,7 @@ def depth():
 def dates():
     """Train an LSTM with attention as chapter 13's translator of dates."""
     data, words = Dates(), Dates.words
-    model = LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
+    model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
                         dtype="float64")
 
     def batch(step):
@@ -340,12 +333,12 @@ def dates():
 
 
 def one_vector():
-    """Train models to repeat letters, from one vector or with attention; vary the length."""
+    """Train models to repeat letters, from the last state only or with attention."""
     rng, V = np.random.default_rng(0), 10
     found = {"lengths": list(range(2, 13))}
 
-    class OneVector(LSTMSeq2Seq):
-        """The memory is there, and nothing of it is read: only the encoder's last state goes on."""
+    class OneVector(npdl.LSTMSeq2Seq):
+        """Its decoder gets the encoder's last state only: the memory is zero."""
 
         def decode(self, target, memory, state, lengths=None, rng=None):
             return super().decode(target, 0 * memory, state, lengths, rng)
@@ -358,7 +351,7 @@ def one_vector():
         source = rng.integers(2, V, (count, S))
         return (source, np.concatenate([np.ones((count, 1), int), source[:, :-1]], 1)), source
 
-    for name, cls in (("one_vector", OneVector), ("attention", LSTMSeq2Seq)):
+    for name, cls in (("one_vector", OneVector), ("attention", npdl.LSTMSeq2Seq)):
         model = cls(V, V, 16, 1, 16, rng=0, dtype="float64")
         fit(model, lambda step: copies(rng, 32, 2 + step % 11), 900)
         tests = [copies(np.random.default_rng(S), 200, S) for S in found["lengths"]]
@@ -367,11 +360,11 @@ def one_vector():
     return found
 
 
-class SelfAttention(MultiHeadAttention):
+class SelfAttention(npdl.MultiHeadAttention):
     """Attention of each position to itself and to earlier ones."""
 
     def forward(self, x):
-        return super().forward(x, x, x, causal_mask(x.shape[1]))
+        return super().forward(x, x, x, npdl.causal_mask(x.shape[1]))
 
     def backward(self, dy, cache):
         return sum(super().backward(dy, cache))         # x is used three times
@@ -389,11 +382,9 @@ def heads():
 
     found = {}
     for H in (1, 2):
-        model = Sequential(Embedding(V, 32, rng=1, dtype="float64"),
-                           LearnedPositions(S, 32, rng=2, dtype="float64"),
-                           SelfAttention(32, H, rng=3, dtype="float64"),
-                           Linear(32, V * V, rng=4, dtype="float64"))
-        fit(model, batch, 600, 1e-2)
+        model = chain((npdl.Embedding, V, 32), (npdl.LearnedPositions, S, 32),
+                      (SelfAttention, 32, H), (npdl.Linear, 32, V * V))
+        fit(model, batch, 600)
         _, cache = model.forward(batch(0)[0][:1])
         found[f"A{H}"] = kept(cache.layers[2].attend.A[0], 2)
         found[f"right{H}"] = kept(right(model, *batch(0)))
@@ -420,7 +411,7 @@ def counting(model, steps, each=None, S=24, B=16):
 
 def blocks():
     """Train a GPT of four blocks, and return its prediction after each block."""
-    model = GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
+    model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
                 dtype="float64")
     counting(model, 500)
     text = "thirty four thirty "
@@ -433,7 +424,7 @@ def blocks():
 
 def gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
-    model = GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
+    model = npdl.GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
                 dtype="float64")
     said = {}
 
@@ -453,7 +444,7 @@ CURVATURE, START = [1.0, 50.0], [-2.0, 0.6]
 
 def descent(make, steps):
     """Return the path, `steps + 1` points, of an optimizer that descends the valley."""
-    model = Linear(1, 2, bias=False, dtype="float64")
+    model = npdl.Linear(1, 2, bias=False, dtype="float64")
     model.W.data[...] = [START]
     optimizer, path = make(model), [model.W.data[0].copy()]
     for _ in range(steps):
@@ -465,8 +456,8 @@ def descent(make, steps):
 
 def valley():
     """Return the paths of SGD and AdamW in a valley 50 times as steep across as along."""
-    makes = {"SGD": lambda model: SGD(model, 0.036),
-             "AdamW": lambda model: AdamW(model, 0.1, weight_decay=0.0)}
+    makes = {"SGD": lambda model: npdl.SGD(model, 0.036),
+             "AdamW": lambda model: npdl.AdamW(model, 0.1, weight_decay=0.0)}
     return {"curvature": CURVATURE} | {name: kept(descent(make, 60))
                                        for name, make in makes.items()}
 
@@ -480,7 +471,7 @@ def sentences():
     texts = [text.split() + ["."] for text, count in SENTENCES.items() for _ in range(count)]
     words = Words([*texts, ["start"]])
     ids = np.array([words.ids(["start", *text]) for text in texts])
-    model = LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
+    model = npdl.LSTMLM(len(words), 12, 1, 12, rng=0, dtype="float64")
     fit(model, lambda step: (ids[:, :-1], ids[:, 1:]), 250, 2e-2)
     scorer = continuation(model, words.ids(["start"]))
     first, = greedy(scorer, 5, eos=int(words.ids(["."])[0]))
@@ -489,8 +480,8 @@ def sentences():
     def told(hypothesis):
         return " ".join(words.words[k] for k in hypothesis.tokens)
 
-    p = softmax(model.forward(words.ids(["start"])[None])[0][0])[0, 0]
-    q = softmax(model.forward(words.ids(["start", "the"])[None])[0][0])[0, 1]
+    p = probabilities(model, words.ids(["start"])[None])[0, 0]
+    q = probabilities(model, words.ids(["start", "the"])[None])[0, 1]
     return {"greedy": [told(first), kept(np.exp(first.log_prob))],
             "beam": [told(wide.best), kept(np.exp(wide.best.log_prob))],
             "first": {w: kept(p[words.ids([w])[0]]) for w in ("the", "a")},
@@ -507,13 +498,13 @@ def ranks():
     old, new = features @ mix, features @ (mix + rng.standard_normal((8, 3)) @
                                            rng.standard_normal((3, 8)))
     found = {"ranks": [1, 2, 3, 4, 6], "loss": [], "learned": []}
-    base = Sequential(Linear(8, 8, rng=0, dtype="float64"))
-    fit(base, lambda step: (features, old), 600, 3e-2, loss=SquaredError())
+    base = npdl.Sequential(npdl.Linear(8, 8, rng=0, dtype="float64"))
+    fit(base, lambda step: (features, old), 600, 3e-2, loss=npdl.SquaredError())
     found["before"] = kept(np.square(base.forward(features)[0] - new).mean())
     for rank in found["ranks"]:
         model = copy.deepcopy(base)
         add_lora(model, rank, rng=1)
-        losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=SquaredError())
+        losses = fit(model, lambda step: (features, new), 800, 3e-2, loss=npdl.SquaredError())
         found["loss"].append(kept(losses[-1]))
         found["learned"].append(sum(p.data.size for _, p in model.params()))
     return found
@@ -536,9 +527,10 @@ def further():
     V = 6
     found = {"places": list(range(2, 40))}
     for name, model in (
-            ("turned", Llama(V, 16, 1, 2, 2, 24, max_len=40, tied=False, rng=0, dtype="float64")),
-            ("added", GPT(V, 16, 1, 2, max_len=40, norm="pre", positions="learned",
-                          activation="relu", rng=0, dtype="float64"))):
+            ("turned", npdl.Llama(V, 16, 1, 2, 2, 24, max_len=40, tied=False, rng=0,
+                                  dtype="float64")),
+            ("added", npdl.GPT(V, 16, 1, 2, max_len=40, norm="pre", positions="learned",
+                               activation="relu", rng=0, dtype="float64"))):
         rng = np.random.default_rng(0)
 
         def batch(step, S=12, rng=rng):
@@ -547,9 +539,9 @@ def further():
             targets[:, 2:] = ids[:, :-2]
             return ids, targets
 
-        fit(model, batch, 400, 1e-2)
+        fit(model, batch, 400)
         ids, targets = batch(0, 40)
-        found[name] = kept((model.forward(ids)[0].argmax(-1) == targets)[:, 2:].mean(0))
+        found[name] = kept((scores(model, ids).argmax(-1) == targets)[:, 2:].mean(0))
     return found
 
 
