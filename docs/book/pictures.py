@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+import npdl
 from docs.book import trained
 from docs.book.drawing import (
     BLUE,
@@ -21,18 +22,6 @@ from docs.book.drawing import (
     matrices,
     matrix,
     table,
-)
-from npdl import (
-    GELU,
-    GPT,
-    Adam,
-    CrossEntropy,
-    Linear,
-    ReLU,
-    Rotary,
-    Sigmoid,
-    Tanh,
-    causal_mask,
 )
 from npdl.layers.embedding import sinusoidal
 
@@ -65,7 +54,8 @@ def slopes():
     """Draw the activations and their derivatives."""
     made, axes = figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
-    for axis, layer in zip(axes.flat, (Sigmoid(), Tanh(), ReLU(), GELU()), strict=True):
+    layers = npdl.Sigmoid(), npdl.Tanh(), npdl.ReLU(), npdl.GELU()
+    for axis, layer in zip(axes.flat, layers, strict=True):
         y, cache = layer.forward(x)
         axis.plot(x, y)
         axis.plot(x, layer.backward(np.ones_like(x), cache))
@@ -78,7 +68,7 @@ def slopes():
 def pulls():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
     z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
-    loss = CrossEntropy()
+    loss = npdl.CrossEntropy()
     _, cache = loss.forward(z, np.array([1]))
     made, axes = figure(560, 3)
     for axis, name, values in zip(axes, ("scores z", "p", "dz = p − q"), (
@@ -103,8 +93,8 @@ def positions():
 
 def first_steps(steps=3000):
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
-    model = Linear(1, 1, bias=False).astype("float64")
-    adam, taken, bare = Adam(model, lr=1e-3), [], []
+    model = npdl.Linear(1, 1, bias=False).astype("float64")
+    adam, taken, bare = npdl.Adam(model, lr=1e-3), [], []
     for _ in range(steps):
         before = model.W.data[0, 0]
         model.W.grad[...] = 5.0
@@ -131,7 +121,7 @@ def normalised():
 
 def mask():
     """Draw causal_mask(6)."""
-    return table(304, np.where(causal_mask(6), 0.7, 0.04), range(6), range(6))
+    return table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
 def flow(S=5):
@@ -139,7 +129,7 @@ def flow(S=5):
 
     Each row is divided by its largest norm.
     """
-    model = GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
+    model = npdl.GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
     logits, cache = model.forward(np.array([[1, 4, 2, 5, 3]]))
     upstream, sizes = np.random.default_rng(5).standard_normal(logits.shape), []
     for t in range(S):
@@ -159,7 +149,7 @@ def turns():
     for axis, places in zip(axes, ((1, 3), (4, 6)), strict=True):
         axis.plot(np.cos(circle), np.sin(circle), ":", color=INK)
         for name, pair, place in zip("qk", (q, k), places, strict=True):
-            y = Rotary(2).forward(pair[None], np.array([place]))[0][0]
+            y = npdl.Rotary(2).forward(pair[None], np.array([place]))[0][0]
             axis.annotate("", y, (0, 0), arrowprops={"arrowstyle": "->", "color": INK})
             axis.text(*1.18 * y / np.linalg.norm(y), f"{name}{'₀₁₂₃₄₅₆'[place]}", ha="center",
                       va="center")
@@ -262,7 +252,7 @@ def depth(kept):
 
 def one_vector(kept):
     return curves(kept["lengths"], {"attention": kept["attention"],
-                                    "one vector": kept["one_vector"]},
+                                    "last state only": kept["one_vector"]},
                   xlabel="sequence length (letters) / accuracy", **SHARES)
 
 
