@@ -18,7 +18,7 @@ from npdl.cli.folders import new_folder
 from npdl.errors import InputError
 
 
-def parse(argv):
+def parse():
     from docs.book import chapter, trained
 
     parser = OneLineParser(prog="python -m docs.book", description="Build the book as a website, "
@@ -33,7 +33,7 @@ def parse(argv):
     parser.add_argument("--train", nargs="*", metavar="MODEL", choices=trained.MODELS,
                         help="train the pages' tiny models (or these) again, and keep what the "
                              "pages show of them in docs/book/data")
-    return parser.parse_args(argv)
+    return parser.parse_args()
 
 
 def run(options):
@@ -82,21 +82,7 @@ def build(options):
     return 0
 
 
-def main(argv=None):
-    from docs.book.chapter import BookError
-
-    def work():
-        options = parse(argv)
-        try:
-            return run(options)
-        except BookError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-
-    return guarded("python -m docs.book", work)
-
-
 if __name__ == "__main__":
     start_script()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(main())
+    sys.exit(guarded("python -m docs.book", lambda: run(parse())))

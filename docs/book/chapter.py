@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from npdl.errors import NpdlError
+
 FOLDER = Path(__file__).parent / "chapters"
 SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
             "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
@@ -25,8 +27,8 @@ FENCE = re.compile(r"^(`{3,})(?:\{(\w+)\})?[ \t]*(.*)$")
 CITED = re.compile(r"\{from\}`([^`]+)`")
 
 
-class BookError(Exception):
-    """What is wrong in a chapter: its file, its line, what to do."""
+class BookError(NpdlError):
+    """An error in a chapter: its file, its line, what to do."""
 
     def __init__(self, file, line, text):
         super().__init__(f"{Path(file).name}:{line}: {text}")
@@ -53,14 +55,13 @@ class Part:
 
 @dataclass
 class Chapter:
-    """`name` is "05-lstm", `number` 5; `equations` {label: Part}, `cited` every label cited;
-    `formulas` {an {said}'s label: [what its text says between two $, with a relation]}."""
+    """`name` is "06-lstm", `number` 6; `equations` are {label: Part}; `formulas` are
+    {an {said}'s label: [what its text says between two $, with a relation]}."""
 
     path: Path
     title: str = ""
     parts: list = field(default_factory=list)
     equations: dict = field(default_factory=dict)
-    cited: set = field(default_factory=set)
     formulas: dict = field(default_factory=dict)
 
     @property
@@ -96,7 +97,6 @@ def read(path):
     _split(chapter, chapter.path.read_text(encoding="utf-8"))
     _number(chapter)
     _claim(chapter)
-    _cite(chapter)
     return chapter
 
 
@@ -188,14 +188,13 @@ def _claim(chapter):
                            "holds(\"how it begins\", ...) below, or say it in words")
 
 
-def _cite(chapter):
-    """Collect the labels that text and sources cite."""
-    for part in chapter.directives("", "mistakes"):
-        for match in CITED.finditer(part.body):
-            chapter.cited |= set(labels(match[1]))
-    for part in chapter.directives("source"):
-        for line in part.body.split("\n"):
-            chapter.cited |= set(labels(line.partition("<-")[2]))
+def _cited(chapter):
+    """Return the labels that text and sources cite."""
+    found = [match for part in chapter.directives("", "mistakes")
+             for match in CITED.findall(part.body)]
+    found += [line.partition("<-")[2] for part in chapter.directives("source")
+              for line in part.body.split("\n")]
+    return set(labels(" ".join(found)))
 
 
 def labels(text):
@@ -211,7 +210,7 @@ def every_equation(chapters):
             if label in found:
                 chapter.fail(part.line, f"equation {label} is in {found[label].path.name} too")
             found[label] = chapter
-    cited = set().union(*(chapter.cited for chapter in chapters))
+    cited = set().union(*map(_cited, chapters))
     for chapter in chapters:
         for label, part in chapter.equations.items():
             if label not in cited:

@@ -11,12 +11,11 @@ ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
 LONG = 40                       # letters of TeX: no wider than a phone
 SIGN = r"(?<=[^=\s{(])\s*[+-]|\\,(?=\s*\\mathrm)"      # a sum's, or a product's of words
 SIZED = r"\\[bB]igg?\s*[()\[\]]"
-RELATION = (r"(?<![<>])=|\\(?:le|ge|ne|approx|leftarrow|Rightarrow)\b|<|>")
+RELATION = r"(?<![<>])=|\\(?:le|ge|ne|approx|leftarrow|Rightarrow)\b|<|>"
 ALSO = (                        # what docutils does not know, or sets differently from TeX
-    (r"\\dots\b", r"\\ldots"), (r"\\[lr]Vert\b", r"\\|"), (r"\\[lr]vert\b", r"|"),
+    (r"\\[lr]Vert\b", r"\\|"),
     (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
     (r"\\([bB]igg?)(?=\s*[(\[\\])", r"\\\1l"),
-    (r"\\mathrel\{([^}]*)\}", r"\1"),
 )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from docs.book.equations.tex import NotRead, read
-from docs.book.equations.tree import Number, bound, indexed
+from docs.book.equations.tree import Big, Number, symbols, walk
 from docs.book.equations.values import OPERATIONS, Values
 from npdl.study.deviation import deviation
 
@@ -81,10 +81,12 @@ class Equation:
     def _relation(self, values, relation, rel, tight, number):
         (left, right), op = relation.parts, relation.operation
         domains = values.indices(relation)
+        summed = {name for one in walk(relation) if isinstance(one, Big) for name in one.names}
+        indexed = {one.base.partition("_")[0] for one in symbols(relation) if one.low}
         for name, over in domains.items():
-            if name in bound(relation):
+            if name in summed:
                 raise NotRead(f"{name} is an index of a sum, and stands outside of it")
-            if name in indexed(relation):
+            if name in indexed:
                 raise NotRead(f"{name} is an index, and has one")
             if over is None:
                 raise NotRead(f"what {name} goes over is not known: holds({name}=range(...))")

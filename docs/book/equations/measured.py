@@ -1,9 +1,10 @@
 """Measure the numbers that an equation is about on a layer."""
 
-import sys
 from types import SimpleNamespace
 
 import numpy as np
+
+from npdl.study.trace.watch import profiled
 
 
 def slope(f, step=1e-3):
@@ -35,10 +36,6 @@ def inside(function, *args, of=None, **options):
         if event == "return" and frame.f_code is code:
             calls.append(SimpleNamespace(**frame.f_locals))
 
-    before = sys.getprofile()
-    sys.setprofile(watch)
-    try:
+    with profiled(watch):
         found = function(*args, **options)
-    finally:
-        sys.setprofile(before)
     return found, calls if of else calls[-1]

@@ -67,13 +67,13 @@ def children(node):
     return ()
 
 
-def bound(node):
-    """Return the indices of all sums, products, maxima and minima in a tree."""
-    own = set(node.names) if isinstance(node, Big) else set()
-    return own.union(*map(bound, children(node)))
+def walk(node):
+    """Yield a node and all nodes below it."""
+    yield node
+    for part in children(node):
+        yield from walk(part)
 
 
-def indexed(node):
-    """Return the letters in a tree that have an index, without hats."""
-    own = {node.base.partition("_")[0]} if isinstance(node, Symbol) and node.low else set()
-    return own.union(*map(indexed, children(node)))
+def symbols(node):
+    """Return the symbols of a tree, without those in scripts."""
+    return [one for one in walk(node) if isinstance(one, Symbol)]

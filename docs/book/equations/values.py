@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from docs.book.equations.tex import NotRead, script
-from docs.book.equations.tree import Big, Entry, Symbol, children
+from docs.book.equations.tree import Big, Entry, Symbol, children, symbols
 
 BUILT_IN = {
     "log": np.log, "exp": np.exp, "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "sqrt": np.sqrt,
@@ -67,10 +67,10 @@ class Values:
             value = item(value, [self.value(i, at) for i in one], node.base)
         return float(value) if isinstance(value, np.bool_) else value
 
-    def indices(self, node, bound=frozenset()):
+    def indices(self, node):
         """Return {index: its range, or None} of the free indices of a tree."""
         found = {}
-        for name, over in self._indices(node, bound):
+        for name, over in self._indices(node, frozenset()):
             if name in self.given:
                 if not isinstance(self.given[name], range | list):
                     continue
@@ -111,7 +111,7 @@ class Values:
                 if index.base not in bound:
                     yield index.base, extent(value, place)
                 continue
-            for node in _symbols(index):
+            for node in symbols(index):
                 if not node.bare or node.base in bound:
                     yield from self._indices(node, bound)
                 elif not self.known(node.base) or isinstance(self.given.get(node.base),
@@ -151,7 +151,7 @@ class Values:
 
     def read(self, node):
         """Yield the symbols of a tree, also those in scripts."""
-        for one in _symbols(node):
+        for one in symbols(node):
             yield one
             for index in filter(None, (one.low, one.high)):
                 for part in script(index[1]):
@@ -252,10 +252,3 @@ def extent(value, place):
     if not isinstance(value, np.ndarray) or value.ndim <= place:
         return None
     return range(np.shape(value)[place])
-
-
-def _symbols(node):
-    if isinstance(node, Symbol):
-        yield node
-    for part in children(node):
-        yield from _symbols(part)
