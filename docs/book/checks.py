@@ -31,24 +31,19 @@ from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 
 
-def seed(name):
-    """Return the seed of a chapter."""
-    return zlib.crc32(name.encode())
-
-
-def ready(layer, rng):
-    """Return the layer in float64 with random parameters, including gains and biases."""
-    layer = layer.astype("float64")
-    randomise(layer, rng)
-    return layer
-
-
 def namespace(name):
     """Return the names that are defined when a chapter's checks begin."""
-    rng = np.random.default_rng(seed(name))
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+
+    def ready(layer):
+        """Return the layer in float64 with random parameters, including gains and biases."""
+        layer = layer.astype("float64")
+        randomise(layer, rng)
+        return layer
+
     found = layer_classes() | {n: getattr(npdl, n) for n in npdl.__all__}
     return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
-                    "ready": lambda layer: ready(layer, rng), "__name__": "checks"}
+                    "ready": ready, "__name__": "checks"}
 
 
 def run(chapter, space=None):
@@ -84,10 +79,9 @@ def check(chapter, part, texts, space):
         except NotRead as error:
             line = chapter.equations.get(name, part).line
             chapter.fail(line + 1, f"equation {name}: {error}")
-    code = _compiled(chapter, part)
     space["close"], space["_placed"] = Close(), _placed
     space["holds"] = Said(equations) if part.name == "said" else equations[part.given]
-    _execute(chapter, part, code, space)
+    _execute(chapter, part, space)
     for name, holds in equations.items():
         _whole(chapter, part, name, holds)
     closes = [space["close"], *(holds.close for holds in equations.values())]
@@ -152,24 +146,20 @@ def _placed(array, place):
     return place
 
 
-def _compiled(chapter, part):
-    """Compile a check's code with the line numbers of the chapter's file."""
+def _execute(chapter, part, space):
+    """Run a check's code with the line numbers of the chapter's file."""
     file = str(chapter.path)
     try:
         tree = _Places().visit(ast.parse(part.code, file))
     except SyntaxError as error:
         chapter.fail(part.code_line + (error.lineno or 1), f"check {part.given}: {error.msg}")
     linecache.checkcache(file)
-    return compile(ast.increment_lineno(tree, part.code_line), file, "exec")
-
-
-def _execute(chapter, part, code, space):
+    code = compile(ast.increment_lineno(tree, part.code_line), file, "exec")
     try:
         with np.errstate(invalid="raise"):
             exec(code, space)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        line = [part.code_line, *(one.lineno for one in frames
-                                  if one.filename == str(chapter.path))][-1]
-        said = str(error) or linecache.getline(str(chapter.path), line).strip()
+        line = [part.code_line, *(one.lineno for one in frames if one.filename == file)][-1]
+        said = str(error) or linecache.getline(file, line).strip()
         chapter.fail(line, f"check {part.given} fails: {type(error).__name__}: {said}")

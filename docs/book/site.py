@@ -22,12 +22,11 @@ from docs.book.sources import ROOT
 
 BOOK = ROOT / "docs" / "book"
 CODE = r"`[^`\n]*`"
-LINK = re.compile(rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-FENCED = re.compile(r"(?ms)(^(`{3,}).*?^\2[ \t]*$)")
+LINK = re.compile(          # or code, which is left as it is
+    r"(?ms)^(`{3,}).*?^\1[ \t]*$|"
+    rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 GLYPHS = ("U+20-7E,U+A0-F7,U+2C6-2DC,U+300-338,U+391-3F5,U+2010-2064,U+210B-2135,U+2190-21D4,"
           "U+2200-22C6,U+2308-230B,U+23B4-23DF,U+27E8-27E9,U+1D400-1D467,U+1D49C-1D4CF")
-
-
 INDEX = "docs/book/pages/index.md"
 WHEEL_IN_TEXT = "npdl_textbook-VERSION-py3-none-any.whl"
 DRAFT = """# The book
@@ -102,20 +101,13 @@ class Site:
     def _put(self, place, text, origin=None):
         """Write one page, its links turned to the site's if it has an origin in the repository."""
         if origin:
-            text = self._relinked(text, origin, place)
+            text = LINK.sub(lambda match: self._link(match, origin, place), text)
         _write(self.folder / place, text.replace(WHEEL_IN_TEXT, WHEEL))
 
-    def _relinked(self, text, origin, place):
-        """Replace every link of a text, except for those in code."""
-        pieces = [piece for i, piece in enumerate(FENCED.split(text)) if i % 3 != 2]
-        pieces[::2] = [LINK.sub(lambda m: self._link(m, origin, place), piece)
-                       for piece in pieces[::2]]
-        return "".join(pieces)
-
     def _link(self, match, origin, place):
-        if match[3] is None:
-            return match[0]
-        shown, (target, _, anchor) = match[2], match[3].partition("#")
+        """Return a link, turned to the site's."""
+        _, picture, shown, full = match.groups()
+        target, _, anchor = (full or "").partition("#")
         if "://" in target or target.startswith("mailto:") or not target:
             return match[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
@@ -127,8 +119,8 @@ class Site:
         if self.only and not file.exists():
             return shown
         if path.startswith("..") or not file.exists():
-            raise BookError(origin, 1, f"the link to {match[3]} leads nowhere")
-        if match[1]:
+            raise BookError(origin, 1, f"the link to {full} leads nowhere")
+        if picture:
             copy = self.folder / path
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)

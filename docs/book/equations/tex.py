@@ -69,13 +69,11 @@ def read(tex):
 
 
 class _Reader:
-    def __init__(self, tokens, start=0, end=None):
-        self.tokens, self.at = tokens, start
-        self.end = len(tokens) if end is None else end
-        self.inside_bars = False
+    def __init__(self, tokens):
+        self.tokens, self.at, self.inside_bars = tokens, 0, False
 
     def ahead(self, by=0):
-        return self.tokens[self.at + by].text if self.at + by < self.end else None
+        return self.tokens[self.at + by].text if self.at + by < len(self.tokens) else None
 
     def take(self, *texts):
         """Step over the next token if it is one of these; its text, or None."""
@@ -148,13 +146,12 @@ class _Reader:
         return made
 
     def function(self):
-        name, power, prime = self.tokens[self.at].word, None, False
+        name = self.tokens[self.at].word
         self.at += 1
-        prime = self.take("'")
-        if self.take("^"):
-            power = self.group()
+        prime = "_prime" * bool(self.take("'"))
+        power = self.group() if self.take("^") else None
         if self.take("("):
-            made = Apply("call", (Symbol(name + "_prime" * bool(prime)), *self.several(")")))
+            made = Apply("call", (Symbol(name + prime), *self.several(")")))
         else:
             made = Apply("call", (Symbol(name), self.factor()))
         return Apply("power", (made, power)) if power else self.powered(made)
@@ -168,14 +165,14 @@ class _Reader:
 
     def big(self):
         """Read a sum, product, maximum or minimum, with a range, a set or a condition."""
-        kind, low, high = self.tokens[self.at].word, [], None
+        kind, low, high = self.tokens[self.at].word, (), None
         self.at += 1
         while (script := self.take("_", "^")) is not None:
             if script == "^":
                 high = self.group()
             else:
                 low = self.script()
-        inner = _Reader(self.tokens, low[0], low[1])
+        inner = _Reader(low)
         names, start, members, condition = [inner.index()], None, None, None
         while inner.take(","):
             names.append(inner.index())
@@ -186,7 +183,7 @@ class _Reader:
         elif inner.take(":"):
             condition = inner.relations()
         elif inner.ahead() is not None:
-            inner.at = low[0]
+            inner.at = 0
             condition = inner.relations()
         if inner.ahead() is not None:
             inner.fail()
@@ -202,17 +199,17 @@ class _Reader:
         return word + "_prime" * bool(self.take("'"))
 
     def script(self):
-        """Step over a sub- or superscript; return the (start, end) of its tokens."""
+        """Step over a sub- or superscript; return its tokens."""
         if not self.take("{"):
             self.at += 1
-            return self.at - 1, self.at
+            return tuple(self.tokens[self.at - 1: self.at])
         start, depth = self.at, 1
         while depth:
             if self.ahead() is None:
                 self.fail("} is missing")
             depth += (self.ahead() == "{") - (self.ahead() == "}")
             self.at += 1
-        return start, self.at - 1
+        return tuple(self.tokens[start: self.at - 1])
 
     # -- atoms ---------------------------------------------------------------------------------
 
@@ -309,10 +306,9 @@ class _Reader:
 
     def written(self):
         """Read a script; return its form in a name, and its tokens."""
-        start, end = self.script()
-        word = "".join("(" if t.text == "(" else t.word for t in self.tokens[start:end])
-        word = {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime"))
-        return word, tuple(self.tokens[start:end])
+        inside = self.script()
+        word = "".join(token.word for token in inside)
+        return {"t-1": "prev", "t+1": "next"}.get(word, word.replace("'", "_prime")), inside
 
     def name(self):
         token = self.tokens[self.at]
@@ -323,7 +319,7 @@ class _Reader:
             if braced:
                 self.need("}")
             return f"{inner}_{ACCENTS[token.text]}"
-        after = self.tokens[self.at] if self.at < self.end else None
+        after = self.tokens[self.at] if self.ahead() else None
         if token.text == "d" and after and after.glued:
             if after.text == "(":
                 start = self.at
@@ -342,7 +338,7 @@ class _Reader:
 
 def script(tokens):
     """Return a subscript as a tuple of index expressions: two for rs, one for t - 1."""
-    reader = _Reader(list(tokens))
+    reader = _Reader(tokens)
     bracketed = reader.take("(")
     if any(token.text == "," for token in tokens):
         return _Reader([*tokens, Token(")", ")", False)]).several(")")
