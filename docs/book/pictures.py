@@ -10,29 +10,17 @@ from pathlib import Path
 import numpy as np
 
 import npdl
-from docs.book import trained
-from docs.book.drawing import (
-    BLUE,
-    INK,
-    Drawing,
-    as_svg,
-    curves,
-    figure,
-    labelled,
-    matrices,
-    matrix,
-    table,
-)
+from docs.book import drawing, trained
 from npdl.layers.embedding import sinusoidal
 
 DRAWINGS = Path(__file__).parent / "drawings"
 SHARES = {"yticks": (0, 0.5, 1), "yticklabels": ("0", "50 %", "100 %")}
-BARS = {"color": BLUE, "alpha": 0.4}
+BARS = {"color": drawing.BLUE, "alpha": 0.4}
 
 
 def strip(tokens, rows):
     """Draw the tokens of a sequence, and below them rows {name: values} of squares."""
-    return table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
+    return drawing.table(34 + 26 * len(rows), list(rows.values()), rows, tokens, aspect="auto")
 
 
 def names_of_all():
@@ -43,16 +31,16 @@ def names_of_all():
 def drawn(name, caption):
     """Return a picture as SVG."""
     for file in DRAWINGS.glob(f"{name}.*"):
-        return labelled(file.read_text(encoding="utf-8"), caption)
+        return drawing.labelled(file.read_text(encoding="utf-8"), caption)
     record = [trained.record(name)] if name in trained.MODELS else []
-    return as_svg(globals()[name], *record, label=caption)
+    return drawing.as_svg(globals()[name], *record, label=caption)
 
 
 # -- of layers ---------------------------------------------------------------------------------
 
 def slopes():
     """Draw the activations and their derivatives."""
-    made, axes = figure(380, 2, 2)
+    made, axes = drawing.figure(380, 2, 2)
     x = np.linspace(-4, 4, 161)
     layers = npdl.Sigmoid(), npdl.Tanh(), npdl.ReLU(), npdl.GELU()
     for axis, layer in zip(axes.flat, layers, strict=True):
@@ -70,12 +58,12 @@ def pulls():
     z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = npdl.CrossEntropy()
     _, cache = loss.forward(z, np.array([1]))
-    made, axes = figure(560, 3)
+    made, axes = drawing.figure(560, 3)
     for axis, name, values in zip(axes, ("scores z", "p", "dz = p − q"), (
             z[0], np.exp(cache.log_p[0]), loss.backward(1.0, cache)[0]), strict=True):
-        colours = [(BLUE, 0.6 if k == 1 else 0.15) for k in range(5)]
+        colours = [(drawing.BLUE, 0.6 if k == 1 else 0.15) for k in range(5)]
         axis.bar_label(axis.bar(range(5), values, color=colours), fmt="{:.2f}", padding=2)
-        axis.axhline(0, color=INK, linewidth=0.8)
+        axis.axhline(0, color=drawing.INK, linewidth=0.8)
         axis.set(title=name, xticks=[], yticks=[])
         axis.margins(y=0.15)
         axis.spines[:].set_visible(False)
@@ -84,8 +72,8 @@ def pulls():
 
 def positions():
     """Draw the matrix of sinusoidal positions."""
-    made, axis = figure(285)
-    matrix(axis, sinusoidal(24, 32), low=-1)
+    made, axis = drawing.figure(285)
+    drawing.matrix(axis, sinusoidal(24, 32), low=-1)
     axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
              yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
     return made
@@ -101,7 +89,7 @@ def first_steps(steps=3000):
         adam.step()
         taken.append((before - model.W.data[0, 0]) / adam.lr)
         bare.append(adam.m["W"][0, 0] / np.sqrt(adam.v["W"][0, 0]))
-    made, axis = figure(250)
+    made, axis = drawing.figure(250)
     axis.semilogx(range(1, steps + 1), taken)
     axis.semilogx(range(1, steps + 1), bare)
     axis.set(xlabel="step", ylim=(0, 7), xticks=[1, 10, 100, 1000],
@@ -112,8 +100,8 @@ def first_steps(steps=3000):
 def normalised():
     """Draw which entries share a mean in LayerNorm and in BatchNorm."""
     row, column = np.indices((4, 6))
-    made, axes = matrices(160, {"LayerNorm": np.where(row == 1, 0.75, 0.08),
-                                "BatchNorm": np.where(column == 2, 0.75, 0.08)}, xlabel="D")
+    made, axes = drawing.matrices(160, {"LayerNorm": np.where(row == 1, 0.75, 0.08),
+                                        "BatchNorm": np.where(column == 2, 0.75, 0.08)}, xlabel="D")
     for axis in axes:
         axis.set_ylabel("N", rotation=0, va="center", labelpad=10)
     return made
@@ -121,7 +109,7 @@ def normalised():
 
 def mask():
     """Draw causal_mask(6)."""
-    return table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
+    return drawing.table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
 def flow(S=5):
@@ -137,20 +125,20 @@ def flow(S=5):
                                        cache.classifier)
         sizes.append(np.linalg.norm(model.decoder.backward(dx, cache.decoder)[0], axis=-1))
     reached = np.array(sizes) / np.max(sizes, axis=1, keepdims=True)
-    return table(290, reached, [f"t = {t}" for t in range(S)], [f"k = {t}" for t in range(S)],
-                 written=reached)
+    return drawing.table(290, reached, [f"t = {t}" for t in range(S)],
+                         [f"k = {t}" for t in range(S)], written=reached)
 
 
 def turns():
     """Draw a pair of entries of a query and one of a key, each rotated at two positions."""
-    made, axes = figure(470, 2, subplot_kw={"aspect": "equal"})
+    made, axes = drawing.figure(470, 2, subplot_kw={"aspect": "equal"})
     q, k = np.array([1.0, 0.0]), 0.8 * np.array([np.cos(1), -np.sin(1)])
     circle = np.linspace(0, 2 * np.pi, 65)
     for axis, places in zip(axes, ((1, 3), (4, 6)), strict=True):
-        axis.plot(np.cos(circle), np.sin(circle), ":", color=INK)
+        axis.plot(np.cos(circle), np.sin(circle), ":", color=drawing.INK)
         for name, pair, place in zip("qk", (q, k), places, strict=True):
             y = npdl.Rotary(2).forward(pair[None], np.array([place]))[0][0]
-            axis.annotate("", y, (0, 0), arrowprops={"arrowstyle": "->", "color": INK})
+            axis.annotate("", y, (0, 0), arrowprops={"arrowstyle": "->", "color": drawing.INK})
             axis.text(*1.18 * y / np.linalg.norm(y), f"{name}{'₀₁₂₃₄₅₆'[place]}", ha="center",
                       va="center")
         axis.set_axis_off()
@@ -163,22 +151,22 @@ OWN = ("slopes", "pulls", "positions", "first_steps", "normalised", "mask", "flo
 # -- of trained models -------------------------------------------------------------------------
 
 def thermometers(kept):
-    made, axis = figure(290)
+    made, axis = drawing.figure(290)
     x = np.array([-30, 110])
     for step, slope, offset in zip(kept["steps"], kept["slopes"], kept["offsets"], strict=True):
         last = step == kept["steps"][-1]
-        axis.plot(x, slope * x + offset, "-" if last else ":", color=INK)
+        axis.plot(x, slope * x + offset, "-" if last else ":", color=drawing.INK)
         axis.text(x[1], slope * x[1] + offset, f" {step}", clip_on=True,
                   va="bottom" if last else "top")
-    axis.plot(kept["celsius"], kept["fahrenheit"], "o", color=BLUE)
+    axis.plot(kept["celsius"], kept["fahrenheit"], "o", color=drawing.BLUE)
     axis.set(xlabel="°C", ylabel="°F", xlim=(-30, 122), ylim=(-60, 260))
     axis.grid()
     return made
 
 
 def bends(kept):
-    made, axes = matrices(210, {"two linear layers": kept["straight"],
-                                "a tanh between": kept["bent"]})
+    made, axes = drawing.matrices(210, {"two linear layers": kept["straight"],
+                                        "a tanh between": kept["bent"]})
     for axis in axes:
         for x, y, answer in ((0, 0, "0"), (0, 1, "1"), (1, 0, "1"), (1, 1, "0")):
             axis.text(2 + 8 * x, 10 - 8 * y, answer, ha="center", va="center")
@@ -186,7 +174,7 @@ def bends(kept):
 
 
 def letters(kept):
-    made, axis = figure(200)
+    made, axis = drawing.figure(200)
     names = [f"{'end' if letter == '.' else letter}\n{count}/{kept['total']}"
              for letter, count in zip(kept["letters"], kept["counts"], strict=True)]
     axis.bar_label(axis.bar(names, kept["p"], **BARS), fmt="{:.2f}", padding=2)
@@ -196,12 +184,12 @@ def letters(kept):
 
 
 def week(kept):
-    made, axis = figure(320)
+    made, axis = drawing.figure(320)
     points = np.array(kept["points"])
-    axis.plot(*np.append(points, points[:1], 0).T, ":", color=INK)
+    axis.plot(*np.append(points, points[:1], 0).T, ":", color=drawing.INK)
     for place, day in zip(points, kept["days"], strict=True):
         axis.text(*place, day, ha="center", va="center",
-                  bbox={"boxstyle": "round", "facecolor": "#fefefe", "edgecolor": BLUE})
+                  bbox={"boxstyle": "round", "facecolor": drawing.PAPER, "edgecolor": drawing.BLUE})
     axis.margins(0.12)
     axis.set(aspect="equal")
     axis.set_axis_off()
@@ -225,17 +213,17 @@ def brackets(kept):
 
 
 def names(kept):
-    made, axes = figure(384, 1, 2)
+    made, axes = drawing.figure(384, 1, 2)
     for axis, name in zip(axes, ("anna", "tom"), strict=True):
         z, h = np.array(kept[name]["z"])[:, 0], (np.array(kept[name]["h"])[:, 0] + 1) / 2
-        matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
+        drawing.matrix(axis, np.stack([z, h], 1), columns=["z", "h"])
         axis.set(title=name, aspect="auto")
     axes[0].set(yticks=range(17), yticklabels=["(name)", *kept["words"]])
     return made
 
 
 def meanings(kept):
-    made, axes = figure(230, 1, 2, sharey=True)
+    made, axes = drawing.figure(230, 1, 2, sharey=True)
     for axis, name, words in zip(axes, ("forwards", "both"), ("forward", "bidirectional"),
                                  strict=True):
         axis.barh([f"the bank … the {last}" for last in kept["last"]], kept[name], **BARS)
@@ -245,35 +233,35 @@ def meanings(kept):
 
 
 def depth(kept):
-    return curves(5 * np.arange(len(kept["normed"]["losses"])),
-                  {"with LayerNorm": kept["normed"]["losses"], "without": kept["plain"]["losses"]},
-                  xlabel="step; up: the loss")
+    normed, plain = (kept[name]["losses"] for name in ("normed", "plain"))
+    return drawing.curves(5 * np.arange(len(normed)), {"with LayerNorm": normed, "without": plain},
+                          xlabel="step; up: the loss")
 
 
 def one_vector(kept):
-    return curves(kept["lengths"], {"attention": kept["attention"],
-                                    "last state only": kept["one_vector"]},
-                  xlabel="sequence length (letters) / accuracy", **SHARES)
+    return drawing.curves(kept["lengths"], {"attention": kept["attention"],
+                                            "last state only": kept["one_vector"]},
+                          xlabel="sequence length (letters) / accuracy", **SHARES)
 
 
 def dates(kept):
-    return table(378, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]),
-                 aspect="auto")
+    return drawing.table(378, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]),
+                         aspect="auto")
 
 
 def heads(kept):
     one, other = kept["A2"]
-    return matrices(206, {"one head": one, "the other": other})[0]
+    return drawing.matrices(206, {"one head": one, "the other": other})[0]
 
 
 def blocks(kept):
-    return table(316, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
-                 ["space" if letter == " " else letter for letter in kept["letters"]],
-                 written=kept["p"], ylim=(-0.5, len(kept["p"]) - 0.5))
+    return drawing.table(316, kept["p"], [f"after block {n}" for n in range(1, len(kept["p"]) + 1)],
+                         ["space" if letter == " " else letter for letter in kept["letters"]],
+                         written=kept["p"], ylim=(-0.5, len(kept["p"]) - 0.5))
 
 
 def gpt(kept):
-    draw = Drawing(40 * len(kept["said"]) + 10)
+    draw = drawing.Drawing(40 * len(kept["said"]) + 10)
     for n, (step, words) in enumerate(kept["said"].items()):
         draw.text(6, 18 + 40 * n, f"after {step} steps: twenty one …", "small start")
         draw.text(14, 36 + 40 * n, f"“{words}”", "small start")
@@ -281,7 +269,7 @@ def gpt(kept):
 
 
 def sentences(kept):
-    draw = Drawing(250)
+    draw = drawing.Drawing(250)
     draw.text(175, 14, "start")
     for x, word, p, below in ((240, "the", kept["first"]["the"], kept["second"]),
                               (70, "a", kept["first"]["a"], None)):
@@ -300,7 +288,7 @@ def sentences(kept):
 
 
 def ranks(kept):
-    made, axis = figure(214)
+    made, axis = drawing.figure(214)
     names = ["none", *(f"rank {r}: {size} parameters" for r, size in zip(
         kept["ranks"], kept["learned"], strict=True))]
     axis.bar_label(axis.barh(names, [kept["before"], *kept["loss"]], **BARS),
@@ -314,10 +302,10 @@ def late(kept):
     rows = [row for row in zip(kept["step"], kept["train_accuracy"], kept["validation_accuracy"],
                                strict=True) if None not in row]
     step, seen, new = zip(*rows, strict=True)
-    return curves(step, {"training set": seen, "held-out set": new}, xscale="log",
-                  xlabel="training step / accuracy", **SHARES)
+    return drawing.curves(step, {"training set": seen, "held-out set": new}, xscale="log",
+                          xlabel="training step / accuracy", **SHARES)
 
 
 def further(kept):
-    return curves(kept["places"], {"rotated": kept["turned"], "added": kept["added"]},
-                  xticks=(12, 24, 36), xlabel="position / accuracy", **SHARES)
+    return drawing.curves(kept["places"], {"rotated": kept["turned"], "added": kept["added"]},
+                          xticks=(12, 24, 36), xlabel="position / accuracy", **SHARES)
