@@ -68,9 +68,9 @@ def curves(x, lines, **options):
     return made
 
 
-def matrix(axes, values, rows=(), columns=(), low=0.0, high=1.0):
-    """Draw a matrix of squares, the fuller the nearer a value is to `high`."""
-    axes.imshow(values, cmap=SHADES, vmin=low, vmax=high, interpolation="none")
+def matrix(axes, values, rows=(), columns=(), low=0.0):
+    """Draw a matrix of squares, from white for `low` to blue for 1."""
+    axes.imshow(values, cmap=SHADES, vmin=low, vmax=1.0, interpolation="none")
     height, width = np.shape(values)
     axes.set(yticks=range(len(rows)), yticklabels=rows, xticks=range(len(columns)),
              xticklabels=columns)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from docs.book.markup import fold, raw
-from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.samples import sample
+from npdl.study.check.target import npdls_class
 from npdl.study.step.show_html import page
 from npdl.study.step.step import step
 
@@ -12,13 +13,12 @@ HEAD = Path(__file__).parent / "static" / "step-frame.html"
 
 def step_names(chapter):
     """Return the names of the chapter's layers that have a step page: those of its proof."""
-    return [name for part in chapter.directives("proof") for name in part.given.split()
-            if name in layer_classes()]
+    return [name for part in chapter.directives("proof") for name in part.given.split()]
 
 
 def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
-    layer, inputs, options = sample(layer_classes()[name])
+    layer, inputs, options = sample(npdls_class(name))
     found = page(step(layer, *inputs, **options))
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)

@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
-from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.samples import sample
+from npdl.study.check.target import npdls_class
 from npdl.study.step.fold import only_names
 from npdl.study.step.step import step
 
@@ -129,16 +130,9 @@ def _beside(taken, reach):
             if CLEAR < at < WIDTH - CLEAR and all(abs(at - one) >= reach for one in taken)]
 
 
-def graph(chapter, part):
-    """Return (SVG, caption) of a {graph}."""
-    if part.given not in layer_classes():
-        chapter.fail(part.line, f"npdl has no layer {part.given!r}")
-    return drawn(part.given)
-
-
 def drawn(name):
-    """Return (SVG, caption) of the graph of a layer of npdl."""
-    layer, inputs, options = sample(layer_classes()[name])
+    """Return (SVG, caption) of a layer's graph. Raises InputError if npdl has no such layer."""
+    layer, inputs, options = sample(npdls_class(name))
     recording = step(layer, *inputs, **options).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
     caption = (f"One run of {name}. Its forward is above. Its backward is below, from the upstream "

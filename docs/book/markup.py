@@ -25,7 +25,7 @@ def raw(html):
     return f"\n{ticks}`{{raw}} html\n{html}\n{ticks}`\n"
 
 
-def fold(summary, body, kind="", is_open=False):
+def fold(summary, body, kind, is_open=False):
     """A part of a page that opens on a click."""
     opened = " open" if is_open else ""
     return f'<details class="{kind}"{opened}><summary>{summary}</summary>\n{body}\n</details>'

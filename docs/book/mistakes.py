@@ -54,7 +54,7 @@ def mistakes(chapter, part, space):
                 _compute(chapter, mistake, space, edit)
                 continue
             cls = find_class(layer[0] if layer else target.partition(":")[2])
-        except (LookupError, InputError) as error:
+        except InputError as error:
             chapter.fail(mistake.line, str(error))
         with edit:
             report = blamed(cls)
@@ -111,7 +111,7 @@ def read_mistakes(chapter, part):
 def changed(found, code):
     """Return (function, statement) of the statement `code` in a function or a class.
 
-    A class's backward is searched first, and its forward last. Raises LookupError for no statement.
+    A class's backward is searched first, and its forward last. Raises InputError for no statement.
     """
     own = [found] if isinstance(found, FunctionType) else [
         f for f in vars(found).values() if isinstance(f, FunctionType)]
@@ -120,7 +120,7 @@ def changed(found, code):
         for statement in planned.lines if planned else ():
             if plain(statement.source) == plain(code):
                 return inspect.unwrap(function), statement
-    raise LookupError(f"{code!r} is no statement of {found.__qualname__}; copy one")
+    raise InputError(f"{code!r} is no statement of {found.__qualname__}; copy one")
 
 
 @contextlib.contextmanager

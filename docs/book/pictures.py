@@ -79,9 +79,9 @@ def positions():
     return made
 
 
-def first_steps(steps=3000):
+def first_steps():
     """Draw Adam's steps for a constant gradient, with and without the bias corrections."""
-    model = npdl.Linear(1, 1, bias=False).astype("float64")
+    steps, model = 3000, npdl.Linear(1, 1, bias=False).astype("float64")
     adam, taken, bare = npdl.Adam(model, lr=1e-3), [], []
     for _ in range(steps):
         before = model.W.data[0, 0]
@@ -112,12 +112,12 @@ def mask():
     return drawing.table(304, np.where(npdl.causal_mask(6), 0.7, 0.04), range(6), range(6))
 
 
-def flow(S=5):
+def flow():
     """Draw how large a gradient goes from the logits of position t to the embedding's position k.
 
     Each row is divided by its largest norm.
     """
-    model = npdl.GPT(7, 16, 2, 2, max_len=S, rng=3, dtype="float64")
+    S, model = 5, npdl.GPT(7, 16, 2, 2, max_len=5, rng=3, dtype="float64")
     logits, cache = model.forward(np.array([[1, 4, 2, 5, 3]]))
     upstream, sizes = np.random.default_rng(5).standard_normal(logits.shape), []
     for t in range(S):

@@ -4,7 +4,8 @@ import functools
 
 from npdl.backend import stream
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.samples import every_sample, layer_classes
+from npdl.study.check.samples import every_sample
+from npdl.study.check.target import npdls_class
 
 HEAD = """| layer | gradient checks | largest relative error | gradient |
 |---|--:|--:|---|"""
@@ -18,9 +19,9 @@ LEGEND = ("Each layer is checked on every example of `npdl/study/check/examples.
 def proof(name):
     """Check a layer on all its examples; return (number of examples, largest error, gradient).
 
-    Raises LookupError if npdl has no layer of that name.
+    Raises InputError if npdl has no layer of that name.
     """
-    examples = every_sample(layer_classes()[name])
+    examples = every_sample(npdls_class(name))
     rows = []
     for seed, build in enumerate(examples.values()):
         layer, inputs, options = build(stream(seed))

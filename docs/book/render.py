@@ -30,8 +30,13 @@ class Page:
 
     def text(self):
         """Return the page in MyST."""
-        return "\n".join([f"# {self.chapter.title}\n", *(
-            getattr(self, part.name or "prose")(part) for part in self.chapter.parts)])
+        made = [f"# {self.chapter.title}\n"]
+        for part in self.chapter.parts:
+            try:
+                made.append(getattr(self, part.name or "prose")(part))
+            except (InputError, MathError) as error:
+                self.chapter.fail(part.line, str(error))
+        return "\n".join(made)
 
     def prose(self, part):
         """Return text with its citations as links, and with step pages and a notebook's link."""
@@ -47,7 +52,7 @@ class Page:
         return self.figure(*opening.picture(self.chapter, part))
 
     def graph(self, part):
-        return self.figure(*graphs.graph(self.chapter, part))
+        return self.figure(*graphs.drawn(part.given))
 
     def figure(self, svg, caption):
         return raw(f'<figure class="picture">{svg}<figcaption>{self.inline(caption)}</figcaption>'
@@ -80,12 +85,9 @@ class Page:
                 f"{self.chapter.shown(label, home)}</a>")
 
     def equation(self, part):
-        try:
-            formula = in_parts(part.body)
-        except MathError as error:
-            self.chapter.fail(part.line + 1, f"equation {part.given}: {error}")
         number = part.given.rpartition("-")[2]
-        return raw(f'<div class="equation" id="{part.given}"><div class="parts">{formula}</div>'
+        formula = f'<div class="parts">{in_parts(part.body)}</div>'
+        return raw(f'<div class="equation" id="{part.given}">{formula}'
                    f'<a class="number" href="#{part.given}">({number})</a>'
                    f'{self.checked(part, f"Check of ({number})")}</div>')
 
@@ -127,10 +129,7 @@ class Page:
                 f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
 
     def proof(self, part):
-        try:
-            return proofs(part.given.split())
-        except LookupError as error:
-            self.chapter.fail(part.line, f"npdl has no layer {error}")
+        return proofs(part.given.split())
 
     def mistakes(self, part):
         made = []
@@ -153,15 +152,10 @@ class Page:
                        for n, piece in enumerate(pieces))
 
     def questions(self, part):
-        made = [f"<p>{papers(part.given.split())}</p>"]
-        for number in part.given.split():
-            try:
-                found = asked(number)
-            except InputError as error:
-                self.chapter.fail(part.line, str(error))
-            made += [fold(f"<b>{full}</b> {escape(title)}", body, "question")
-                     for full, title, body in found]
-        return raw("\n".join(made))
+        numbers = part.given.split()
+        return raw("\n".join([f"<p>{papers(numbers)}</p>", *(
+            fold(f"<b>{full}</b> {escape(title)}", body, "question")
+            for number in numbers for full, title, body in asked(number))]))
 
 
 def listing(code):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from docs.book.chapter import labels
+from npdl.errors import InputError
 from npdl.study.step.fold import is_checking
 from npdl.study.trace.statements import lines_of
 
@@ -41,14 +42,14 @@ class Listing:
 
 
 def find(target):
-    """Return the object named "package.module:Class.method". Raises LookupError without one."""
+    """Return the object named "package.module:Class.method". Raises InputError without one."""
     module, _, path = target.partition(":")
     try:
         found = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
-        raise LookupError(f"{target} is not there ({error}); write module:Class.method") from error
+        raise InputError(f"{target} is not there ({error}); write module:Class.method") from error
     return found
 
 
@@ -74,13 +75,10 @@ def _dedented(lines, indent):
 def cited(chapter, part):
     """Return the Listing of a {source} directive, its lines with their citations.
 
-    Raises BookError for a line that is not in the source, and for a statement of a backward that is
-    neither cited nor listed as plumbing.
+    Raises InputError if npdl has no such function, and BookError for a line that is not in the
+    source, and for a statement of a backward that is neither cited nor listed as plumbing.
     """
-    try:
-        found = listing(part.given)
-    except LookupError as error:
-        chapter.fail(part.line, str(error))
+    found = listing(part.given)
     told, plumbing = set(), False
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         text = text.strip()

@@ -25,8 +25,7 @@ from tests.book import printed_signs
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
-OPENED = {"picture": opening.picture, "sum": opening.summed, "ask": opening.question,
-          "graph": graphs.graph}
+OPENED = {"picture": opening.picture, "sum": opening.summed, "ask": opening.question}
 GRAPHS = sorted({part.given for path in PATHS for part in read(path).directives("graph")})
 
 

@@ -5,12 +5,9 @@ import pytest
 pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
-from docs.book import checks, sources
 from docs.book.chapter import BookError, complete, every_equation, read
-from docs.book.frame import step_names
 from docs.book.mistakes import mistakes
-from docs.book.solved import asked
-from tests.book.test_book import OPENED
+from docs.book.render import Page
 
 WHOLE = """# 1. A map
 
@@ -116,28 +113,20 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 """
 
 
-def everything(path):
-    """What a build asks of one chapter, in its order."""
+def page_of(path):
+    """Make the page of a chapter, as a build does."""
     read.cache_clear()
     chapter = read(path)
     complete(chapter)
-    checks.run(chapter, space := {})
-    every_equation([chapter])
-    for part in chapter.directives(*OPENED):
-        OPENED[part.name](chapter, part)
-    for part in chapter.directives("source"):
-        sources.cited(chapter, part)
-    for part in chapter.directives("mistakes"):
-        assert "wrong sign" in mistakes(chapter, part, space)[0].said
-    for part in chapter.directives("questions"):
-        assert asked(part.given)
-    return chapter
+    page = Page(chapter, every_equation([chapter]))
+    return page, page.text()
 
 
 def test_a_chapter_in_good_form(tmp_path):
     path = tmp_path / "01-map.md"
     path.write_text(WHOLE)
-    assert step_names(everything(path)) == ["Linear"]
+    page, text = page_of(path)
+    assert page.steps == ["Linear"] and "wrong sign" in text and "<b>001.3.1</b>" in text
 
 
 def test_a_mistake_that_raises_is_named(tmp_path):
@@ -169,7 +158,7 @@ def test_a_mistake_that_raises_is_named(tmp_path):
     ("## The proof\n", "", "section 8 must be"),
     ("> **Time** one", "> One", "the box at the top must have the lines"),
     ("### Hard", "### Harder", "'### Hard' must have an exercise with a solution"),
-    ("{graph} Linear", "{graph} Linen", "npdl has no layer 'Linen'"),
+    ("{graph} Linear", "{graph} Linen", "'Linen' is not a layer of npdl"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
@@ -187,5 +176,5 @@ def test_what_breaks_a_build(old, new, said, tmp_path):
     assert old in WHOLE
     path.write_text(WHOLE.replace(old, new))
     with pytest.raises(BookError, match=r"^01-map\.md:\d+: ") as found:
-        everything(path)
+        page_of(path)
     assert said in str(found.value)
