@@ -27,6 +27,7 @@ import npdl
 from docs.book.equations.holds import Close, Equation
 from docs.book.equations.measured import inside, numeric, slope
 from docs.book.equations.tex import NotRead
+from npdl.errors import InputError
 from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 
@@ -56,6 +57,14 @@ def run(chapter, space=None):
     space |= namespace(chapter.name)
     return {part.given: check(chapter, part, printed(chapter, part), space)
             for part in chapter.directives("equation", "said")}
+
+
+def value(expression, names):
+    """Return the value of an expression. Raises InputError if it can't be computed."""
+    try:
+        return eval(expression, dict(names))
+    except Exception as error:
+        raise InputError(f"{expression}: {type(error).__name__}: {error}") from error
 
 
 def printed(chapter, part):

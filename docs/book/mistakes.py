@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 
+from docs.book.checks import value
 from docs.book.sources import ROOT, find, plain
 from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
@@ -51,42 +52,43 @@ def mistakes(chapter, part, space):
             function, statement = changed(find(target), mistake.was)
             edit = edited(function, statement, mistake.now)
             if mistake.asked:
-                _compute(chapter, mistake, space, edit)
-                continue
-            cls = find_class(layer[0] if layer else target.partition(":")[2])
+                mistake.said = _computed(mistake, space, edit)
+            else:
+                cls = find_class(layer[0] if layer else target.partition(":")[2])
+                mistake.said = _blamed(mistake, cls, function, statement, edit)
         except InputError as error:
             chapter.fail(mistake.line, str(error))
-        with edit:
-            report = blamed(cls)
-        if report.right:
-            chapter.fail(mistake.line, f"blame finds nothing wrong with {mistake.now!r}")
-        named = report.file, report.function, report.line
-        meant = function.__code__.co_filename, function.__qualname__, statement.first
-        if named != meant and not mistake.other:
-            chapter.fail(mistake.line, f"blame first names line {report.line} of "
-                         f"{report.function}, not {mistake.now!r}: improve blame, or say why that "
-                         "line is rightly the first, in a line below: ! why")
-        if named == meant and mistake.other:
-            chapter.fail(mistake.line, f"blame first names {mistake.now!r} itself: take the ! line "
-                         "out")
-        mistake.said = str(report)
     return made
 
 
-def _compute(chapter, mistake, space, edit):
-    """Fill in what the mistake's expression is, right and wrong."""
+def _blamed(mistake, cls, function, statement, edit):
+    """Return what blame says. Raises InputError if it names another line without a reason."""
+    with edit:
+        report = blamed(cls)
+    if report.right:
+        raise InputError(f"blame finds nothing wrong with {mistake.now!r}")
+    named = report.file, report.function, report.line
+    meant = function.__code__.co_filename, function.__qualname__, statement.first
+    if named != meant and not mistake.other:
+        raise InputError(f"blame first names line {report.line} of {report.function}, not "
+                         f"{mistake.now!r}: improve blame, or say why that line is rightly the "
+                         "first, in a line below: ! why")
+    if named == meant and mistake.other:
+        raise InputError(f"blame first names {mistake.now!r} itself: take the ! line out")
+    return str(report)
+
+
+def _computed(mistake, space, edit):
+    """Return the value of the mistake's expression, with the source as it is and changed."""
     values = []
-    try:
-        with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
-            for way in (contextlib.nullcontext(), edit):
-                with way:
-                    values.append(str(eval(mistake.asked, dict(space))))
-    except Exception as error:
-        chapter.fail(mistake.line, f"{mistake.asked}: {type(error).__name__}: {error}")
+    with np.errstate(all="ignore"), np.printoptions(precision=4, suppress=True):
+        for way in (contextlib.nullcontext(), edit):
+            with way:
+                values.append(str(value(mistake.asked, space)))
     if values[0] == values[1]:
-        chapter.fail(mistake.line, f"{mistake.asked} is {values[0]} with {mistake.now!r} too")
-    mistake.said = "as it is:         {}\nwith the mistake: {}".format(*(
-        value.replace("\n", "\n" + 18 * " ") for value in values))
+        raise InputError(f"{mistake.asked} is {values[0]} with {mistake.now!r} too")
+    return "as it is:         {}\nwith the mistake: {}".format(*(
+        text.replace("\n", "\n" + 18 * " ") for text in values))
 
 
 def read_mistakes(chapter, part):

@@ -130,7 +130,7 @@ class _Cells:
         yield words(f"$$\n{part.body}\n\\tag{{{part.given.rpartition('-')[2]}}}\n$$")
 
     def picture(self, part):
-        yield words(f"*(On the page of this chapter: {opening.picture(self.chapter, part)[1]})*")
+        yield words(f"*(On the page of this chapter: {opening.picture(part)[1]})*")
 
     def sum(self, part):
         yield words("\n".join(f"$$\n{line}\n$$" for line in opening.summed(self.chapter, part)))

@@ -14,26 +14,27 @@ import numpy as np
 
 from docs.book import checks, pictures, trained
 from docs.book.equations.holds import Equation, number_of
+from npdl.errors import InputError
 
 
-def picture(chapter, part):
+def picture(part):
     """Return (SVG, caption) of a {picture}."""
     if part.given not in pictures.names_of_all():
-        chapter.fail(part.line, f"picture {part.given!r}: there are: "
-                                f"{', '.join(pictures.names_of_all())}")
-    words = _filled(chapter, part, " ".join(part.body.split()), {"np": np} | _kept(part.given))
+        raise InputError(f"picture {part.given!r}: there are: "
+                         f"{', '.join(pictures.names_of_all())}")
+    words = _filled(" ".join(part.body.split()), {"np": np} | _kept(part.given))
     return pictures.drawn(part.given, words), words
 
 
 def summed(chapter, part):
-    """Return the lines of TeX of a {sum}. Raises BookError if a number in it is wrong."""
+    """Return the lines of TeX of a {sum}. Raises an error if a number in it is wrong."""
     rows = [row.strip() for row in part.body.split("\n") if row.strip()]
     joined = r", \quad ".join(rows)
     checks.check(chapter, replace(part, given="of the sum"), {"of the sum": joined},
                  checks.namespace(chapter.name))
     if any(one.operation == "~" and not number_of(one.parts[1])
            for chain in Equation(joined).statements for one in chain):
-        chapter.fail(part.line, "what stands after \\approx in a sum is a number")
+        raise InputError("what stands after \\approx in a sum is a number")
     return rows
 
 
@@ -44,15 +45,12 @@ def question(chapter, part):
         " ".join(line.lstrip(">: ") for line in lines if re.match("[>:]?", line)[0] == sign)
         for sign in ("", ">", ":"))
     if not words.strip() or not expression or not answer:
-        chapter.fail(part.line, "an {ask} has a question, > an expression, and : its answer")
+        raise InputError("an {ask} has a question, > an expression, and : its answer")
     names = checks.namespace(chapter.name)
     for model in chapter.directives("picture"):
         names |= _kept(model.given)
-    try:
-        names["answer"] = eval(expression, names)
-    except Exception as error:
-        chapter.fail(part.line, f"{expression}: {type(error).__name__}: {error}")
-    words, answer = (_filled(chapter, part, text.strip(), names) for text in (words, answer))
+    names["answer"] = checks.value(expression, names)
+    words, answer = (_filled(text.strip(), names) for text in (words, answer))
     return words, expression, answer
 
 
@@ -66,12 +64,9 @@ def _kept(name):
     return found
 
 
-def _filled(chapter, part, words, names):
-    """Replace each expression in {braces} by its value, formatted as in an f-string."""
+def _filled(words, names):
+    """Replace each {expression} or {expression::format} by its value."""
     def computed(match):
         expression, _, form = match[1].partition("::")
-        return format(eval(expression, dict(names)), form)
-    try:
-        return re.sub(r"\{([^{}]+)\}", computed, words)
-    except Exception as error:
-        chapter.fail(part.line, f"{type(error).__name__}: {error}")
+        return checks.value(f"format({expression}, {form!r})", names)
+    return re.sub(r"\{([^{}]+)\}", computed, words)

@@ -49,7 +49,7 @@ class Page:
         return text.replace(WRONG, frame.steps(self.steps) + "\n" + WRONG)
 
     def picture(self, part):
-        return self.figure(*opening.picture(self.chapter, part))
+        return self.figure(*opening.picture(part))
 
     def graph(self, part):
         return self.figure(*graphs.drawn(part.given))
