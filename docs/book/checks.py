@@ -125,7 +125,7 @@ def _whole(chapter, part, name, holds):
 
 
 class _Places(ast.NodeTransformer):
-    """Makes a[t - 1] in functions a[_placed(a, t - 1)]."""
+    """Replaces a[t - 1] by a[_placed(a, t - 1)] inside of functions."""
 
     def __init__(self):
         self.inside = 0

@@ -123,11 +123,11 @@ class Drawing:
         self.parts.append(f"<{tag} {given}>{escape(words)}</{tag}>")
 
     def text(self, x, y, words, kind=""):
-        """Words around (x, y), or from there on ("start")."""
+        """Write words around (x, y), or from there on (kind "start")."""
         self.add("text", words, x=f"{x:g}", y=f"{y:g}", kind=kind)
 
     def box(self, x, y, words="", width=64, height=30, kind=""):
-        """A box around its middle (x, y)."""
+        """Draw a box around its middle (x, y)."""
         self.add("rect", x=f"{x - width / 2:g}", y=f"{y - height / 2:g}", width=f"{width:g}",
                  height=f"{height:g}", rx=5, kind=kind)
         if words:
@@ -137,7 +137,7 @@ class Drawing:
         self.add("polyline", points=" ".join(f"{x:g},{y:g}" for x, y in points), kind=kind)
 
     def arrow(self, *points, kind=""):
-        """A line through points, with a head at the last."""
+        """Draw a line through points, with a head at the last."""
         self.line(points, kind)
         tip, before = np.array(points[-1]), np.array(points[-2])
         along = 8 * (tip - before) / np.linalg.norm(tip - before)

@@ -9,23 +9,23 @@ from pygments.lexers import get_lexer_by_name
 
 
 def coloured(code, language="python"):
-    """Code as coloured HTML, without an element around it."""
+    """Return code as coloured HTML, without an element around it."""
     lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
     return highlight(code, lexer, HtmlFormatter(nowrap=True))
 
 
 def words(text):
-    """Plain words as HTML: `code` in backquotes becomes <code>."""
+    """Return plain words as HTML: `code` in backquotes becomes <code>."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
 
 
 def raw(html):
-    """HTML as a block of MyST."""
+    """Return HTML as a block of MyST."""
     ticks = "`" * max([7, *(len(run) for run in re.findall(r"`+", html))])
     return f"\n{ticks}`{{raw}} html\n{html}\n{ticks}`\n"
 
 
 def fold(summary, body, kind, is_open=False):
-    """A part of a page that opens on a click."""
+    """Return a part of a page that opens on a click."""
     opened = " open" if is_open else ""
     return f'<details class="{kind}"{opened}><summary>{summary}</summary>\n{body}\n</details>'

@@ -15,7 +15,7 @@ PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise 
 
 
 def papers(numbers):
-    """In words, of which papers these questions are."""
+    """Return a sentence that names the papers of some questions."""
     named = [f"{number} is {name}" for number, name in PAPERS.items()
              if any(full.startswith(number) for full in numbers)]
     return f"From five papers of real courses: {', '.join(named)}."

@@ -5,7 +5,7 @@ import functools
 import importlib
 import inspect
 import linecache
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from docs.book.chapter import labels
@@ -19,11 +19,14 @@ PLUMBING = "-- plumbing:"
 
 @dataclass
 class Line:
-    """A statement: its lines in the source, with those above it such as "else:", and its labels."""
+    """A statement: its lines in the source, with those above it such as "else:".
+
+    `cited` are the labels of its equations: [] for plumbing, None if the chapter does not list it.
+    """
 
     statement: object
     code: str
-    cited: list = field(default_factory=list)
+    cited: list = None
 
 
 @dataclass
@@ -35,10 +38,6 @@ class Listing:
     first: int
     head: str
     lines: list
-
-    @property
-    def text(self):
-        return "\n".join([self.head, *(line.code for line in self.lines)])
 
 
 def find(target):
@@ -79,7 +78,7 @@ def cited(chapter, part):
     source, and for a statement of a backward that is neither cited nor listed as plumbing.
     """
     found = listing(part.given)
-    told, plumbing = set(), False
+    plumbing = False
     for i, text in enumerate(part.body.split("\n"), part.line + 1):
         text = text.strip()
         if text.startswith(PLUMBING):
@@ -90,15 +89,14 @@ def cited(chapter, part):
         if not plumbing and not arrow:
             chapter.fail(i, f"{code!r} cites nothing: write <- and the equation's label, or list "
                             f"it after {PLUMBING}")
-        line = next((line for line in found.lines if id(line) not in told
+        line = next((line for line in found.lines if line.cited is None
                      and plain(line.statement.source) == plain(code)), None)
         if line is None:
             chapter.fail(i, f"{code!r} is no line of {found.name}; copy it from {found.module}, "
                             f"lines {found.first} on")
-        told.add(id(line))
         line.cited = labels(names)
     for line in found.lines:
-        if "backward" in found.name and id(line) not in told and _needs_equation(line.statement):
+        if "backward" in found.name and line.cited is None and _needs_equation(line.statement):
             chapter.fail(part.line, f"{found.name}: {line.code.strip()!r} cites no equation; give "
                                     f"it one (<- label), or list it after {PLUMBING}")
     return found
