@@ -16,10 +16,15 @@ def step_names(chapter):
     return [name for part in chapter.directives("proof") for name in part.given.split()]
 
 
+def recorded(name):
+    """Return the recorded run of a layer. Raises InputError if npdl has no such layer."""
+    layer, inputs, options = sample(npdls_class(name))
+    return step(layer, *inputs, **options)
+
+
 def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
-    layer, inputs, options = sample(npdls_class(name))
-    found = page(step(layer, *inputs, **options))
+    found = page(recorded(name))
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
     return found.replace("</head>", HEAD.read_text(encoding="utf-8") + "</head>")

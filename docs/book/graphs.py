@@ -9,10 +9,8 @@ import re
 from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
-from npdl.study.check.samples import sample
-from npdl.study.check.target import npdls_class
+from docs.book.frame import recorded
 from npdl.study.step.fold import only_names
-from npdl.study.step.step import step
 
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
@@ -132,8 +130,7 @@ def _beside(taken, reach):
 
 def drawn(name):
     """Return (SVG, caption) of a layer's graph. Raises InputError if npdl has no such layer."""
-    layer, inputs, options = sample(npdls_class(name))
-    recording = step(layer, *inputs, **options).recording
+    recording = recorded(name).recording
     parts = [(phase, nodes_of(recording, phase)) for phase in ("forward", "backward")]
     caption = (f"One run of {name}. Its forward is above. Its backward is below, from the upstream "
                "gradients to the gradients that it returns (filled boxes). A box shows the name of "

@@ -1,6 +1,6 @@
-"""python -m docs.book.grokking: train the README's first run, and draw its two pictures.
+"""python -m docs.gallery.grokking: train the README's first run, and draw its two pictures.
 
-docs/gallery/grokking.webp moves: loss and accuracy at FRAMES of the evaluations, and where the
+grokking.webp moves: loss and accuracy at FRAMES of the evaluations, and where the
 embeddings of the 31 numbers lie in the plane of the wave that is strongest at the end
 (npdl.study.plots.embedding_spectrum). grokking-curves.png is the run's own curves.png.
 """
@@ -19,7 +19,7 @@ from npdl.train.metrics import METRICS, read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import train
 
-GALLERY = Path(__file__).resolve().parents[1] / "gallery"
+GALLERY = Path(__file__).resolve().parent
 FRAMES = 60
 RATE, LAST = 8, 25                  # frames a second, and how often the last one is shown
 
