@@ -55,8 +55,11 @@ class Part:
 
 @dataclass
 class Chapter:
-    """`name` is "06-lstm", `number` 6; `equations` are {label: Part}; `formulas` are
-    {an {said}'s label: [what its text says between two $, with a relation]}."""
+    """`name` is "06-lstm", `number` 6; `equations` are {label: Part}.
+
+    `formulas` are what is checked: {label: {name: TeX}}, of an equation {"lstm-3": its TeX}, of an
+    {said} {TeX: TeX} of what its text says between two $, with a relation.
+    """
 
     path: Path
     title: str = ""
@@ -160,6 +163,7 @@ def _number(chapter):
         if part.given != label:
             chapter.fail(part.line, f"equation {part.given!r}: the label must be {label}")
         chapter.equations[label] = part
+        chapter.formulas[label] = {label: part.body}
 
 
 def claims(text):
@@ -175,14 +179,15 @@ def claims(text):
 
 def _claim(chapter):
     """Give each {said} the formulas of the text since the last one. Raises BookError for others."""
-    waiting = {}
+    waiting, said = {}, 0
     for part in chapter.parts:
         if part.name == "":
             for place, tex in claims(part.body):
                 waiting.setdefault(tex, part.line + part.body[:place].count("\n"))
         elif part.name == "said":
-            part.given = f"said-{len(chapter.formulas) + 1}"
-            chapter.formulas[part.given], waiting = list(waiting), {}
+            said += 1
+            part.given = f"said-{said}"
+            chapter.formulas[part.given], waiting = {tex: tex for tex in waiting}, {}
     for tex, line in waiting.items():
         chapter.fail(line, f"${tex}$ has a relation and no check: write an {{said}} with "
                            "holds(\"how it begins\", ...) below, or say it in words")

@@ -19,7 +19,6 @@ import ast
 import linecache
 import traceback
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def run(chapter, space=None):
     """
     space = {} if space is None else space
     space |= namespace(chapter.name)
-    return {part.given: check(chapter, part, printed(chapter, part), space)
+    return {part.given: check(chapter, part, chapter.formulas[part.given], space)
             for part in chapter.directives("equation", "said")}
 
 
@@ -65,13 +64,6 @@ def value(expression, names):
         return eval(expression, dict(names))
     except Exception as error:
         raise InputError(f"{expression}: {type(error).__name__}: {error}") from error
-
-
-def printed(chapter, part):
-    """Return {equation or formula: its TeX} of an equation or a {said}."""
-    if part.name == "said":
-        return {tex: tex for tex in chapter.formulas[part.given]}
-    return {part.given: part.body}
 
 
 def check(chapter, part, texts, space):
@@ -88,38 +80,32 @@ def check(chapter, part, texts, space):
         except NotRead as error:
             line = chapter.equations.get(name, part).line
             chapter.fail(line + 1, f"equation {name}: {error}")
-    space["close"], space["_placed"] = Close(), _placed
-    space["holds"] = Said(equations) if part.name == "said" else equations[part.given]
-    _execute(chapter, part, space)
-    for name, holds in equations.items():
-        _whole(chapter, part, name, holds)
-    closes = [space["close"], *(holds.close for holds in equations.values())]
-    return Close(sum(one.count for one in closes), max(one.worst for one in closes))
 
-
-@dataclass
-class Said:
-    """`holds("how it begins", ...)` for the formulas of a text."""
-
-    equations: dict
-
-    def __call__(self, begin, names=None, /, **values):
-        found = [one for tex, one in self.equations.items() if tex.startswith(begin)]
+    def holds(begin, names=None, /, **values):
+        found = [one for tex, one in equations.items() if tex.startswith(begin)]
         if len(found) != 1:
             raise NotRead(f"{len(found)} formulas of the text above begin with {begin!r}")
         return found[0](names, **values)
 
+    space["close"], space["_placed"] = Close(), _placed
+    space["holds"] = holds if part.name == "said" else equations[part.given]
+    _execute(chapter, part, space)
+    for name, equation in equations.items():
+        _whole(chapter, part, name, equation)
+    closes = [space["close"], *(equation.close for equation in equations.values())]
+    return Close(sum(one.count for one in closes), max(one.worst for one in closes))
 
-def _whole(chapter, part, name, holds):
+
+def _whole(chapter, part, name, equation):
     """Refuse a check that leaves out a part of an equation, or could not fail."""
     def fail(what):
         chapter.fail(part.line, f"check {name} {what}")
-    silent = set(range(1, len(holds.statements) + 1)) - holds.told
+    silent = set(range(1, len(equation.statements) + 1)) - equation.told
     if silent:
         fail(f"does not evaluate statement {min(silent)} of its equation: call holds(...)")
-    if not holds.close.sharp:
+    if not equation.close.sharp:
         fail("compares nothing: what it compares is zero, or its tolerance too large")
-    for number, seen in holds.bounds.items():
+    for number, seen in equation.bounds.items():
         for case in {"tight", "strict"} - seen:
             fail(f"has no {case} case of inequality {number}: call holds(...) for one")
 

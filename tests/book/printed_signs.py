@@ -198,7 +198,7 @@ def survivors(one):
     the text has its chapter's number and itself for a label."""
     space = checks.namespace(one.name)
     for part in one.directives("equation", "said"):
-        texts = checks.printed(one, part)
+        texts = one.formulas[part.given]
         for name, tex in texts.items():
             label = name if part.name == "equation" else f"{one.number}: {name}"
             for kind, what, made in changes(tex):

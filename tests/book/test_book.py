@@ -38,7 +38,7 @@ def test_every_equation_has_its_own_label_and_is_cited():
 def test_equations_hold_and_are_cited_by_the_source(path):
     chapter = read(path)
     complete(chapter)
-    assert set(checks.run(chapter)) == {*chapter.equations, *chapter.formulas}
+    assert set(checks.run(chapter)) == chapter.formulas.keys()
     for part in chapter.directives("equation"):
         assert mathml(part.body, block=True).startswith("<math")
     assert {"picture", "sum", "ask"} <= {part.name for part in chapter.parts}
