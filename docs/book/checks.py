@@ -78,8 +78,7 @@ def check(chapter, part, texts, space):
         try:
             equations[name] = Equation(tex, space)
         except NotRead as error:
-            line = chapter.equations.get(name, part).line
-            chapter.fail(line + 1, f"equation {name}: {error}")
+            chapter.fail(part.line + 1, f"equation {name}: {error}")
 
     def holds(begin, names=None, /, **values):
         found = [one for tex, one in equations.items() if tex.startswith(begin)]

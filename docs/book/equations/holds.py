@@ -110,9 +110,9 @@ class Equation:
             near = np.abs(a - b).min() <= 10 * OFF * np.abs(b).max()
             assert near or not tight, f"{self.tex}: the sides are nowhere equal"
             if op in ("<=", ">="):
-                apart = np.abs(a - b) > 0.01 * np.abs(b)
+                apart = (np.abs(a - b) > 0.01 * np.abs(b)).any()
                 self.bounds.setdefault(number, set()).update(
-                    {"tight"} if near else (), {"strict"} if apart.any() else ())
+                    {"tight"} if near else (), {"strict"} if apart else ())
             elif op in ("<", ">") and right != Number(0.0):         # near, as far as it is printed
                 near = (np.abs(a - b) <= 0.01 * np.abs(b)).any()
                 self.bounds.setdefault(number, {"strict"}).update({"tight"} if near else ())
