@@ -43,16 +43,15 @@ def nodes_of(recording, phase):
     They are made from the statements of the layer's own method, or of the function that this method
     calls to do its work.
     """
-    steps, seen = {}, set()
+    steps = {}                                          # {call: {line: its first step}}
     for one in recording.phase(phase):
-        if one.line.is_simple and (one.call, one.line) not in seen:     # of a loop, one turn
-            seen.add((one.call, one.line))
-            steps.setdefault(one.call, []).append(one)
+        if one.line.is_simple:
+            steps.setdefault(one.call, {}).setdefault(one.line, one)
     root = next(call for call in steps if call.parent is None and call.code.co_name == phase)
-    found = _nodes(steps[root], phase)
+    found = _nodes(steps[root].values(), phase)
     if len({tuple(map(id, node.made_of)) for node in found if node.made_of}) > 1:
         return found
-    inner = [_nodes(own, phase, found[-1].name) for call, own in steps.items()
+    inner = [_nodes(own.values(), phase, found[-1].name) for call, own in steps.items()
              if call.parent is root]
     return max([found, *inner], key=len)
 
