@@ -318,7 +318,7 @@ def dates():
     """Train an LSTM with attention as chapter 13's translator of dates."""
     data, words = Dates(), Dates.words
     model = npdl.LSTMSeq2Seq(len(words.source.characters), len(words.target), 32, 1, 48, rng=0,
-                        dtype="float64")
+                             dtype="float64")
 
     def batch(step):
         source, lengths, target = data.encoded(*data.draw("train", 48, 0, step))
@@ -412,7 +412,7 @@ def counting(model, steps, each=None, S=24, B=16):
 def blocks():
     """Train a GPT of four blocks, and return its prediction after each block."""
     model = npdl.GPT(len(LETTERS), 24, 4, 2, max_len=64, norm="pre", activation="relu", rng=0,
-                dtype="float64")
+                     dtype="float64")
     counting(model, 500)
     text = "thirty four thirty "
     _, cache = model.forward(LETTERS.ids(text)[None])
@@ -425,7 +425,7 @@ def blocks():
 def gpt():
     """Train a GPT to count in words, and record its continuations of "twenty one "."""
     model = npdl.GPT(len(LETTERS), 32, 2, 2, max_len=96, norm="pre", activation="relu", rng=0,
-                dtype="float64")
+                     dtype="float64")
     said = {}
 
     def listen(step):
