@@ -68,7 +68,7 @@ def wide(x):
 
 
 def centred(x, axes):
-    """Return x - mean, the mean and the biased variance over some axes, kept with length 1.
+    """Return x - mean, mean and biased variance. The means are over `axes`, which keep length 1.
 
     The mean of large numbers has a rounding error, which would increase the variance. So the mean
     of x - mean is subtracted, too.

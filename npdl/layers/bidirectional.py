@@ -65,8 +65,8 @@ class BidirectionalStack(Layer):
 
     This example has the structure of torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each
     layer reads the outputs of both directions of the layer below. forward(x, state, rng, lengths)
-    maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with the pair
-    of first states of each layer.
+    maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with a pair
+    for each layer: the first states of its two directions.
     """
 
     def __init__(self, layers, dropout=0.0):

@@ -108,9 +108,9 @@ class SinusoidalPositions(Layer):
     """y = x + PE[position], with the fixed matrix PE (max_len, D) of `sinusoidal`.
 
     forward(x) takes x (B, S, D), with the positions 0 .. S-1. forward(x, positions) takes x
-    (..., D) and integers that broadcast to (...). PE is stored in float64, and converted to the
-    dtype of x. The layer has no parameters. Raises InputError if x does not hold floats, and for
-    positions out of range.
+    (..., D) and a position (an integer) for each of its vectors. PE is stored in float64, and
+    converted to the dtype of x. The layer has no parameters. Raises InputError if x does not hold
+    floats, and for positions out of range.
     """
 
     def __init__(self, max_len, d_model, *, exponent="k/d", dtype="float32"):

@@ -17,8 +17,8 @@ class DecoderBlock(Layer):
     """u = norm1(x + attention(x)),  w = norm2(u + cross(u, memory)),  y = norm3(w + ffn(w)).
 
     forward(x, memory, mask, memory_mask, rng) maps x (B, T, D) and memory (B, S, D) to y (B, T, D).
-    `mask` broadcasts to the weights of the self-attention, `cache.attention.attend.A` (B, H, T, T),
-    and `memory_mask` to those of the cross-attention, `cache.cross.attend.A` (B, H, T, S). The
+    The masks are True where attention is allowed. `mask` broadcasts to the weights (B, H, T, T) of
+    the self-attention, and `memory_mask` to those (B, H, T, S) of the cross-attention. The
     arguments are those of npdl.layers.transformer.Block, without attention_dropout.
     """
 

@@ -11,11 +11,11 @@ from npdl.training_errors import check_kinds
 
 
 class WeightedCrossEntropy(CrossEntropy):
-    """CrossEntropy with nll = -sum_v w_v q_v log softmax(logits)_v, for example for rare classes.
+    """loss = -sum_v w_v q_v log softmax(logits)_v: CrossEntropy with a weight for each class.
 
-    `class_weights` w (V,) are numbers of at least 0. The other arguments, and q, are those of
-    CrossEntropy. The reduction "mean" divides the sum of the losses by the sum of w[target] over
-    the targets that are not ignored, as torch.nn.CrossEntropyLoss(weight=w) does.
+    `class_weights` w (V,) are numbers of at least 0. The targets q and the other arguments are
+    those of CrossEntropy. The reduction "mean" divides the sum of the losses by the sum of
+    w[target] over the targets that are not ignored, as torch.nn.CrossEntropyLoss(weight=w) does.
     """
 
     def __init__(self, class_weights, ignored=None, smoothing=0.0, reduction="mean"):

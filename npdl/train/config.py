@@ -111,7 +111,8 @@ class Adapters:
             raise InputError("--block, --rounding and --double are options of quantization; give "
                              "--bits too")
         if self.rounding == "nf4" and self.bits != 4:
-            raise InputError(f"--rounding nf4 needs --bits 4, for its 16 levels, not {self.bits}")
+            raise InputError(f"--bits {self.bits} with --rounding nf4; NF4 has 16 levels, so give "
+                             "--bits 4")
 
 
 @dataclasses.dataclass(frozen=True)

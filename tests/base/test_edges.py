@@ -197,7 +197,7 @@ REFUSED = {                                     # name: (call, what the message 
     "a source's mask of integers": (lambda: CachedSeq2Seq(
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(
-        Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "too large for this model's float32"),
+        Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "magnitude 1e.300, too large for"),
     "matrices_only of parameters": (
         lambda: matrices_only(Linear(2, 2).params()), "give a Layer"),
 }

@@ -113,8 +113,8 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
         cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
     for _, value, fitting in cast:
         if (np.isinf(fitting) & ~np.isinf(value)).any():
-            raise InputError(f"the magnitude {np.nanmax(np.abs(value)):.3g} is too large for this "
-                             f"model's {fitting.dtype}")
+            raise InputError(f"an array {value.shape} has an entry of magnitude "
+                             f"{np.nanmax(np.abs(value)):.3g}, too large for {fitting.dtype}")
     for param, _, fitting in cast:
         param.data[...] = to_device(fitting)
 
