@@ -1,6 +1,7 @@
-"""NumPy functions with a recording of their own.
+"""Record some functions of NumPy and npdl in a special way, such as an elementwise operation.
 
-Every other function is recorded as one operation (`Recorder.call`).
+`Recorder.call` records all other functions as one operation each. It also records a call for which
+a function of this module returns NotImplemented.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np
 
 
 def where(recorder, condition, *choices):
-    """Record np.where of three arguments, which is elementwise."""
+    """Record np.where with three arguments as an elementwise operation."""
     if len(choices) != 2:
         return NotImplemented
     values = [concrete(x) for x in (condition, *choices)]
@@ -28,7 +29,7 @@ def run_where(condition, x, y, out):
 
 
 def concatenate(recorder, parts, axis=0, out=None, **options):
-    """Record np.concatenate as copies into the parts of a new array."""
+    """Record np.concatenate as copies into slices of a new array."""
     if out is not None or axis is None or options:
         return NotImplemented
     values = [concrete(x) for x in parts]
@@ -52,10 +53,9 @@ def stack(recorder, parts, axis=0, out=None, **options):
 
 
 def filled(value):
-    """Return a function that records np.zeros_like, np.ones_like or np.full_like.
+    """Return a function that records a copy of the number `value` into a new array.
 
-    It records a copy of one number into a new array. `value` is None for np.full_like, whose number
-    is an argument.
+    For np.full_like, `value` is None, because the number is an argument.
     """
     def make(recorder, like, *args, **options):
         if options.get("subok") or options.get("shape") is not None:
@@ -67,7 +67,7 @@ def filled(value):
 
 
 def erf(recorder, x):
-    """Record the error function, which is elementwise."""
+    """Record the error function as an elementwise operation."""
     result = recorder.new(backend.exact_erf(x.value))
 
     def run(x, out):
@@ -78,8 +78,8 @@ def erf(recorder, x):
 def minus_one_hot(recorder, p, index):
     """Record p - one_hot(index) as an elementwise subtraction.
 
-    The result is bitwise identical to subtracting 1 at each index. In replays a guard checks the
-    range of the indices.
+    The result is bitwise identical to subtracting 1 at each index. A guard checks that the indices
+    are in range.
     """
     if not recorder.check_range(index, p.shape[-1]):
         return NotImplemented
@@ -88,7 +88,7 @@ def minus_one_hot(recorder, p, index):
 
 
 def sum_by_index(recorder, rows, index, size):
-    """Record one operation if all indices are in range. In replays a guard checks the range."""
+    """Record `functions.sum_by_index` as one operation, if all indices are in range."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
     values = [concrete(x) for x in (rows, index)]
@@ -104,10 +104,7 @@ def sum_by_index_run(size):
 
 
 def take_along_axis(recorder, x, index, axis=-1):
-    """Record one operation, for arrays with the same number of axes.
-
-    In replays a guard checks the range of the indices.
-    """
+    """Record np.take_along_axis as one operation, and a guard on the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
     values = [concrete(a) for a in (x, index)]

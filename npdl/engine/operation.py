@@ -2,11 +2,11 @@
 
 A recording of `y = x * 2 + b` is two operations on views of four buffers:
 
-    multiply   x, 2      -> t           t is temporary: it gets its memory from the arena
+    multiply   x, 2      -> t           t is temporary: its memory is in the arena (`arena`)
     add        t, b      -> y
 
-A `View` says where an array lies (buffer, offset, strides) but holds no numbers. So a recording
-needs no memory of its own, and the same operation can be lowered to NumPy or to C.
+A `View` describes where an array lies (buffer, offset, strides) but holds no numbers. So a
+recording needs no memory for results, and an operation can be translated into NumPy or into C.
 """
 
 import numbers
@@ -22,11 +22,11 @@ from npdl.engine.recorded_array import Recorded
 class Buffer:
     """One block of memory.
 
-    role     "temporary" (in the arena), "input" (given to every step), "state" (a parameter, a
-             gradient, a moment: it outlives the step), "number" (a cell that a replay fills),
-             "constant", or "shared" (CUDA: on the host and on the GPU)
+    role     "temporary" (in the arena), "input" (an argument of the step), "state" (a parameter, a
+             gradient or a moment), "number" (one entry that every replay sets), "constant", or
+             "shared" (on CUDA: the CPU computes it, the GPU reads it)
     array    the array that owns the memory; None for a temporary
-    address  the lowest address, which offsets are counted from
+    address  the lowest address of the memory; the offset of a View is counted from it
     """
 
     __slots__ = ("address", "array", "nbytes", "role")
@@ -46,7 +46,7 @@ class Buffer:
 
 
 class View(NamedTuple):
-    """An array in a buffer. Offset and strides are in bytes, as NumPy's are."""
+    """An array in a buffer. The offset and the strides are in bytes."""
 
     buffer: Buffer
     offset: int
@@ -85,7 +85,7 @@ class View(NamedTuple):
 
     @property
     def span(self):
-        """Return the first byte in the buffer, and the byte after the last."""
+        """Return (the first byte of the view in its buffer, the byte after its last one)."""
         low, high = self.offset, self.offset + self.dtype.itemsize
         for n, stride in zip(self.shape, self.strides, strict=True):
             low, high = low + min(0, (n - 1) * stride), high + max(0, (n - 1) * stride)
@@ -96,15 +96,12 @@ class View(NamedTuple):
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """Return the NumPy array of this view; its buffer is at `address` in `owner`'s memory."""
+        """Return the view as a NumPy array, for a buffer at `address` in the memory of `owner`."""
         return np.asarray(_Memory(self, address, owner))
 
 
 class _Memory:
-    """An object of which np.asarray makes the array of a view.
-
-    The array keeps `owner`, and so its memory, alive.
-    """
+    """An object that np.asarray turns into the array of a view. The array keeps `owner` alive."""
 
     def __init__(self, view, address, owner):
         self.owner = owner
@@ -114,11 +111,10 @@ class _Memory:
 
 
 class Number(Recorded):
-    """A Python number that changes from step to step: the learning rate, the count of steps.
+    """A Python number that changes from step to step, such as the learning rate.
 
-    Arithmetic makes another Number, which every replay computes again with Python's own
-    operators. An `if` on a Number records a guard (`Recorded.__bool__`). NumPy's ufuncs record a
-    call with a Number (`__array_ufunc__`).
+    Arithmetic with a Number makes another Number, which every replay computes again. An `if` on a
+    Number records a guard (`Recorded.__bool__`). A NumPy ufunc of a Number records an operation.
     """
 
     __slots__ = ("arguments", "function", "recorder", "value")
@@ -147,17 +143,18 @@ numbers.Real.register(Number)
 
 
 class Operation:
-    """One array operation: `run(*inputs, out)` writes its result into `out`.
+    """One array operation.
 
-    kind     its name: a ufunc's, or "copy", "take", "guard", ..; "sort()" for a call of np.sort
+    kind     its name: "add" (a ufunc), "add.reduce", "copy", "take", "guard", ..; a name with "()",
+             such as "sort()", is any other function, which a replay simply calls
     inputs   Views, and Python or NumPy scalars
     output   a View; None for a guard
-    run      what NumPy does
-    ufunc    the ufunc of an elementwise operation or a reduction, and `loop`, the dtypes that it
-             computes in
-    options  of the operation, such as the axis of a sum
-    source   (file, line) of the library or of a user's layer
-    effect   True if it must run though nothing reads its output: a guard, a draw
+    run      a function: run(*inputs, out=output) computes the operation with NumPy
+    ufunc    the ufunc of an elementwise operation or a reduction, else None
+    loop     the dtypes of inputs and output in which an elementwise operation computes, else None
+    options  further arguments, such as the axis of a sum
+    source   (file, line) of the recorded code, such as a layer's
+    effect   True if it runs even if nothing reads its output: for a guard or a random draw
     """
 
     __slots__ = ("effect", "inputs", "kind", "loop", "options", "output", "run", "source", "ufunc")
@@ -197,7 +194,7 @@ def address_of(array):
 
 
 def root_of(array):
-    """Return the array that owns the memory of a view."""
+    """Return the array that owns the memory of `array`."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
@@ -213,7 +210,7 @@ def contiguous_strides(shape, itemsize):
 
 
 def overlap(a, b):
-    """Return True if two views may share memory."""
+    """Return True if two Views may share memory."""
     if a.buffer is not b.buffer:
         return False
     (a_low, a_high), (b_low, b_high) = a.span, b.span

@@ -18,10 +18,12 @@ SHOWN = 30              # lines of a report
 
 @dataclass
 class Line:
-    """A source line, with the number of its operations, and their cost in one step.
+    """A source line, with its operations and their cost in one step.
 
-    seconds, flop, bytes   the cost in one step; `bytes` counts what is read or written
-    groups                 the numbers of the calls that compute its operations
+    operations  the number of operations
+    flop        the number of floating-point operations
+    bytes       the number of bytes that are read or written
+    groups      the numbers of the calls that compute the operations
     """
 
     file: str
@@ -75,7 +77,7 @@ def entries(op):
 
 
 def flop(op):
-    """Count floating-point operations: 2 for each product of a matrix product."""
+    """Return the floating-point operations: 2 for each multiply-add, otherwise 1 per entry."""
     if op.output is None or op.kind in ("copy", "take", "getitem", "draw"):
         return 0
     if op.kind == "matmul":

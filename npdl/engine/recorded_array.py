@@ -1,11 +1,11 @@
 """The recorded array. It holds an ordinary array, computes with it, and records each operation.
 
     x = recorder.wrap(np.ones(3), "input")
-    y = x.sum() + 1                     # 4.0, and the recorder has two operations more
+    y = x.sum() + 1                     # 4.0, and the recorder has two more operations
 
-It is no subclass of ndarray on purpose: NumPy's C code can reach its numbers only through
-`__array__`, which raises `Unsupported`. So a value can't leave the recording unnoticed and come
-back as a constant. A method that is not written here is recorded as one call (`Recorder.call`).
+It is deliberately not a subclass of ndarray: NumPy's C code can then read its numbers only through
+`__array__`, which raises `Unsupported`. So no value can leave the recording unnoticed and come back
+as a constant.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ ATTRIBUTES = ("dtype", "itemsize", "nbytes", "ndim", "shape", "size", "strides",
 
 
 class Unsupported(Exception):
-    """The step does something that cannot be recorded; it then runs plainly."""
+    """The step can't be recorded. The layers then run in every call."""
 
 
 class Recorded:
-    """What recorded arrays and numbers share: ufuncs are recorded, and a number that Python reads
-    becomes a guard."""
+    """The base of recorded arrays and Numbers. Ufuncs are recorded; if Python reads the value, a
+    guard is recorded, which replays check."""
 
     __slots__ = ()
     __hash__ = None
@@ -47,30 +47,30 @@ class Recorded:
 
 
 def concrete(x):
-    """Return the plain array or number."""
+    """Return the value of a recorded array or Number, and any other `x` as it is."""
     return x.value if issubclass(type(x), Recorded) else x
 
 
 class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
-    """An array whose operations are recorded. `value` is the array itself."""
+    """An array whose operations are recorded. `value` is the plain array."""
 
     __slots__ = ("buffer", "recorder", "value")
-    replaces_functions = True           # npdl.backend.replaceable asks for this
+    replaces_functions = True           # npdl.backend.replaceable reads this
 
     def __init__(self, recorder, value, buffer):
         self.recorder, self.value, self.buffer = recorder, value, buffer
 
     @property
-    def __class__(self):                # isinstance(x, np.ndarray) holds in checks of layers
+    def __class__(self):                # so that isinstance(x, np.ndarray) is True in layers
         return np.ndarray
 
     def __array_function__(self, function, types, args, options):
         return self.recorder.function(function, args, options)
 
     def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray, np.array, or an index of a plain array was given a recorded "
-                          "one; use npdl.backend.to_device(x), or make the plain array an "
-                          "attribute of the layer")
+        raise Unsupported("np.asarray, np.array, or the index of a plain array got a recorded one; "
+                          "write npdl.backend.to_device(x) for np.asarray(x), and self.table[x] "
+                          "for table[x]")
 
     def item(self, *index):
         return self.recorder.guard(np.ndarray.item, self[index] if index else self)
@@ -87,7 +87,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     def __repr__(self):
         return f"recorded {self.value!r}"
 
-    def __format__(self, spec):         # in the message of an error
+    def __format__(self, spec):         # for a layer's error messages
         return format(self.value, spec)
 
     def __getitem__(self, index):
@@ -103,7 +103,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return self.recorder.call(np.ndarray.transpose, (self,), {})
 
     def __pow__(self, exponent):
-        """Compute a square for the exponent 2 and a root for 0.5, as NumPy does."""
+        """Compute np.square for the exponent 2 and np.sqrt for 0.5, as NumPy does."""
         if type(exponent) in (int, float) and self.dtype.kind == "f":
             quick = {2: np.square, 0.5: np.sqrt}.get(exponent)
             if quick is not None:
@@ -152,7 +152,8 @@ class RecordedGenerator:
         if name.startswith("__"):
             raise AttributeError(name)
         if not callable(getattr(self.generator, name)):
-            raise Unsupported(f"the generator's attribute {name} was read")
+            raise Unsupported(f"the generator's {name} was read; only calls of its methods are "
+                              "recorded")
         return lambda *args, **options: self.recorder.draw(self, name, args, options)
 
 

@@ -1,12 +1,12 @@
-"""Record a training step: run it once on arrays that note what is done to them.
+"""Record a training step: run it once on arrays that record the operations on them.
 
     recorder = Recorder()
     x = recorder.wrap(np.ones(3), "input")      # a RecordedArray
-    y = np.exp(2 * x)                           # computes, and notes two operations
+    y = np.exp(2 * x)                           # computes, and records two operations
     recorder.operations                         # [multiply(2, (3,)) -> (3,), exp((3,)) -> (3,)]
 
-A recorded step is also a real step: it computes, and writes into the same memory. Where Python code
-looks at a value (`if`, `float`, an index), a guard is noted, which every replay checks.
+The step also computes its results, and writes them into the same memory. Where Python code reads a
+value (`if`, `float`, an index), a guard is recorded: replays check that the value is the same.
 """
 
 import sys
@@ -26,20 +26,20 @@ _recorders = threading.local()
 
 
 class Diverged(Exception):
-    """In a replay, a guard did not hold: this recording can't be used."""
+    """In a replay, a guard did not hold, so the recording does not fit this step."""
 
 
 def active_recorder():
-    """Return the Recorder of this thread that is recording now, or None."""
+    """Return the Recorder that is recording in this thread now, or None."""
     return getattr(_recorders, "active", None)
 
 
 class Recorder:
-    """The operations of a step, in order, and what they need to be replayed.
+    """The operations of a step, in order, with the numbers and the generators that they use.
 
     operations     [Operation]
     numbers        [(Number, array)]: before a replay, each number is written into its array
-    number_guards  [(Number, check)]: check(value) raises Diverged if the guard does not hold
+    number_guards  [(Number, check)]: check(value) raises Diverged if a guard on it fails
     generators     [RecordedGenerator]
     """
 
@@ -49,21 +49,21 @@ class Recorder:
 
     def __enter__(self):
         if active_recorder() is not None:
-            raise Unsupported("a step was recorded inside of another")
+            raise Unsupported("a recorded step was called inside of another")
         _recorders.active = self
         return self
 
     def __exit__(self, *error):
         _recorders.active = None
 
-    # What goes in and comes out
+    # Arguments and results
 
     def wrap(self, array, role):
-        """Return a RecordedArray of an array that exists outside of the recording."""
+        """Return an existing array as a RecordedArray. `role` is that of its Buffer."""
         return RecordedArray(self, array, self._external(array, role))
 
     def number(self, function, arguments):
-        """Return a Number computed from others, or NotImplemented if an argument is an array."""
+        """Return function(*arguments) as a Number; NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
@@ -73,11 +73,11 @@ class Recorder:
         return self._known[key]
 
     def wrap_number(self, value):
-        """Return a Number that is given to every replay."""
+        """Return a value as a Number, which gets a new value in every replay."""
         return Number(self, value)
 
     def wrap_generator(self, generator):
-        """Return the RecordedGenerator of a generator, always the same one."""
+        """Return the one RecordedGenerator of a random generator."""
         for known in self.generators:
             if known.generator is generator:
                 return known
@@ -88,7 +88,7 @@ class Recorder:
         return self.generators[-1]
 
     def roll_back(self):
-        """Undo what the recorded step has written and drawn."""
+        """Restore the arrays and the generators that the recorded step has changed."""
         for restore, saved in self._saved.values():
             restore(saved)
         self._saved.clear()
@@ -98,10 +98,7 @@ class Recorder:
         return recorded.value
 
     def keep_results(self):
-        """Keep the results of the recorded step.
-
-        Here there is nothing to do, because the step wrote into the state itself.
-        """
+        """Do nothing: on the CPU, the recorded step wrote its results into the state itself."""
 
     def view(self, x):
         """Return the View of a recorded or a plain array."""
@@ -115,23 +112,23 @@ class Recorder:
             self._buffers[id(root)] = Buffer.of(root, role)
         return self._buffers[id(root)]
 
-    # What is recorded
+    # Operations
 
     def add(self, kind, inputs, output, run, **fields):
-        """Record an operation that writes into `output`, a RecordedArray or None; return it."""
+        """Record an operation, and return `output`: the RecordedArray it writes into, or None."""
         *views, out = [self.view(x) if isinstance(x, np.ndarray) else x for x in (*inputs, output)]
         self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
         return output
 
     def new(self, value):
-        """Return a RecordedArray for a new result, in a buffer of its own."""
+        """Return a new result as a RecordedArray with a buffer of its own."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
-            raise Unsupported(f"a result has the dtype {value.dtype}")
+            raise Unsupported(f"a result has the dtype {value.dtype}, which can't be recorded")
         return RecordedArray(self, value, Buffer.of(root_of(value), "temporary"))
 
     def written(self, x):
-        """Save the array behind `x` before it is overwritten, so that roll_back can restore it."""
+        """Save the memory of `x` for `roll_back`, and return `x` as a RecordedArray."""
         if type(x) is not RecordedArray:
             x = self.wrap(x, "state")
         root = x.buffer.array
@@ -168,7 +165,7 @@ class Recorder:
         return self.add(kind, operands, result, run, ufunc=ufunc, loop=loop, options=options)
 
     def _loop(self, ufunc, inputs, result):
-        """Return the dtypes in which a ufunc computes."""
+        """Return the dtypes of the inputs and the output with which a ufunc computes."""
         given = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
                  else type(concrete(x)) for x in inputs]
         if ufunc.signature is not None:
@@ -176,7 +173,7 @@ class Recorder:
         return ufunc.resolve_dtypes((*given, None), casting="unsafe")
 
     def as_cell(self, x, i, loop):
-        """Return a Number as an array of one entry, which a replay fills."""
+        """Return `x`. A Number is returned as an array of one entry, which every replay sets."""
         if not isinstance(x, Number):
             return x
         cell = np.array(x.value, None if loop is None else loop[i])
@@ -190,10 +187,7 @@ class Recorder:
         return self.call(getattr(ufunc, method) if method != "__call__" else ufunc, inputs, options)
 
     def function(self, function, args, options):
-        """Record a call of a NumPy function, or of a replaceable function of npdl.
-
-        A replaceable function has the decorator `backend.replaceable`.
-        """
+        """Record a call of a NumPy function, or of one with the decorator `backend.replaceable`."""
         own = array_functions.FUNCTIONS.get(function)
         if own is not None:
             answer = own(self, *args, **options)
@@ -204,7 +198,7 @@ class Recorder:
         return self.call(function, args, options)
 
     def call(self, function, args, options):
-        """Record a call of any function that returns arrays and changes none."""
+        """Record a call of any function that returns arrays and changes no array."""
         inputs, rebuild = split((args, options))
         args, options = rebuild([x.value for x in inputs])
         result = function(*args, **options)
@@ -224,14 +218,14 @@ class Recorder:
                                 for i, found in enumerate(result)])
 
     def _result(self, function, inputs, result, run):
-        """Record one result of a function: as a view of an input, or as a new array.
+        """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        Return any other value as it is, because it depends only on shapes. Raises Unsupported for
-        None and for floats, which may depend on entries.
+        An integer or a string is returned as it is, because it is taken to depend only on shapes.
+        Raises Unsupported for None and for floats, which may depend on entries.
         """
         if not isinstance(result, (np.ndarray, np.generic)):
             if result is None or isinstance(result, (float, complex)):
-                raise Unsupported(f"{name_of(function)} returned {type(result).__name__}")
+                raise Unsupported(f"{name_of(function)} returned {result!r} and not an array")
             return result
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
@@ -292,12 +286,12 @@ class Recorder:
         self.add("setitem", [x, *inputs], x, run)
 
     def draw(self, recorded, name, args, options):
-        """Record numbers that a generator draws."""
+        """Record a call of the method `name` of a random generator."""
         if any(True for _ in split((args, options))[0]):
-            raise Unsupported(f"the generator's {name} was given a recorded array")
+            raise Unsupported(f"the random generator's {name}() got an array as an argument")
         result = getattr(recorded.generator, name)(*args, **options)
         if not isinstance(result, np.ndarray):
-            raise Unsupported(f"the generator's {name} returned no array; draw one with a shape")
+            raise Unsupported(f"the random generator's {name}() returned no array; give a shape")
 
         def run(out):
             np.copyto(out, getattr(recorded.generator, name)(*args, **options))
@@ -305,7 +299,7 @@ class Recorder:
                         options={"generator": recorded})
 
     def guard(self, convert, x):
-        """Return the Python value of an array or a Number; replays check that it is the same."""
+        """Return convert(x) of an array or a Number; replays check that it has not changed."""
         expected = convert(concrete(x))
 
         def check(value, out=None):
@@ -328,16 +322,17 @@ def map_nest(function, nest):
 
 
 def split(nest):
-    """Return the recorded arrays in nested structures, and a function of new arrays.
+    """Return (the recorded arrays in nested structures, rebuild).
 
-    The function returns the same structures with the new arrays in the places of the recorded ones.
-    It does not keep the recorded arrays, so that their memory is free after the recording.
+    rebuild(arrays) returns the same structures with `arrays` in the places of the recorded ones.
+    It does not refer to the recorded arrays, so their memory is free after the recording.
     """
     found, removed = [], object()
 
     def remove(value):
         if isinstance(value, Number):
-            raise Unsupported("a number that changes was given to a function of arrays")
+            raise Unsupported("a number that changes from step to step is part of an index, "
+                              "or an argument of a function other than a ufunc")
         if type(value) is not RecordedArray:
             return value
         found.append(value)
@@ -364,7 +359,7 @@ def _has_array(index):
 
 
 def _as_view(index):
-    """Return an equal index with which NumPy returns a view even of a single entry."""
+    """Return an equal index for which NumPy returns a view, even of a single entry."""
     return index if index is Ellipsis else (*index, ...) if isinstance(index, tuple) else (
         index, ...)
 
@@ -374,7 +369,7 @@ def name_of(function):
 
 
 def source_line():
-    """Return (file, line) of the code that is being recorded: not the engine's or NumPy's."""
+    """Return (file, line) of the recorded code, which is outside of the engine and of NumPy."""
     frame = sys._getframe(1)
     while frame.f_back and frame.f_code.co_filename.startswith(SKIPPED) and (
             not frame.f_code.co_filename.endswith("prefix.py")):

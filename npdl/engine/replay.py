@@ -40,12 +40,12 @@ class Program:
         return [buffer.array for buffer in buffers if buffer.role == "state"]
 
     def run(self, inputs, counters):
-        """Replay the step. Return (its results, the values of its numbers).
+        """Replay the step. Return (the results, {id of a computed Number: its value}).
 
         inputs    pairs (array of the recording, new value)
         counters  pairs (Number, new value)
 
-        If a guard does not hold, raises Diverged; state and generators are then as before.
+        Raises Diverged if a guard does not hold. State and generators are then as before.
         """
         for array, value in inputs:
             array[...] = value
@@ -70,7 +70,7 @@ class Program:
                 for x in self.results], values
 
     def _numbers(self):
-        """Compute the step's numbers, check their guards, and fill their arrays."""
+        """Check the guards on numbers, fill the arrays of numbers, and return {id: value}."""
         values = {}
         for number, check in self.recorder.number_guards:
             check(value_of(number, values))
@@ -80,7 +80,7 @@ class Program:
 
 
 def value_of(x, values):
-    """Return the value of a Number in this step, computed from its arguments."""
+    """Return the value of a Number in this step; return any other `x` as it is."""
     if not isinstance(x, Number):
         return x
     if x.function is None:

@@ -2,7 +2,7 @@
 
     mirror = Mirror(recorder, varying=set())
     model, optimizer = mirror.of((model, optimizer))    # the copies; a step runs on them
-    mirror.settle()                                     # see what the step assigned to them
+    mirror.settle()                                     # collect what the step assigned to them
     mirror.commit()                                     # assign it to the originals
 
 While a step is recorded, no attribute of an original is assigned. So after an interrupt the
@@ -33,9 +33,9 @@ class Mirror:
 
     slots            (container, key, value) for each entry of the originals; a `container` is a
                      list, a dict, or the __dict__ of an object
-    varying          {(id of a container, key)} of numbers that a step changes
+    varying          {(id of a container, key)} of the numbers that a step changes
     assignments      (container, key, value) for each entry that the step has assigned
-    keeps_structure  True if these are all numbers, which a replay assigns, too
+    keeps_structure  True if a replay can repeat all assignments
     """
 
     def __init__(self, recorder, varying):
@@ -44,11 +44,11 @@ class Mirror:
         self._copies, self._originals, self._pairs = {}, {}, []
 
     def of(self, value):
-        """Return the copy of a value; for an object that was met before, the same copy."""
+        """Return the copy of a value. It is the same copy each time that an object is met."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
             if holds_objects(value):
-                raise Unsupported(f"{value.__name__}, a function of one's own, holds objects that "
-                                  "are not copied with the model")
+                raise Unsupported(f"the function {value.__name__} holds objects in its closure, "
+                                  "which are not copied with the model")
             return value
         if id(value) not in self._copies:
             made = self._made(value)
@@ -59,7 +59,7 @@ class Mirror:
         if isinstance(value, np.ndarray) or is_device_array(value):
             known = type(value) is np.ndarray or is_device_array(value)
             if not known or value.dtype.kind not in "fiub":
-                raise Unsupported(f"a {type(value).__name__} of {value.dtype} is part of the state")
+                raise Unsupported(f"the state has a {type(value).__name__} of dtype {value.dtype}")
             return self.recorder.wrap(value, "state")
         if is_generator(value):
             return self.recorder.wrap_generator(value)
@@ -72,7 +72,7 @@ class Mirror:
             self._copies[id(value)] = copy
             return self._fill(value, copy)
         if not hasattr(value, "__dict__"):
-            raise Unsupported(f"a {type(value).__name__} is part of the state")
+            raise Unsupported(f"the state has a {type(value).__name__}, which can't be copied")
         copy = object.__new__(type(value))
         self._copies[id(value)] = copy
         self._fill(vars(value), vars(copy))
@@ -113,8 +113,8 @@ class Mirror:
     def settle(self):
         """Collect what the step assigned to the copies.
 
-        If the step assigned a new array to an attribute, a copy into the old array is recorded. If
-        a number changed, it is no setting, and is added to `varying`.
+        If the step assigned a new array to an attribute, a copy into the old array is recorded. A
+        number that the step changed is not a setting, and is added to `varying`.
         """
         moves, changed = [], []
         for container, copy, key, made in self._pairs:
@@ -140,7 +140,7 @@ class Mirror:
             old[...] = new
 
     def commit(self):
-        """Assign to the originals what the step assigned to the copies."""
+        """Repeat on the originals the assignments that the step made to the copies."""
         for container, key, value in self.assignments:
             if isinstance(container, list) and key >= len(container):
                 container.append(self.original(value))
@@ -148,9 +148,9 @@ class Mirror:
                 container[key] = self.original(value)
 
     def _pair_up(self, made, new, moves):
-        """Append pairs (array of the state, new value) to `moves`.
+        """Append (array of the state, its new value) to `moves` for each new array in `new`.
 
-        Return False if the structures differ.
+        Return False if `made` and `new` have different structures.
         """
         if type(made) is not type(new):
             return False
@@ -171,7 +171,7 @@ class Mirror:
         return made is new or is_same(made, new)
 
     def original(self, value):
-        """Return a value without recorded arrays: originals in the place of copies."""
+        """Return a value with the originals in the places of copies and recorded arrays."""
         if type(value) is RecordedArray:
             return self.recorder.plain(value)
         if isinstance(value, Number):

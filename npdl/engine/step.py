@@ -28,30 +28,33 @@ from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
 from npdl.errors import InputError
 
-MOST_RECORDINGS = 8         # kept of one step; a step whose guards fail more often runs plainly
+MOST_RECORDINGS = 8         # kept for one step; if guards fail more often, the step runs plainly
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
                  share_prefixes=False):
-    """Return a function step(inputs, *targets, lr=None, **options) that returns the loss.
+    """Return a training step: the function step(inputs, *targets, lr=None, **options) -> loss.
+
+    max_norm  the gradients are scaled down to this joint norm if theirs is larger; or None
+    target    "c", "numpy", or "auto": C if there is a compiler, else NumPy; on a GPU, CUDA
+    threads   the number of threads that share a batch (npdl.engine.threads)
+    share_prefixes  True to compute each distinct prefix of a batch once (npdl.engine.prefix), with
+              a GPT, GPT2 or LSTMLM without dropout and with step(ids, targets, counted, lr=None)
+
+    The arguments of the step:
 
     inputs    the argument of model.forward, or a tuple of its arguments
-    targets   the arguments of loss.forward after the output
+    targets   the arguments of loss.forward after the model's output
     lr        the learning rate of this step; None means that of the optimizer
     options   keyword arguments of model.forward, such as mask and rng
-    max_norm  clip the gradients' common norm to this before the update
-    target    "c", "numpy", or "auto": C where a compiler is found; on a GPU, CUDA
-    threads   how many threads share a batch (npdl.engine.threads)
-    share_prefixes  compute each distinct prefix of a batch once (npdl.engine.prefix): for a GPT,
-              GPT2 or LSTMLM without dropout; call step(ids, targets, counted, lr=None)
     """
     def make(function, objects):
         return RecordedStep(function, objects, target)
     if {id(param) for _, param in model.params()}.isdisjoint(map(id, optimizer.params.values())):
-        raise InputError("compile_step: the optimizer has no parameter of this model; make it from "
-                         f"the model: {type(optimizer).__name__}(model)")
+        raise InputError("compile_step: the optimizer has no parameter of this model; make an "
+                         f"optimizer of this model with {type(optimizer).__name__}(model)")
     if threads != 1 and not is_host():
-        raise InputError(f"threads = {threads}: a GPU takes the batch whole; give threads=1")
+        raise InputError(f"threads = {threads}: a batch is not split on a GPU; give threads=1")
     if threads != 1 or share_prefixes:
         recorded = ShardedStep(make, model, loss, optimizer, threads, share_prefixes)
     else:
@@ -67,7 +70,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
 class RecordedStep:
     """A step that is recorded and replayed.
 
-    function  is called as function(*objects, *arguments)
+    function  the step; it is called as function(*objects, *arguments)
     objects   models, losses and optimizers: all objects that the function reads or changes
     target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
     note      a function that is called with each message; None means print on standard error
@@ -83,7 +86,7 @@ class RecordedStep:
         if self.why_not is not None:
             return self.plain(arguments)
         if is_host() == (self.target.name == "cuda"):
-            self._stop_recording("the backend has changed since the step was made")
+            self._stop_recording("the backend has changed since the step was made; make a new step")
             return self.plain(arguments)
         if not is_host():
             arguments = moved(arguments, to_host)
@@ -98,9 +101,9 @@ class RecordedStep:
         return self._record(key, arguments, diverged)
 
     def _record(self, key, arguments, diverged):
-        """Run the step and record it, or plainly if that fails."""
+        """Run the step and record it. If it can't be recorded, run it without recording."""
         if diverged and self._diverged > MOST_RECORDINGS:
-            self._stop_recording("a value that changes decides what is computed")
+            self._stop_recording("a value that changes decides which operations are computed")
             return self.plain(arguments)
         recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
@@ -112,8 +115,8 @@ class RecordedStep:
         except Exception as error:
             recorder.roll_back()
             if isinstance(error, InputError) and not is_host():
-                raise               # the host has looked at the values; the GPU would not
-            answer = self.plain(arguments)      # it may raise an error itself
+                raise               # a plain step on the GPU would not check the values
+            answer = self.plain(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{where(error)}")
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
@@ -124,7 +127,7 @@ class RecordedStep:
         return recording.answer
 
     def plain(self, arguments):
-        """Run the function as it is."""
+        """Run the function without recording."""
         if not is_host():
             arguments = moved(arguments, to_device)
         return self.function(*self.objects, *arguments)
@@ -135,7 +138,7 @@ class RecordedStep:
 
 
 class Recording:
-    """One recorded step: made while it runs for the first time."""
+    """The recording of one step. It is made while the step runs for the first time."""
 
     def __init__(self, step, key, recorder, arguments):
         self.key, self.recorder, self.program = key, recorder, None
@@ -152,7 +155,7 @@ class Recording:
             self.mirror.commit()
             recorder.keep_results()
             return
-        recorder.roll_back()            # the first step has the same bits as a later one
+        recorder.roll_back()            # replay the first step, too, so that all steps round alike
         release_freed_memory()
         results = [recorder.view(x) if isinstance(x, np.ndarray) else x
                    for x in leaves(is_recorded, answer)]
@@ -224,7 +227,7 @@ def release_freed_memory():
 
 
 def is_input(value):
-    """Return True if an argument of the step is new in every replay."""
+    """Return True for an array, a float or a generator: every replay gets a new one."""
     return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
 
 
@@ -239,7 +242,7 @@ def unwrapped(x):
 
 
 def where(error):
-    """Return the place in the recorded code where an error was raised."""
+    """Return " (file:line)" of the recorded code in which an error was raised, or ""."""
     place, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -251,5 +254,5 @@ def where(error):
 
 @functools.cache
 def say(line):
-    """Print a line on standard error, each only once: several steps may have the same problem."""
+    """Print a line on standard error, once even if several steps have the same problem."""
     print(f"npdl.engine: {line}", file=sys.stderr)

@@ -34,5 +34,5 @@ def make_target(name, note):
     if is_host():
         return HostTarget(name, note)
     if name != "auto":
-        raise InputError(f"target {name!r} computes on the processor; on a GPU give 'auto'")
+        raise InputError(f"target {name!r} runs on the CPU; on a GPU give target='auto'")
     return CudaTarget(note)

@@ -29,12 +29,13 @@ class ShardedStep:
         require_positive(threads=threads)
         ignores = getattr(loss, "ignored", None) is not None
         if threads > 1 and (ignores or getattr(loss, "average", "") == "token"):
-            raise InputError(f"threads = {threads}: the targets that this loss averages over "
-                             "differ from shard to shard; give threads=1, or average='sample'")
+            raise InputError(f"threads = {threads}: this loss averages over a number of targets "
+                             "that may differ from thread to thread; give threads=1, or a loss "
+                             "with average='sample' and no ignored target")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
         self._prefixes = [Prefixes() for _ in range(threads)] if share_prefixes else None
         if share_prefixes:
-            model_on_rows(model)                # raises InputError for other models
+            model_on_rows(model)                # raises InputError for any other model
         self.threads, self._process, self._running, self._checked = threads, None, [], False
         self._watched = None
 
@@ -63,7 +64,7 @@ class ShardedStep:
         self._prepare()
         try:
             return self._step(inputs, targets, options, lr, max_norm)
-        except InputError:          # it may name the shapes of a shard; raise it for the batch
+        except InputError:          # its shapes may be a shard's; show those of the batch
             shard_step(self.model, self.loss, 1.0, inputs, targets, options)
             raise
 
@@ -97,10 +98,7 @@ class ShardedStep:
         return sum(losses[1:], losses[0])
 
     def _check_state(self):
-        """Raise InputError if a shard changes any state except gradients.
-
-        An example of such state is the running statistics of a batch norm.
-        """
+        """Raise InputError if a shard changes running statistics or other state than gradients."""
         if self._checked or self.threads == 1:
             return
         self._checked = True
@@ -109,8 +107,8 @@ class ShardedStep:
             written = [op.output.buffer for recording in step.recordings
                        for op in recording.program.operations if op.output is not None]
             if any(b.role == "state" and id(b.array) not in own for b in written):
-                raise InputError(f"threads = {self.threads}: the model's forward changes its state "
-                                 "(running statistics?); give threads=1")
+                raise InputError(f"threads = {self.threads}: the model's forward changes state "
+                                 "such as running statistics; give threads=1")
 
 
 class Unrecorded:
@@ -123,7 +121,7 @@ class Unrecorded:
 
 
 def watch(objects):
-    """Return a Mirror that knows whether objects have changed; None if it can't be made."""
+    """Return a Mirror, to check if the objects have changed; None if they can't be copied."""
     mirror = Mirror(Unrecorded(), set())
     try:
         mirror.of(objects)
@@ -133,8 +131,7 @@ def watch(objects):
 
 
 class ShardGenerator:
-    """Draws for the whole batch and returns a shard's part, so that no draw depends on `threads`.
-    """
+    """Draws for the whole batch but returns a shard's part, so draws don't depend on `threads`."""
 
     def __init__(self, generator, part, B):
         self.generator, self.part, self.B = generator, part, B
@@ -149,7 +146,7 @@ class ShardGenerator:
 
 
 def cut(nest, part, B):
-    """Return nested arguments. Arrays whose first axis has length B are cut to one shard's part."""
+    """Return nested arguments, in which each array of length B is cut to the slice `part`."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x
     return map_nest(cut_array, nest)

@@ -1,11 +1,11 @@
-"""The training steps that `compile_step` records: of a batch, of a shard of it, of its prefixes."""
+"""The steps that `compile_step` records: for a batch, a shard of it, or its distinct prefixes."""
 
 from npdl.functions import sum_by_index
 from npdl.optim import clip_by_global_norm
 
 
 def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
-    """Make a training step like that in the README, and return the loss."""
+    """Compute a training step as in the README, and return the loss."""
     optimizer.zero_grad()
     value = add_gradients(model, loss, inputs, targets, options, 1.0)
     update(optimizer, lr, max_norm)
@@ -13,14 +13,13 @@ def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm
 
 
 def shard_step(model, loss, weight, inputs, targets, options):
-    """Compute the gradients of a shard in its copy of the model; return its part of the loss.
-    """
+    """Compute the gradients of a shard in a copy of the model. Return weight * the shard's loss."""
     model.zero_grad()
     return add_gradients(model, loss, inputs, targets, options, weight) * weight
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step`, but on the rows of distinct prefixes.
+    """Do the same as `shard_step` on the results of `prefix.rows_of` for the shard.
 
     `model` is a PrefixGPT or a PrefixLSTM.
     """
@@ -33,7 +32,7 @@ def prefix_step(model, loss, weight, rows, entries, targets, counted):
 
 
 def update_step(models, optimizer, lr, max_norm):
-    """Sum the gradients of the shards into the first model's, clip them, and update it."""
+    """Add all models' gradients to those of the first one, clip them, and update the parameters."""
     for shadow in models[1:]:
         for (_, param), (_, own) in zip(models[0].params(), shadow.params(), strict=True):
             param.grad += own.grad
