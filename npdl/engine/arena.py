@@ -1,4 +1,4 @@
-"""Plan the memory of a recording: one block, the arena, in which temporaries take turns.
+"""Plan the memory of a recording: one block, the arena, that all temporary buffers share.
 
 Two buffers may share bytes if one is used for the last time before the other is used for the
 first time. Example: b is computed from a, c from b, and d from c. Then d may lie where b was.
@@ -12,7 +12,8 @@ ALIGNMENT = 64          # bytes: a cache line, and the widest vector
 class Arena:
     """The memory of a recording's buffers.
 
-    groups   in the order of their execution; `results` are read after the last one
+    groups   the Groups of operations, in the order of their execution
+    results  the Views that are read after the last group
     offsets  {temporary Buffer: its first byte in the arena}
     """
 
@@ -36,10 +37,10 @@ class Arena:
 
 
 def place(uses, kept=()):
-    """Return ({buffer: its first byte}, the bytes of all).
+    """Return ({buffer: its first byte}, the total number of bytes).
 
-    uses  for each step, {each buffer that it uses: its bytes}
-    kept  buffers that are also used after the last step
+    uses  for each point in time, {buffer in use: its number of bytes}
+    kept  buffers that are also used later
 
     The largest buffers are placed first. Each goes into the first gap between the placed buffers
     that are in use at the same time.
@@ -57,7 +58,7 @@ def place(uses, kept=()):
     for i, key in enumerate(keys):
         meanwhile = np.flatnonzero((begin[:i] <= end[i]) & (end[:i] >= begin[i]))
         meanwhile = meanwhile[np.argsort(low[meanwhile])]
-        gaps = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where each may begin
+        gaps = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where each gap begins
         size = rounded(sizes[key])
         fits = np.flatnonzero(low[meanwhile] - gaps[:-1] >= size)
         low[i] = gaps[fits[0] if len(fits) else -1]

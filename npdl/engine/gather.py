@@ -20,7 +20,7 @@ from npdl.engine.recording import run_take
 
 
 def multiply_tables(operations):
-    """Return the operations. Products of gathered rows are replaced by products of the table."""
+    """Return the operations, with products of looked-up rows replaced by those of the table."""
     takes, writes, found = {}, {}, []
     readers = Counter(view.buffer for op in operations for view in op.reads)
     for i, op in enumerate(operations):
@@ -40,7 +40,7 @@ def multiply_tables(operations):
 
 
 def _changed(views, writes, since, now):
-    """Return True if one of the views is written between two operations."""
+    """Return True if one of the views is written after operation `since` and before `now`."""
     return any(since < i < now and overlap(view, op.output) for view in views
                for i, op in writes.get(view.buffer, ()))
 
@@ -53,9 +53,9 @@ def _is_simple(op):
 
 
 def _gathered(x, takes, writes, now):
-    """Return (table, index) if a view (M, D) holds rows gathered from a smaller table.
+    """Return (table, index) if x is the view (M, D) of rows looked up in a smaller table.
 
-    Return None if it doesn't, or if one of the two was changed since.
+    Return None if x isn't, or if the table or the index has been changed since the look-up.
     """
     if x.buffer not in takes:
         return None
@@ -105,8 +105,7 @@ def _backward(op, takes, writes, now):
 def _scatter(op, writes, readers, now):
     """Replace a sum of the rows of dx = dy @ W.T by a product of sums of the rows of dy.
 
-    Return None if the rows of dx are also used elsewhere, or if there are fewer than two of them
-    for each row of the sum.
+    Return None if dx is also read elsewhere, or has less than twice as many rows as the sum.
     """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
@@ -132,8 +131,8 @@ def _scatter(op, writes, readers, now):
 def _products(x, writes, readers, now):
     """Return [(row, product)] for the matrix products whose results are stacked in x (M, D).
 
-    `row` is the first row of each. Nothing else reads these results. If x contains anything else,
-    return [].
+    `row` is the first row of x that the product fills. Return [] if x contains anything else, or
+    if anything else reads one of the results.
     """
     def product_of(view):
         """Return the one product whose result fills a view's buffer, or None."""

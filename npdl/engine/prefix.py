@@ -3,16 +3,16 @@
 In a causal model the activations at position t depend only on the tokens 0 to t. So sequences that
 begin with the same tokens have the same activations there. Each distinct prefix becomes one row:
 
-    BOS 1 + 2 =      3 shared rows: BOS, BOS 1, BOS 1 +
-    BOS 1 + 4 =      2 rows for each sequence: up to the second number, and up to "="
+    BOS 1 + 2 =      shared: 3 rows, for BOS, for BOS 1, and for BOS 1 +
+    BOS 1 + 4 =      each sequence: 2 rows, up to the second number and up to "="
 
 These are 7 rows instead of 2 x 5 = 10.
 
-The layers are those of the model. Layers that treat each position separately (embedding, norms,
-feed-forward networks, the classifier) take the rows directly. Attention collects the keys and
-values of all prefixes of a row. A recurrent cell uses the state of the prefix that is one token
-shorter. The classifier computes only rows whose logits the loss reads. The results are those of the
-whole batch, up to rounding, because sums have another order.
+The layers of the model compute the rows. Layers that treat each position separately (embedding,
+norms, feed-forward networks, the classifier) take the rows directly. Attention collects the keys
+and values of all prefixes of a row. A recurrent cell uses the state of the prefix that is one token
+shorter. The classifier computes only the *needed* rows, whose logits the loss reads. The results
+are those of the whole batch, up to rounding, because sums have another order.
 """
 
 from typing import Any, NamedTuple
@@ -28,21 +28,22 @@ from npdl.models.gpt import GPT, GPT2
 from npdl.models.lstm_lm import LSTMLM
 from npdl.training_errors import check_loss_shapes
 
-CAUSAL = (GPT, GPT2, LSTMLM)        # models whose layers take rows
+CAUSAL = (GPT, GPT2, LSTMLM)        # models whose layers can compute rows
 
 
 class Rows(NamedTuple):
     """The distinct prefixes of a batch (N of them), in order of length.
 
-    tokens, positions  (U,), the distinct pairs (token, position), called *words*
-    words              (N,), the index of the last word of each prefix
-    ancestors          (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n;
-                       after the end of prefix n it is n
-    visible            (N, 1, 1, S), True up to the end of each prefix
-    spans              for each length, the range (start, stop) of its rows
-    parents            for each length except the first: for each of its rows, the index of the
-                       prefix without the last token, counted within the rows of the shorter length
-    needed             (M,), the rows that the loss reads
+    tokens     (U,), the tokens of the *words*, which are the distinct pairs (token, position)
+    positions  (U,), the positions of the words
+    words      (N,), the index of the last word of each prefix
+    ancestors  (N, S), ancestors[n, t] is the row of the first t + 1 tokens of prefix n, and n
+               itself after the end of prefix n
+    visible    (N, 1, 1, S), True up to the end of each prefix
+    spans      the range (start, stop) of the rows of each length
+    parents    for each length except the first, an array: for each row, the index of the prefix
+               without the last token among the rows of the shorter length
+    needed     (M,), the rows whose logits the loss reads
     """
 
     tokens: Any
@@ -56,14 +57,11 @@ class Rows(NamedTuple):
 
 
 def rows_of(ids, targets, counted):
-    """Return (Rows, entries, targets, counted).
+    """Return (Rows, entries, targets, counted) of a batch, whose arrays are (B, S).
 
-    The last three are (B, C). C is the largest number of counted positions in a sequence (at
-    least 1).
-
-    entries[b, c] is the index in `needed` of the row that predicts targets[b, c]. The number of
-    rows of each length is rounded up (`rounded`). The additional rows repeat others and are not
-    used.
+    The last three are (B, C). C is the largest number of counted positions in a sequence, but at
+    least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts targets[b, c].
+    The number of rows of each length is rounded up (`rounded`). The additional rows are not used.
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
@@ -103,7 +101,7 @@ def rounded(count):
 
 
 def padded(array):
-    """Return an array with its entries repeated up to the `rounded` number."""
+    """Return an array whose length is rounded up (`rounded`) by repeating entries."""
     return np.resize(array, rounded(len(array)))
 
 
@@ -135,7 +133,10 @@ class PrefixAttention(MultiHeadAttention):
 
 
 class LastAttention(PrefixAttention):
-    """PrefixAttention for the queries Q (M, D) of the needed rows only."""
+    """PrefixAttention in a LastBlock: only the needed rows have queries, Q (M, D).
+
+    The mask contains x (N, D), the input of the keys and values of all rows.
+    """
 
     def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, x = mask
@@ -143,12 +144,12 @@ class LastAttention(PrefixAttention):
 
     def backward(self, dy, cache):
         dQ, dK, dV = super().backward(dy, cache)
-        cache.dx = dK + dV                                      # of the mask's rows
+        cache.dx = dK + dV                                      # the gradient of x
         return dQ, 0, 0
 
 
 class LastBlock(Layer):
-    """The last block of a GPT, which attends to all rows and computes only the needed rows."""
+    """The last block of a GPT. It computes only the rows that the loss reads (`Rows.needed`)."""
 
     def __init__(self, block):
         self.block = block
@@ -156,7 +157,7 @@ class LastBlock(Layer):
 
     def forward(self, x, mask, rng=None):
         ancestors, visible, needed = mask
-        n, c_norm = self.norm.forward(x)                        # what attention reads (N, D)
+        n, c_norm = self.norm.forward(x)                        # n (N, D), for keys and values
         y, c_block = self.block.forward(x[needed], (ancestors[needed], visible[needed], n))
         return y, Cache(norm=c_norm, block=c_block, needed=needed, size=len(x))
 
@@ -167,7 +168,7 @@ class LastBlock(Layer):
 
 
 class PrefixGPT(Layer):
-    """The layers of a GPT on rows. forward(rows) returns the logits (M, V) of the needed rows."""
+    """The layers of a GPT on rows. forward(rows) returns the logits (M, V) of `rows.needed`."""
 
     def __init__(self, model):
         model = model._copy(lambda param: param, {})            # the Params are the model's own
@@ -198,7 +199,7 @@ class PrefixGPT(Layer):
 
 
 class PrefixLSTM(Layer):
-    """The layers of an LSTMLM on rows. forward(rows) returns the needed logits (M, V)."""
+    """The layers of an LSTMLM on rows. forward(rows) returns the logits of `rows.needed`."""
 
     def __init__(self, model):
         self.embedding, self.classifier = model.embedding, model.classifier
@@ -215,7 +216,7 @@ class PrefixLSTM(Layer):
                              rows=rows)
 
     def layer(self, cell, x, rows):
-        """Return y (N, H), and the cache of each length's step."""
+        """Return (y (N, H), the caches of the steps). Each step computes all rows of one length."""
         ys, steps, state = [], [], None
         for t, (start, stop) in enumerate(rows.spans):
             if t:
@@ -235,7 +236,7 @@ class PrefixLSTM(Layer):
         return self.embedding.backward(dw, cache.embedding)
 
     def layer_backward(self, cell, dy, steps, rows):
-        """Return dx (N, D). The gradients of a state are summed over the rows that use it."""
+        """Return dx (N, D). The gradient of a state is summed over all rows that use it."""
         dxs, dstate = [], None
         for t in reversed(range(len(steps))):
             start, stop = rows.spans[t]
@@ -251,23 +252,26 @@ class PrefixLSTM(Layer):
 
 
 def model_on_rows(model):
-    """Return a layer whose forward takes Rows, and which shares the Params of the model."""
+    """Return a layer whose forward takes Rows. It shares the Params of the model."""
     if type(model) not in CAUSAL:
-        raise InputError(f"shared prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
+        raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 
 class Prefixes:
-    """A cache of the result of `rows_of` for the last batch."""
+    """The latest batch and its result of `rows_of`, which an equal batch uses again."""
 
     def __init__(self):
         self._given, self._rows = (), None
 
     def rows(self, model, inputs, targets, options=()):
-        """Return `rows_of(*inputs, *targets)`: inputs = (ids,), targets = (targets, counted)."""
+        """Return the result of `rows_of`, which is computed only if the batch has changed.
+
+        `inputs` is (ids,), and `targets` is (targets, counted). No `options` are allowed.
+        """
         if options:
-            raise InputError(f"shared prefixes: {', '.join(options)} can't be given; "
-                             "give share_prefixes=False")
+            raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; omit it, "
+                             "or give share_prefixes=False")
         given = *inputs, *targets                               # ids, targets, counted
         if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
             checked_tokens(given[0], type(model).__name__, getattr(model, "max_len", None),

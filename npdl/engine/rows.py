@@ -1,9 +1,9 @@
 """Describe an operation as a loop over rows.
 
-It is a map (each entry separately), a sum along each row, or a sum over the rows. LayerNorm's
-`x - x.mean(-1, keepdims=True)` on x (B, S, D) has B * S rows of width D. First each row is summed,
-then a map subtracts the mean. Operations on the same number of rows can share one loop over the
-rows, so that a row stays in the cache while all of them work on it.
+A row lies along the last axis, or axes, of an array. An operation is a map (each entry separately),
+a reduction along each row, or a sum over the rows. For example, `x - x.mean(-1, keepdims=True)` on
+x (B, S, D) has B * S rows of width D. Operations with the same number of rows can share one loop
+over the rows, so that a row stays in the cache while all of them work on it.
 """
 
 import math
@@ -22,8 +22,8 @@ LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal inver
 class Operand(NamedTuple):
     """An array that a loop over rows reads or writes.
 
-    lead   its strides in bytes over the axes of the rows
-    inner  its stride in bytes along a row
+    lead   the strides in bytes along the axes that count the rows
+    inner  the stride in bytes along a row
     """
 
     view: View
@@ -36,9 +36,9 @@ class RowOperation(NamedTuple):
 
     form    "map" (each entry separately), "row" (a reduction along each row) or "column" (a sum
             over the rows)
-    sizes   of the axes over which the rows go; their product is the number of rows
-    width   of a row
-    inputs  Operands, and scalars as they are
+    sizes   the lengths of the axes that count the rows; their product is the number of rows
+    width   the number of entries in a row
+    inputs  Operands and scalars
     """
 
     op: Any
@@ -57,7 +57,7 @@ class RowOperation(NamedTuple):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
     def refined(self, sizes):
-        """Return the same operation, with the axes of the rows split into `sizes`."""
+        """Return the same operation with the axes that count the rows split into `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -70,7 +70,7 @@ class RowOperation(NamedTuple):
 def as_rows(op, count=None):
     """Return an operation as a RowOperation with `count` rows, or None if that is not possible.
 
-    Without a count, a row goes along the last axis.
+    If `count` is None, the rows of a map are along the last axis.
     """
     if op.output is None or not _is_known(op):
         return None
@@ -89,7 +89,7 @@ def as_rows(op, count=None):
     *given, output = operands
     if any(overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
             output.view.offset, output.lead, output.inner) for x in given):
-        return None                         # x[1:] = x[:-1]: NumPy copies what it still needs
+        return None                         # x[1:] = x[:-1]: NumPy first copies the overlap
     found = iter(operands)
     inputs = tuple(next(found) if isinstance(x, View) else x for x in op.inputs)
     return RowOperation(op, form, sizes, width, inputs, next(found))
@@ -109,9 +109,9 @@ def _is_known(op):
 
 
 def _axes(op):
-    """Return (form, shape without axes of 1, [(view, its strides)], number of summed axes).
+    """Return (form, shape without axes of 1, [(view, its strides)], number of reduced axes).
 
-    The output is the last of the views.
+    The last view is the output. The form is None if the operation is not a loop over rows.
     """
     if op.kind not in REDUCTIONS:
         shape, reduced = op.output.shape, set()
@@ -128,7 +128,7 @@ def _axes(op):
     strides = [(x, broadcast_strides(x, len(shape))) for x in op.reads] + [(op.output, output)]
     whole = op.output if not reduced else op.reads[0]
     if len(reduced) in (0, len(shape)) and is_turned(whole):
-        long.reverse()                      # a transposed matrix: along its columns
+        long.reverse()                      # a transposed matrix's rows are along the columns
     flags = [i in reduced for i in long]
     count = sum(flags)
     if not count:
@@ -169,13 +169,13 @@ def broadcast_strides(view, ndim):
 
 
 def collapsed(sizes, strides):
-    """Return the stride of several axes as one, or None."""
+    """Return the stride of several axes joined into one, or None if they can't be joined."""
     _, (joined,) = merged_axes(sizes, [strides])
     return None if len(joined) > 1 else joined[0] if joined else 0
 
 
 def refine(a, b):
-    """Return the coarsest sizes that split both `a` and `b`, or None."""
+    """Return the sizes of the fewest axes that split both `a` and `b`; None if impossible."""
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
     if any(outer % inner for outer, inner in zip(cuts, cuts[1:], strict=False)):
@@ -184,7 +184,7 @@ def refine(a, b):
 
 
 def split_strides(strides, sizes, wanted):
-    """Return the strides over `sizes` as strides over the finer axes `wanted`."""
+    """Return strides along axes of `sizes` as strides along the finer axes `wanted`."""
     found, axes = [], list(zip(sizes, strides, strict=True))
     left, stride = 1, 0
     for n in reversed(wanted):
@@ -196,7 +196,7 @@ def split_strides(strides, sizes, wanted):
 
 
 def merged_axes(sizes, strides):
-    """Return (sizes, [strides]), neighbouring axes joined if all of `strides` allow it."""
+    """Return (sizes, [strides]) with neighbouring axes joined where all of `strides` allow it."""
     if not sizes:
         return (), [() for _ in strides]
     sizes, strides = list(sizes), [list(s) for s in strides]

@@ -1,10 +1,10 @@
-"""Group the operations of a recording that can share a loop over rows.
+"""Group the operations of a recording that can share a loop over rows (explained in `rows`).
 
     x_hat = centred / std        one group: for each row, first the entries of x_hat,
     y = gain * x_hat + bias      then those of y, while the row is in the cache
 
-Operations are placed in the order in which they were recorded. An operation may move up into an
-earlier group if its order does not matter with respect to any of the operations in between.
+Operations are placed in the order in which they were recorded. An operation may join an earlier
+group if it may run before all operations in between.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from collections import Counter
 from npdl.engine.operation import overlap
 from npdl.engine.rows import as_rows, collapsed, refine
 
-LOOK_BACK = 24          # groups that an operation may join; more make planning slow and gain little
+LOOK_BACK = 24          # latest groups that an operation may join; more would make planning slow
 # A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
 # group only if this group uses fewer than MOST_ARRAYS arrays of more than SMALL bytes.
 MOST_ARRAYS = 8
@@ -20,11 +20,11 @@ SMALL = 1 << 14
 
 
 class Group:
-    """Operations that are lowered together.
+    """Operations that are computed together, for example by one C function.
 
     rows   the RowOperations, all with the same `sizes`. The list is empty if the group is a single
            operation that can't be a loop over rows.
-    local  the temporary buffers that only this group uses; they need memory for one row only
+    local  the temporary buffers that only this group uses; each needs memory for one row only
     """
 
     def __init__(self, op, rows=None):
@@ -48,12 +48,12 @@ class Group:
 
     @property
     def columns(self):
-        """Return the sums over the rows."""
+        """Return the RowOperations that are sums over the rows."""
         return [rows for rows in self.rows if rows.form == "column"]
 
     @property
     def inside(self):
-        """Return the operations that compute each row separately."""
+        """Return the RowOperations that compute each row separately."""
         return [rows for rows in self.rows if rows.form != "column"]
 
     def touches(self, op):
@@ -62,13 +62,13 @@ class Group:
                    for view in op.views if view.buffer.role != "number")
 
     def conflicts(self, op):
-        """Return True if an operation after the group can't be moved before it."""
+        """Return True if an operation that follows the group may not run before the group."""
         return any(overlap(view, other) for view in op.views
                    for other in self.written.get(view.buffer, ())) or any(
             overlap(view, other) for view in op.writes for other in self.read.get(view.buffer, ()))
 
     def take(self, op):
-        """Add an operation to the loop over rows; False if it does not fit."""
+        """Add an operation to the group's loop over rows. Return False if it does not fit."""
         if not self.rows:
             return False
         rows = as_rows(op, self.rows[0].count)
@@ -101,7 +101,7 @@ def schedule(operations, results):
 
 
 def _join(groups, op):
-    """Put an operation into the last group that it fits into."""
+    """Add an operation to the latest group that it fits into. Return False if no group fits."""
     if op.output is None:
         return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
@@ -153,7 +153,7 @@ def _find_local(groups, results):
 
 
 def row_pitch(operand, sizes):
-    """Return the distance in bytes from each row to the next if all are the same, else None."""
+    """Return the distance in bytes from each row to the next, or None if it is not constant."""
     long = [i for i, n in enumerate(sizes) if n != 1]
     if not long:
         return operand.view.buffer.nbytes or None

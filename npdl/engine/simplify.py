@@ -1,4 +1,4 @@
-"""Simplify a recording: fewer operations that compute the same.
+"""Simplify a recording: compute the same results with fewer operations.
 
     grad[...] = 0
     t = x.T @ dy            becomes     grad = x.T @ dy
@@ -7,11 +7,11 @@
 The passes, in this order:
 
     move the guards to the front
-    multiply tables instead of gathered rows (`gather`)
+    multiply an embedding matrix instead of the rows looked up in it (`gather`)
     merge equal operations
-    drop operations whose results are not read
+    drop operations whose results nothing reads
     assign the first gradient instead of adding it to zeros (above)
-    compute x (B, S, D) @ W as one product of matrices
+    compute x (B, S, D) @ W as one product of matrices instead of B
 """
 
 from collections import Counter
@@ -33,10 +33,10 @@ def simplify(operations, results):
 
 
 def guards_first(operations):
-    """Move the guards, and the operations that they need, in front of all others if possible.
+    """Move the guards, and the operations that they need, to the front if possible.
 
-    It is not possible for draws, and for operations that depend on the others or write what the
-    others read. So a guard that does not hold is usually found before anything has been written.
+    A guard that does not hold is then usually found before anything has been written. Random draws
+    stay in their place, and so do all operations that can't run before one that stays.
     """
     needed, wanted = set(), set()
     for op in reversed(operations):
@@ -63,7 +63,7 @@ def move_first(operations, chosen):
 
 
 def merge_equal(operations, results):
-    """Compute once what is computed twice from the same values."""
+    """Drop each operation that computes the same value as an earlier operation."""
     writers = Counter(view.buffer for op in operations for view in op.writes)
     kept, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
     fixed = {view.buffer for view in results}
@@ -88,9 +88,9 @@ def _renamed(x, same):
 
 
 def _value_key(op, versions):
-    """Return a key that is equal for two operations if they compute the same value.
+    """Return a key, or None. Two operations with the same key compute the same value.
 
-    Return None if this can't be decided.
+    `versions` counts how often each buffer has been written.
     """
     if op.ufunc is None and op.kind not in PURE:
         return None
@@ -101,7 +101,7 @@ def _value_key(op, versions):
 
 
 def remove_dead(operations, results):
-    """Drop operations that reach no state, no guard and no result."""
+    """Drop operations on which no state, no guard and no result depends."""
     live = {view.buffer for view in results}
     kept = []
     for op in reversed(operations):
@@ -148,7 +148,7 @@ def accumulate_first(operations):
 
 
 def flatten_product(op):
-    """Turn x (B, S, D) @ W (D, E), which is B products, into one product of (B * S, D) with W."""
+    """Compute the B products x (B, S, D) @ W as one product of a (B * S, D) matrix with W."""
     if op.kind != "matmul":
         return op
     a, b = op.inputs
