@@ -24,7 +24,7 @@ PATIENCE = 300          # seconds for one compilation
 
 
 class CompilerError(NpdlError):
-    """There is no C compiler, it failed, or the library can't be stored."""
+    """No C compiler was found, the compiler failed, or the library can't be saved or loaded."""
 
 
 def load(source, compiler=None):
@@ -42,7 +42,7 @@ def load(source, compiler=None):
         _check_owner(library)
         return ctypes.CDLL(str(library))
     except OSError as error:
-        raise CompilerError(f"the compiled step can't be kept or loaded ({error})") from error
+        raise CompilerError(f"the compiled step can't be saved or loaded ({error})") from error
 
 
 def find_compiler(name=None):
@@ -52,7 +52,7 @@ def find_compiler(name=None):
     for candidate in [name] if name else ["cc", "gcc", "clang"]:
         if path := shutil.which(candidate):
             return path
-    raise CompilerError(f"no C compiler was found ({name or 'cc, gcc or clang'})")
+    raise CompilerError(f"no C compiler was found: {name or 'cc, gcc or clang'}")
 
 
 @functools.cache
@@ -80,8 +80,8 @@ def cache_folder():
     """Return the user's folder for compiled steps; create it if it does not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not os.path.isabs(base):
-        raise CompilerError("there is no home directory to keep compiled steps in; set HOME or "
-                            "XDG_CACHE_HOME")
+        raise CompilerError(f"compiled steps can't be saved in {base}, which is not an absolute "
+                            "path; set HOME or XDG_CACHE_HOME")
     folder = Path(base) / "npdl" / "steps"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _check_owner(folder)
@@ -94,8 +94,8 @@ def _check_owner(path):
         return
     status = path.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise CompilerError(f"{path} belongs to another user, or others may write there; it is "
-                            "not loaded")
+        raise CompilerError(f"{path} belongs to another user, or others may write there, so no "
+                            "compiled step is loaded from it")
 
 
 def _compile(source, compiler, library):

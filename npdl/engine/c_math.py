@@ -98,7 +98,7 @@ static inline float erf_f(float x) {{ return (float)erf_d(x); }}
 
 TYPES = {"float32": "float", "float64": "double", "bool": "uint8_t", "int8": "int8_t",
          "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t"}
-# The maps of generated code, in C. {s} is the suffix of a function of math.h, {t} of one of these.
+# Elementwise operations in C. {s} is the suffix of functions of math.h, {t} of the functions above.
 EXPRESSIONS = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
     "negative": "-{0}", "positive": "{0}", "square": "{0} * {0}", "reciprocal": "1 / {0}",
@@ -118,7 +118,7 @@ EXPRESSIONS = {
 
 
 def horner(coefficients, x, suffix=""):
-    """Return a polynomial as a C expression."""
+    """Return a polynomial in `x` as a C expression; the first coefficient is the constant."""
     text = f"{coefficients[-1]!r}{suffix}"
     for c in coefficients[-2::-1]:
         text = f"{c!r}{suffix} + {x} * ({text})"

@@ -1,7 +1,7 @@
 """C functions of single operations, and the source of all functions of a recording.
 
 `sum_by_index` (the backward of a look-up) and many small products of matrices (the heads of an
-attention) are no loops over rows, and NumPy is slow at both.
+attention) are not loops over rows, but NumPy is slow at both.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from npdl.engine.c_math import TYPES
 from npdl.engine.c_source import GroupSource, nested_loops, offset
 from npdl.engine.rows import broadcast_strides, merged_axes
 
-SMALL = 4096        # multiplications of one product; larger ones are left to BLAS
+SMALL = 4096        # multiplications of one product; BLAS computes larger products
 HEAD = """#include <stddef.h>
 #include <stdint.h>
 #include <math.h>

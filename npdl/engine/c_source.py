@@ -10,9 +10,9 @@ Its outer loop goes over the rows, and inner loops go along a row. LayerNorm's `
       v[i] = s;
     }
 
-An operation joins the open inner loop if both have the same width. It may not read other entries
-than the current one of an array that this loop writes, and may not overwrite other entries that
-this loop reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a
+An operation joins the open inner loop if both have the same width. The operation may read only the
+current entry of arrays that the loop writes, and write only the current entry of arrays that the
+loop reads. A buffer that only this group uses is a C variable, or a row of scratch memory if a
 later loop reads it.
 """
 
@@ -43,7 +43,7 @@ class GroupSource:
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
         self._lines, self._before, self._moving, self._after = [], [], [], []
         self._loop = None                   # the open loop along the row
-        self._scalars = {}                  # {Operand: C variable of a row}
+        self._scalars = {}                  # {Operand: C variable}, if a row shares one entry
         self._choose_axes()
         for k, rows in enumerate(self.rows):
             getattr(self, f"_add_{rows.form}")(k, rows)
@@ -92,7 +92,7 @@ class GroupSource:
     def _add_column(self, k, rows):
         """Write the code of a sum over the rows.
 
-        It sums into a row of scratch memory, which is copied to the result at the end.
+        All rows are added to a row of scratch memory, which is copied to the result at the end.
         """
         (x,) = self._read_all(rows)
         width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
@@ -108,7 +108,7 @@ class GroupSource:
     # Loops along a row
 
     def _open(self, width):
-        """Open a loop of this width; for a width of 1, close the open one."""
+        """Make sure that a loop of this width is open; for a width of 1, that no loop is open."""
         if width == 1:
             self._close()
         elif self._loop is None or self._loop.width != width:
@@ -180,7 +180,7 @@ class GroupSource:
         return self._scalars[x]
 
     def _write(self, x, value, width):
-        """Note a value, and store it if something reads it later."""
+        """Remember the C expression `value` of `x`, and store it if something reads it later."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if overlap(old.view, x.view)]:
                 del known[old]
@@ -238,7 +238,7 @@ class Loop:
     """A loop along a row that is being written.
 
     before      lines in front of the loop
-    reductions  variables that it reduces into, such as "+:s1"
+    reductions  an operator and a variable for each reduction, such as "+:s1"
     values      {Operand: C variable}
     written     the Views that it has written
     read        the Operands that it has read from memory
@@ -251,7 +251,7 @@ class Loop:
 
 
 def flattened(rows):
-    """Return maps of contiguous arrays as maps of one long row, any other `rows` as they are."""
+    """Return maps of contiguous arrays as maps of one long row. Return other `rows` as they are."""
     if any(each.form != "map" for each in rows) or len({each.width for each in rows}) > 1:
         return rows
     flat = [as_rows(each.op, count=1) for each in rows]
@@ -265,7 +265,7 @@ def nested_loops(sizes):
 
 
 def offset(strides, view, letter="i"):
-    """Return in C the offset of a view's entry with the indices i0, i1, .., counted in entries."""
+    """Return in C the offset of a view's entry with indices i0, i1, .., as a number of entries."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {stride // view.dtype.itemsize}"
                               for axis, stride in enumerate(strides) if stride)])
 
@@ -287,7 +287,7 @@ def expression(op, names, dtypes):
 
 
 def cast(name, dtype, wanted):
-    """Return a C expression in another dtype; the dtype of a literal is None."""
+    """Return the C expression `name` converted from `dtype` (None for a literal) to `wanted`."""
     if dtype == wanted:
         return name
     if wanted.kind == "b":
@@ -296,7 +296,7 @@ def cast(name, dtype, wanted):
 
 
 def literal(x):
-    """Return a Python or NumPy number in C, in double or as an integer."""
+    """Return a Python or NumPy number as a C literal: an integer or a double."""
     if isinstance(x, (bool, np.bool_)):
         return str(int(x))
     if isinstance(x, (int, np.integer)):

@@ -1,4 +1,4 @@
-"""Lower a recording to C: one function for each group, the other operations by NumPy.
+"""Lower a recording to C: one function for each group. NumPy computes all other operations.
 
 The source is compiled once and cached (`c_build`), and a replay calls the functions through
 ctypes, which releases the interpreter's lock.

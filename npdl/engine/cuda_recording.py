@@ -38,7 +38,7 @@ class DeviceRecorder(Recorder):
         while root.base is not None:
             root = root.base
         if not root.flags.c_contiguous:
-            raise Unsupported("an array of the state is not contiguous")
+            raise Unsupported(f"an array {root.shape} of the state is not contiguous")
         if id(root) not in self._roots:
             self._roots[id(root)] = root, root.get()
         host = np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],
@@ -52,7 +52,7 @@ class DeviceRecorder(Recorder):
         return backend.to_device(recorded.value) if known is None else known[0]
 
     def keep_results(self):
-        """Copy the state to the GPU, as the host has computed it."""
+        """Copy the state that the CPU has computed to the GPU."""
         for device, host in self._roots.values():
             device.set(host)
 

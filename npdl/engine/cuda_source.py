@@ -1,4 +1,4 @@
-"""Write operations as CUDA kernels: one for a group, one for a reduction, a look-up or a product.
+"""Write CUDA kernels: one for a group, or for a single reduction, look-up or product.
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -6,7 +6,7 @@ The lines of a group are those of the C target (`c_source.GroupSource`); only th
     threads   short rows: a thread for each row
     blocks    long rows: a block of threads for each row, which share a sum by `block_sum`
 
-Nothing is added atomically, so a kernel gives the same bits each time.
+No kernel uses atomic additions, so its results are bitwise identical each time.
 """
 
 import math
@@ -18,10 +18,10 @@ from npdl.engine.c_source import GroupSource, offset
 from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
 
 SHORT = 32              # the longest row that one thread computes
-SHARED = 40960          # bytes of a block's own memory that rows may take
+SHARED = 40960          # bytes of a block's shared memory for scratch rows
 THREADS = 256           # of a block
-MANY = 128              # if there are more rows, each of them has a smaller block
-MOST_BLOCKS = 2048      # of a launch; each then does several rows or entries
+MANY = 128              # if there are more rows than this, the blocks have fewer threads
+MOST_BLOCKS = 2048      # of a launch; if they are too few, each computes several rows or entries
 
 HEAD = """
 #ifdef __CUDACC_RTC__
@@ -58,7 +58,7 @@ __device__ {T} block_{name}({T} x) {{
 COMBINE = {"+": ("sum", "x + y"), "max": ("max", "x > y ? x : y"), "min": ("min", "x < y ? x : y")}
 BLOCK_HEAD = "".join(BLOCK_FUNCTION.format(T=T, name=name, combine=combine)
                      for T in ("float", "double") for name, combine in COMBINE.values())
-REDUCTIONS = {          # the first value, and the next one from x and y
+REDUCTIONS = {          # the initial value, and x combined with the next entry y
     "add.reduce": ("0", "x + y"), "multiply.reduce": ("1", "x * y"),
     "maximum.reduce": (None, "x != x || x > y ? x : y"),
     "minimum.reduce": (None, "x != x || x < y ? x : y"),
@@ -68,22 +68,23 @@ REDUCTIONS = {          # the first value, and the next one from x and y
 class Kernel:
     """A kernel, and how it is launched.
 
-    text         the source
-    together     True if the threads of a block wait for each other
-    views        the Views whose addresses are its arguments
-    grid, block  the number of blocks, and of threads in each block
+    text      the source
+    together  True if the threads of a block wait for each other
+    views     the Views whose addresses are its arguments
+    grid      the number of blocks
+    block     the number of threads in each block
     """
 
     together = False
 
     def define(self, name, lines):
-        """Set the source: `lines` with pointers a0, a1, .. to the entries of the views."""
+        """Set the source to `lines`, in which a0, a1, .. point to the entries of the views."""
         arguments = ", ".join(f"{TYPES[x.dtype.name]} *a{i}" for i, x in enumerate(self.views))
         self.text = "\n".join([f'extern "C" __global__ void {name}({arguments}) {{', *lines, "}\n"])
         self.name = name
 
     def define_entries(self, name, lines, value):
-        """Set the source: `lines` and the C expression `value` for each entry of the last view."""
+        """Set the source: for each entry of the last view, do `lines` and set it to `value`."""
         out = self.views[-1]
         self.spread(out.size)
         self.define(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
@@ -92,12 +93,12 @@ class Kernel:
                            "}"])
 
     def spread(self, count, threads=THREADS):
-        """Launch about one thread for each of `count` things."""
+        """Set `grid` and `block` for about one thread for each of `count` rows or entries."""
         self.grid, self.block = (min(MOST_BLOCKS, max(1, -(-count // threads))),), (threads,)
 
 
 class GroupKernel(GroupSource, Kernel):
-    """One group of maps and of sums along rows."""
+    """The kernel of a group of maps and reductions along rows."""
 
     def __init__(self, name, group, flat=True):
         self.form, self.loops = None if flat else "rows", 0
@@ -220,7 +221,7 @@ class ReduceKernel(Kernel):
 
 
 class TakeKernel(Kernel):
-    """x[index]: rows of a table; or np.take_along_axis."""
+    """A look-up: the rows x[index] of a table x, or np.take_along_axis."""
 
     def __init__(self, name, op):
         x, index, out = self.views = [*op.inputs, op.output]
@@ -242,8 +243,10 @@ class TakeKernel(Kernel):
 
 
 class SumByIndexKernel(Kernel):
-    """functions.sum_by_index: a block for each row of the result, a thread for each column. It adds
-    in double, in the order of the batch."""
+    """functions.sum_by_index: a block for each row of the result, a thread for each column.
+
+    Each thread adds in double, in the order of the batch.
+    """
 
     def __init__(self, name, op):
         rows, index, out = self.views = [*op.inputs, op.output]
@@ -303,14 +306,14 @@ def has_kernel(op):
 
 
 def group_kernels(group, name):
-    """Return the kernels of a group: maps and sums along rows, then sums over the rows."""
+    """Return the kernels of a group: maps and reductions along rows, then sums over the rows."""
     if not group.rows:
         return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
     kernels, columns = [], group.columns
     group.rows = group.inside
     if group.rows:
         kernel = GroupKernel(f"{name}_0", group)
-        if kernel.form == "entries" and kernel.loops > 1:   # the loops need a barrier in between
+        if kernel.form == "entries" and kernel.loops > 1:   # each loop must wait for the one before
             kernel = GroupKernel(f"{name}_0", group, flat=False)
         if kernel.form == "blocks" and kernel.scratch > SHARED:
             group.local = set()

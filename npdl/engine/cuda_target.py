@@ -1,11 +1,11 @@
 """Lower a recording to a GPU through CuPy: kernels and cuBLAS's products, in one CUDA graph.
 
-    host     first the guards, the random draws, and what leads to them: NumPy's own calls
-    copy     of what the host has computed, together with the batch and the numbers of the step
-    device   everything else: one CUDA graph
+    host     NumPy computes guards, random draws, and the operations that these need
+    copy     the host's results, the batch and the numbers of the step are copied to the device
+    device   one CUDA graph computes all other operations
 
-A graph repeats the launches with the same addresses, so everything that changes from step to step
-lies in memory that stays: the batch, the random draws, the numbers of the optimizer.
+A graph repeats the launches with the same addresses. So all inputs that change from step to step
+(the batch, the random draws, the numbers of the optimizer) are copied to fixed addresses.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def split_by_place(operations):
     for op in device:
         if op in on_host:
             cause = on_host[op]
-            raise Unsupported(f"{cause.kind} has no kernel, and needs what the GPU computes "
+            raise Unsupported(f"{cause.kind} has no kernel, but its input is on the GPU "
                               f"({cause.source[0]}:{cause.source[1]})")
     return host, device
 
@@ -59,10 +59,9 @@ class DeviceArena(Arena):
 class DeviceMemory:
     """The device's memory of every buffer.
 
-    state        is on the device
-    temporaries  are in the arena
-    the rest     (inputs, numbers, constants, what the host computes) is copied there from the
-                 host. `staged` lists these buffers, in the order of `copied_buffers`.
+    The state is there already, and the temporaries are in the arena. The other buffers (inputs,
+    numbers, constants, results of the host) are copied from the host. They are `staged`, in the
+    order of `copied_buffers`.
     """
 
     def __init__(self, arena, staged):
@@ -75,7 +74,7 @@ class DeviceMemory:
         self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
         self.pinned = cupyx.zeros_pinned(starts[-1] + ALIGNMENT, np.uint8)
-        self.copied = None                              # the event after the last copy from it
+        self.copied = None                      # the event after the last copy from `pinned`
 
     def pointer(self, buffer):
         """Return a buffer's address on the device, as a CuPy MemoryPointer."""
@@ -110,8 +109,8 @@ class DeviceMemory:
 def copied_buffers(host, device, results):
     """Return (the buffers that are copied from the host, n).
 
-    The first n are copied in every step, the others once. A temporary that the host computes gets
-    memory on the host.
+    The first n are copied in every step, the others once. This function also allocates the host's
+    memory of the temporaries that the host computes.
     """
     for buffer in [view.buffer for op in host for view in op.views]:
         if buffer.is_temporary:
@@ -160,7 +159,7 @@ class CudaLowered:
     def _launch(self, kernel, functions):
         """Return a function without arguments that launches a kernel.
 
-        For a product it calls cuBLAS if cuBLAS can read the operands.
+        For a product, the function calls cuBLAS instead if cuBLAS can read the operands.
         """
         if isinstance(kernel, ProductKernel):
             call = product(*map(self.memory.array, kernel.views))
@@ -183,7 +182,7 @@ def product(a, b, out):
 
 
 def compiled(kernels):
-    """Compile the kernels and return {id of a kernel: its function}.
+    """Compile the kernels and return {kernel: its function}.
 
     Kernels whose threads wait for each other are compiled as one module.
     """
@@ -202,8 +201,8 @@ def compiled(kernels):
 class DeviceTurn:
     """The device's part of a step.
 
-    It copies what changes in every step (the first `copied` staged buffers) and launches the
-    kernels: one by one the first time, later as one CUDA graph.
+    It copies the first `copied` staged buffers, which change in every step. Then it launches the
+    kernels: the first time one by one, later as one CUDA graph.
     """
 
     def __init__(self, target, memory, copied, launches):
@@ -226,10 +225,7 @@ class DeviceTurn:
         self.warm = True
 
     def _capture(self):
-        """Capture the launches as a CUDA graph.
-
-        If CUDA can't, print one line and continue without a graph.
-        """
+        """Capture the launches as a CUDA graph, or print one line that says why it failed."""
         stream, why, graph = self.target.stream, None, None
         try:
             stream.begin_capture()
@@ -268,7 +264,7 @@ class CudaTarget:
     def turn(self):
         """Use the target's stream in a `with` block.
 
-        The block begins after the current stream's earlier work, and that stream's later work waits
+        The block waits for the earlier work of the current stream. Later work of that stream waits
         for the block.
         """
         outer = self.cupy.cuda.get_current_stream()
@@ -282,5 +278,5 @@ class CudaTarget:
 
 @functools.cache
 def stream_of(cupy):
-    """Return the stream of all steps, because each stream has a cuBLAS handle of its own."""
+    """Return the one stream of all steps. Another one would need its own cuBLAS handle (32 MiB)."""
     return cupy.cuda.Stream(non_blocking=True)

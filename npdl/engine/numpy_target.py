@@ -1,8 +1,8 @@
 """Lower a recording to NumPy calls: each operation is one call that writes into its memory.
 
 A group of operations over many rows is computed in blocks of rows, so that what one operation
-writes is still in the processor's cache when the next one reads it. An array that lives in one
-group needs memory for one block.
+writes is still in the processor's cache when the next one reads it. A temporary array that only one
+group uses needs memory for one block.
 """
 
 import functools
@@ -25,7 +25,7 @@ class Lowered:
     calls    functions without arguments
     made_of  for each call, the operations that it computes
     array    a function that returns the array of a View
-    nbytes   of the arena
+    nbytes   the size of the arena
     """
 
     def __init__(self, groups, results):
@@ -63,8 +63,7 @@ class NumPyLowered(Lowered):
 
 
 class Block:
-    """The arrays of a block of rows. `slots` are the places of the local buffers in scratch
-    memory."""
+    """The arrays of a block of rows. `slots` is {local buffer: its first byte in `memory`}."""
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
@@ -75,7 +74,7 @@ class Block:
         self.memory = aligned(nbytes)
 
     def call(self, rows, start):
-        """Return a call of one operation on the rows from `start` on along the first axis."""
+        """Return a call of one operation on the block that begins at `start` on the first axis."""
         inputs = [self.rows_of(x, rows, start) if isinstance(x, Operand) else x
                   for x in rows.inputs]
         out = self.rows_of(rows.output, rows, start)
@@ -87,7 +86,7 @@ class Block:
         return direct_call(rows.op, inputs, out)
 
     def rows_of(self, x, rows, start):
-        """Return an operand's rows of this block, as an array of shape (axes of the rows.., width).
+        """Return an operand's entries in the block that begins at `start`: (*axes of rows, width).
 
         The last axis has length 1 if all entries of a row are the same.
         """
@@ -107,7 +106,7 @@ def call_of(op, array):
 
 
 def direct_call(op, inputs, out):
-    """Return a call of NumPy's own function, with no Python function between."""
+    """Return a function without arguments, which calls NumPy directly if possible."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")
     if op.ufunc is None:
@@ -118,7 +117,7 @@ def direct_call(op, inputs, out):
 
 
 def block_size(group):
-    """Return how many entries of the first axis make a block; None if blocks gain nothing."""
+    """Return the length of a block along the first axis; None if blocks would not help."""
     if len(group.inside) < 2 or not group.sizes:
         return None
     entries = math.prod(group.sizes[1:]) * max(rows.width for rows in group.inside)
