@@ -9,6 +9,7 @@ import numpy as np
 from npdl import backend, functions
 from npdl.engine.recorded_array import concrete
 
+OF_SHAPES = {np.iscomplexobj, np.isrealobj, np.ndim, np.result_type, np.shape, np.size}
 IN_PLACE = {np.copyto, np.fill_diagonal, np.place, np.put, np.put_along_axis, np.putmask}
 
 

@@ -220,17 +220,19 @@ class Recorder:
     def _result(self, function, inputs, result, run):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        An integer or a string is returned as it is, because it is taken to depend only on shapes.
-        Raises Unsupported for None and for floats, which may depend on entries.
+        A number of Python is returned as it is. A guard is recorded on it if it may depend on
+        entries. Raises Unsupported for any other result.
         """
-        if not isinstance(result, (np.ndarray, np.generic)):
-            if result is None or isinstance(result, (float, complex)):
-                raise Unsupported(f"{name_of(function)} returned {result!r} and not an array")
+        if function in array_functions.OF_SHAPES:
             return result
+        if not isinstance(result, (np.ndarray, np.generic, bool, int, float)):
+            raise Unsupported(f"{name_of(function)} returned {result!r} and not an array")
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
-        return self.add(name_of(function) + "()", inputs, self.new(result), run)
+        recorded = self.add(name_of(function) + "()", inputs, self.new(result), run)
+        return self.guard(type(result), recorded) if isinstance(result, bool | int) or (
+            type(result) is float) else recorded
 
     def in_place(self, function, args, options):
         """Record a call of a function that writes into its first argument."""

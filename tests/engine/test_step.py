@@ -98,6 +98,17 @@ def test_two_branches_are_two_recordings_however_often_they_alternate():
     assert step.recorded.why_not is None and len(step.recorded.recordings) == 3
 
 
+@pytest.mark.parametrize("is_one", [
+    np.array_equal, np.allclose, lambda x, y: np.count_nonzero(x == y) == 3])
+def test_a_function_that_looks_at_entries_is_a_guard(is_one):
+    def function(x, y):
+        return x + 1 if is_one(x, y) else x - 1
+    step, x = RecordedStep(function, (), "numpy"), np.ones(3)
+    for y in (x, x + 1, x, x + 1):
+        np.testing.assert_array_equal(step(x, y.copy()), function(x, y))
+    assert step.why_not is None and len(step.recordings) == 2
+
+
 def test_a_guard_tells_nan_from_a_number():
     def function(x):
         return x[1] * (2.0 if np.isnan(float(x[0])) else 3.0)
