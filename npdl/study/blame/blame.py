@@ -83,7 +83,7 @@ def check(subject):
 
 
 def search(subject, other_inputs=True, budget=None):
-    """Return the Blame of a Subject.
+    """Check a Subject, search for the incorrect line, and return the Blame.
 
     If all gradients are correct and `other_inputs` is True, other inputs are checked too. `budget`
     limits the work of the search.
@@ -105,7 +105,7 @@ def _wrong_so_far(result):
     """Return a sentence on the errors that a check found."""
     if result.error is not None:
         return f"backward raises {message(result.error)}"
-    return f"wrong are the gradients of {', '.join(row.name for row in result.wrong)}"
+    return f"the gradients of {', '.join(row.name for row in result.wrong)} are wrong"
 
 
 def _find_line(result, budget):
@@ -130,7 +130,7 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Return (Blame, Fix or None) of a Verdict; `small` is the Verdict on the Runs' inputs."""
+    """Return (Blame, Fix or None) of a Verdict; `small` is that of the inputs that `runs` uses."""
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
     if fix and not report.verified:
@@ -164,8 +164,8 @@ def _blame_part(whole, runs):
 def _blame_wrong(result, small, runs):
     """Return (Blame, Fix or None) for a Verdict with a wrong gradient.
 
-    The search looks for one statement whose change corrects all gradients, and then for pairs of
-    such statements.
+    The search looks for one statement whose change corrects all gradients, and then for two
+    statements whose changes correct them together.
     """
     runs.learn({row.name for row in small.wrong})
     found = localize(runs)
@@ -184,7 +184,7 @@ def _blame_wrong(result, small, runs):
 
 
 def _with_fixes(result, found, fixes):
-    """Return the Blame of Fixes that each correct all gradients, or of one Fix of two mistakes."""
+    """Return the Blame of the first Fix. Another Fix that corrects all gradients is named, too."""
     best = fixes[0]
     report = report_on(result, best.line, best, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
@@ -232,7 +232,7 @@ def _first_suspicious(result, found):
 def confirm(result, report, fix, budget):
     """Check the corrected code on the student's own inputs and on other inputs.
 
-    If it is correct, set `verified` of the Blame.
+    If all gradients are correct there, set `verified` of the Blame.
     """
     with applied(fix.line, [fix.node]):
         again = check(result.subject)

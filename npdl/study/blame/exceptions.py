@@ -39,9 +39,9 @@ def blame_raised(checked, runs):
                 return report_on(checked, fix.line, fix), fix
     raised, held = trail[0]
     read = arrays_read(raised, held)
-    read = f"the line reads {read}" if read else "this line raised the exception"
+    read = f"line {raised.first} {f'reads {read}' if read else 'raised the exception'}"
     if line is not raised:
-        read = f"it makes line {raised.first} raise, and {read}"
+        read = f"this line causes the exception; {read}"
     return report_on(checked, line, kind="raised", diagnosis=read), None
 
 

@@ -21,7 +21,7 @@ def minimise_inputs(checked):
     """Return the Verdict on shorter inputs for which a gradient is still wrong.
 
     Axes of equal length are cut together. If the inputs of the Verdict `checked` are small already,
-    or if no shorter inputs show the mistake, it is returned itself.
+    or if no shorter inputs show the mistake, `checked` is returned.
     """
     subject = checked.subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
@@ -53,7 +53,7 @@ def cut_axes(nest, length, n):
 def validation_checks(check):
     """Return a Check, and Checks with other input values, parameters and axis lengths.
 
-    A fix was not found on these inputs, so they validate it.
+    The search for a fix doesn't use these other Checks, so they can validate the fix.
     """
     subject, rng = check.subject, np.random.default_rng(5)
 
@@ -67,7 +67,7 @@ def validation_checks(check):
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
             one = Check(subject.with_inputs(inputs, 1), entries=0)
-            found = one.backward(one.paths)             # it may be written for one length
+            found = one.backward(one.paths)             # the code may need one particular length
             if all(np.shape(found.get(name, a)) == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
     return [*kept, check]
@@ -93,7 +93,7 @@ def part_calls(runs):
         elif not one.owner and (undo := one.space.get(name.removesuffix("forward") + "backward")):
             part, name = (one.functions[0], undo), undo.__name__.removesuffix("_backward")
         if part is not None and not {type(part), one.functions[0]} & own:
-            with contextlib.suppress(Exception):        # it may hold what can't be copied
+            with contextlib.suppress(Exception):        # some objects can't be copied
                 found[name] = copy.deepcopy((part, inputs))
 
     with profiled(called):

@@ -55,7 +55,7 @@ class Candidate:
     status       what is known of the values, from UNMATCHED to CORRECT
     gradient_of  the variable of forward whose gradient the statement should compute, or ""
     constant     the keys of values that don't depend on the upstream gradient
-    free         the columns of a second change that is needed, or None
+    free         columns as in J, for a second change that is also needed (`partial`), or None
     rest         a sentence on this second change, or ""
     """
 

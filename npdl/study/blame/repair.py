@@ -1,8 +1,8 @@
 """Run edits of the candidate statements until one makes every gradient correct.
 
-If the values of a statement are known, its edited expression is evaluated first. Only if the linear
-system allows the value, the whole backward is run with the edit. It is also run on inputs and
-upstream gradients that were not used to find the candidate.
+If the values of a statement are known, its edited expression is evaluated first. The whole backward
+is run with the edit only if the linear system of `localize` allows the value. It is then also run
+on inputs and upstream gradients that were not used to find the candidate.
 """
 
 import ast
@@ -30,7 +30,7 @@ from npdl.study.trace.syntax import cloned, expressions, only_unpacks
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-RUN_COST = 1500         # a run of an edit spends so many values more than it computes; a larger
+RUN_COST = 1500         # a run of an edit spends this in addition to its computed values; a larger
                         # number allows fewer runs
 
 
@@ -80,7 +80,7 @@ class FixSearch:
         1. Candidates whose values match no gradient, or are constant. After the edits of the rank
            FACTOR come edits of one token of Candidates that only pass values on.
         2. Candidates whose values match a gradient, and then those whose values are correct.
-        3. Candidates that correct all gradients together with a rest.
+        3. Candidates that correct all gradients with a rest (Localization.partial).
         4. The other lines that backward ran.
         """
         unmatched, constant, matched, passed, correct = (
@@ -113,7 +113,7 @@ class FixSearch:
     def _works(self, line, new, own):
         """Return True if all gradients are correct with the statement `new` in place of a Line.
 
-        If the Candidate `own` has a rest, it is enough that the rest can correct the others.
+        If the Candidate `own` has a rest, a change of the rest may correct the other gradients.
         """
         if any(isinstance(one.node, ast.While) for one in line.function.lines):
             return False                                # an edit may make the loop endless
@@ -164,7 +164,7 @@ class FixSearch:
 
 
 def _passes(check):
-    """Return True if no gradient is wrong in a Check; backward may also raise an exception."""
+    """Return True if no gradient is wrong in a Check, and False if backward raises an exception."""
     try:
         with unwritten(check.subject.layer):
             return check.passes()
@@ -173,7 +173,7 @@ def _passes(check):
 
 
 class ValueTest:
-    """Tests an edit of a part of the expression `whole`: allows(its new value) must be True."""
+    """Tests if allows(value) is True for the value that the expression `whole` has when edited."""
 
     def __init__(self, allows, words, whole, budget):
         self.allows, self.words, self.whole, self.budget = allows, words, whole, budget

@@ -135,7 +135,7 @@ def _values(report):
 
 
 def _expected(report):
-    """Yield lines on the expected array, or on the entries that differ if it is printed alike."""
+    """Yield lines on the expected array, or on entries that differ if the arrays print alike."""
     if shown(report.expected) != shown(report.computed):
         yield f"  expected   {report.name} {shown(report.expected)}"
         return
@@ -173,7 +173,7 @@ def _wrong(report):
 
 
 def shown(value, width=68):
-    """Return an array as text: its shape, then its entries, the middle ones left out."""
+    """Return an array as text, with its shape and the first and last entries of each axis."""
     array = np.asarray(value)
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
     text = np.array2string(array, precision=4, suppress_small=not small, threshold=12, edgeitems=2,

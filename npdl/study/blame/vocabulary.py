@@ -106,7 +106,7 @@ def _variables(line, frame):
 
 
 def _sort_in(found, texts):
-    """Add {source: value} to the arrays and the numbers of a Vocabulary, each value only once."""
+    """Add arrays and numbers to a Vocabulary; of expressions with equal values, only the first."""
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:

@@ -22,7 +22,7 @@ KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 @functools.lru_cache(maxsize=256)
 def direction(shape):
-    """Return the random direction for arrays of a shape, which is always the same."""
+    """Return the direction for a shape, a random array that is the same in every call."""
     return stream(0, 5, *shape).standard_normal(shape)
 
 
@@ -51,8 +51,8 @@ def stems(name):
 class Oracle:
     """Knows the true gradients of the values that the forward of Runs computes.
 
-    values   {key: array} of these values
-    places   the Place of each number in a key
+    values   {key: array} of these values; a key is (the number of a Place, occurrence)
+    places   the list of Places, in which the number is an index
     """
 
     def __init__(self, runs):
@@ -64,7 +64,7 @@ class Oracle:
             self.sizes[value.size].append(key)
 
     def product(self, key):
-        """Return the inner product of a value's true gradient with the direction, or NaN."""
+        """Return the inner product of a value's true gradient and `direction`, or NaN."""
         if key not in self.products:
             u = direction(self.values[key].shape)
             self.products[key] = np.nan

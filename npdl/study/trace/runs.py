@@ -91,7 +91,7 @@ class Runs:
 
     @contextlib.contextmanager
     def _watched(self, what, options):
-        """Watch a run and spend its cost, which is the number of values in the first such run."""
+        """Watch the block and spend its cost, the number of values that the first such run made."""
         before = self.watch.work
         try:
             if options or what not in self.costs:
@@ -125,7 +125,7 @@ class Runs:
             found[name], float) for name, array in self.arrays.items()}
 
     def learn(self, wrong):
-        """Set the truth: numerical gradients for the names in `wrong`, computed ones for others."""
+        """Take the numerical gradients as true for names in `wrong`, and others as computed."""
         self.truth = self.gradients() | {
             name: self.check.numerical(name, self.used) for name in wrong}
 
@@ -134,9 +134,9 @@ class Runs:
         return {name for name, true in self.truth.items() if not _is_right(found[name], true)}
 
     def works(self, free=None):
-        """Run the layer; return True if all gradients are right, or can be corrected by `free`.
+        """Run the layer; return True if all gradients are right, or if `free` can correct them.
 
-        Each column of `free` is a change of all gradients; the columns may be combined linearly.
+        Each column of `free` is a change of all gradients. Changes may be scaled and added.
         """
         try:
             with unwritten(self.subject.layer):
@@ -149,7 +149,7 @@ class Runs:
             return False
 
     def rows(self, names):
-        """Return a mask of the entries in the result of `short` that belong to these gradients."""
+        """Return a mask, True for the entries of `short(found)` that belong to these gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
@@ -168,7 +168,7 @@ class Runs:
 def solved(J, residual):
     """Solve J @ delta = residual and return (delta, is_unique, fits).
 
-    `fits` is True if J @ delta is the residual, up to SOLVED.
+    `fits` is True if J @ delta is the residual, up to a relative error of SOLVED.
     """
     delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
     most = SOLVED * max(np.abs(residual).max(initial=0), LEAST)

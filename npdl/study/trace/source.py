@@ -82,7 +82,7 @@ def find_code(compiled, qualname):
 
 @contextlib.contextmanager
 def patched(function, code):
-    """Replace the code object of a function in the block."""
+    """Replace the code object of a function during the `with` block."""
     before = function.__code__
     function.__code__ = code
     try:
@@ -93,7 +93,7 @@ def patched(function, code):
 
 @contextlib.contextmanager
 def applied(line, body):
-    """Replace a Line by other statements in the block; yield False if the code is invalid."""
+    """Replace a Line by statements during the `with` block; yield False if they are invalid."""
     function, (block, at) = line.function, _position(line.function.node, line.node)
     for node in body:
         for part in ast.walk(node):

@@ -21,7 +21,7 @@ class Line:
     function  the Watched that contains it
     node      its syntax node
     loops     the nodes of the loops around it
-    places    the places of the values that it assigns, returns or passes to a call
+    places    the numbers of the Places that it assigns, returns or passes to a call
     """
 
     function: object
@@ -138,7 +138,7 @@ class Place:
 
 
 def lines_of(code):
-    """Return a Watched of a code object that doesn't run, or None if there is no source."""
+    """Return a Watched for a code object, without functions, or None if there is no source."""
     found = defined(code)
     return found and Watched(code, *found, [])
 

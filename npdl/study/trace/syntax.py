@@ -99,7 +99,7 @@ def expressions(node):
 
 
 def subexpressions(node, parent=None, is_index=False):
-    """Yield (part, parent, is_index) for all parts of a node; `is_index` is True for sizes, too."""
+    """Yield (part, parent, is_index) for all parts; is_index is True inside an index or a size."""
     yield node, parent, is_index
     is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
         node.func, "id", "")) in SIZED

@@ -32,7 +32,7 @@ class Watch:
     """Watches the functions that `work()` runs, from a call of `start` to a call of `stop`.
 
     functions   a list of Watched; functions of npdl are included only if `npdls` is True
-    places      the list of Places; its index is the number in a key
+    places      the list of Places; the number in a key is an index of this list
     unseen      the names of the functions whose source wasn't found
     work        the number of values computed so far; a large array counts once for 256 entries
     """
@@ -79,7 +79,7 @@ class Watch:
         self.seen, self.kept = ({} if record else None), 0
         self.locals = {} if frames else None
         if not self.is_hooked:
-            self.is_hooked = True                       # first: an exception may end this block
+            self.is_hooked = True           # first, so that stop() also undoes a part of this block
             setattr(builtins, HOOK, self)
             for watched in self.functions:
                 for f in watched.functions:
@@ -287,7 +287,7 @@ class Rewrite(ast.NodeTransformer):
         return node
 
     def hooked(self, node, root=False, names=()):
-        """Return a call of the hook with the value of an expression, which gets a Place."""
+        """Make a Place for an expression; return a call of the hook with the expression."""
         place, original = len(self.watch.places), self.originals.get(node, node)
         self.watch.places.append(Place(original, self.line, self.function, root, names))
         if root and self.line is not None:
