@@ -52,7 +52,7 @@ def test_a_layer_is_added_in_two_files(tmp_path):
             shutil.copy(ROOT / file, tmp_path / file)
     replace(tmp_path, MODULE, "class RMSNorm", new_layer() + "\n\nclass RMSNorm")
     without_example = run(tmp_path, *TESTS).stdout
-    assert f"BiasedRMSNorm: its row of EXAMPLES in {EXAMPLES}" in without_example
+    assert f"BiasedRMSNorm has 0 examples in EXAMPLES of {EXAMPLES}" in without_example
     assert "1 failed" in without_example, without_example
     replace(tmp_path, EXAMPLES, '    "RMSNorm": NORM,\n',
             '    "RMSNorm": NORM,\n    "BiasedRMSNorm": NORM,\n')

@@ -442,7 +442,7 @@ def test_targets_need_no_gradient_and_other_inputs_do(name, values, right):
     space = {}
     exec(f"def forward(pred, {name}):\n    d = pred - {name}\n    return (d**2).mean(), d\n", space)
     report = gradcheck((space["forward"], lambda dout, d: dout * 2 * d / d.size), X, values)
-    assert report.right is right and f"input {name}: backward return" in str(report)
+    assert report.right is right and f"no gradient for input {name}" in str(report)
 
 
 @pytest.mark.parametrize("gradient", ["[dy]", "'no'", "dy.astype(object)"])

@@ -82,14 +82,14 @@ def write_mine(folder, **lines):
 
 @pytest.mark.parametrize(("words", "text"), [
     (["LSTMM"], "did you mean LSTM"),
-    (["arrays.py"], "arrays.py: give arrays.py:NAME of a class with the methods"),
-    (["arrays.py:Nothing"], "it has: Affine, relu_backward"),
+    (["arrays.py"], "arrays.py is not a layer; give arrays.py:NAME of a class with the methods"),
+    (["arrays.py:Nothing"], "arrays.py has Affine, relu_backward"),
     (["none.py:Mine"], "there is no file none.py"),
     (["no_module:Mine"], "no_module can't be imported: ModuleNotFoundError"),
     (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
     (["LSTM", "--set", "d_in=abc"], "d_in = 'abc'; it must be a positive integer"),
-    (["LSTM", "--set", "d_in"], "--set 'd_in': write name=value"),
-    (["Linear", "--input", "x=2,0"], "the shape of x must be positive integers"),
+    (["LSTM", "--set", "d_in"], "--set 'd_in' is not of the form name=value"),
+    (["Linear", "--input", "x=2,0"], "x=2,0 is not a shape"),
     (["Linear", "--input", "z=2,3"], "Linear.forward has no argument 'z'; it takes x"),
     (["arrays.py:Affine", "--set", "W=3,2"], "--set W=3,2 needs --input too"),
     (["arrays.py:Affine"], "its inputs are not known; give the shape of each"),
@@ -234,7 +234,7 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
         def __init__(self, *sizes, loud=False, **keywords):
             super().__init__(*sizes, **keywords)
 
-    with pytest.raises(InputError, match="Other: .*examples.py has no value for its option loud"):
+    with pytest.raises(InputError, match="examples.py has no value for the option loud of Other"):
         option_values(Other)
     monkeypatch.setitem(examples.VALUES, "loud", [True])
     assert option_values(Other)[0] == ("loud", True)

@@ -97,8 +97,8 @@ def split(returned, name):
 class Adapter(Layer):
     """The base class of the layers that are made of other code.
 
-    bound(cache)   returns (backward, arguments) for one run: the student's backward, and (cache,)
-                   or ()
+    bound(cache)   returns (backward, arguments) for one run: the student's backward, and the last
+                   arguments of its call, which are (cache,) or ()
     is_loss        True if backward may be called without an upstream gradient, which is then 1
     """
 
@@ -179,7 +179,7 @@ class InSelf(Adapter):
         self._find()
 
     def _find(self, learned=()):
-        """Find the arrays of the object. The Params and the paths in `learned` are parameters."""
+        """Find the arrays of the object; Params and arrays at paths in `learned` are parameters."""
         self.candidates, self.constants = candidates(self.made), constants(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()

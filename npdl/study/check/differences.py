@@ -4,6 +4,7 @@ A `Line` is a function f of a step along one direction, usually along one entry 
 step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values give
 
     the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, with an error of O(h^4)
+    the scale           the sum of the magnitudes of the terms of the derivative
     the bend            the difference of the derivatives from the left and from the right, which is
                         O(h^3) for a smooth function and O(1) at a kink
     the noise           the largest possible effect of rounding
@@ -25,8 +26,8 @@ FINER = 8                       # the next level divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
 SURE = 4                        # the error of a derivative is at most this many times its doubt
 KINK = 1e-3                     # a bend larger than this, relative to the scale, is examined
-FLOOR = 1e-3                    # smaller derivatives than this fraction of the layer's largest one
-                                # may have the uncertainty of a derivative of that size
+FLOOR = 1e-3                    # a derivative below this fraction of the layer's largest one may be
+                                # as uncertain as a derivative of that size
 ROUNDING = 1e-13                # allowed rounding error of a backward, as a fraction of the layer's
                                 # largest derivative
 
@@ -76,7 +77,7 @@ class Line:
         return bool(self._found)
 
     def points(self, level):
-        """Return (derivative, scale, bend, noise) for each output, as an array (4, outputs)."""
+        """Return (derivative, scale, bend, noise) at one step size, as an array (4, outputs)."""
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -126,8 +127,8 @@ class Line:
         if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
             return ("the derivatives from the left and from the right differ by "
                     f"{fine[-1][2]:.2g} (a kink)")
-        return (f"two steps differ by {doubt:.1g}: the derivative changes abruptly here, or "
-                "rounding hides it")
+        return (f"the derivatives of two step sizes differ by {doubt:.1g}: the derivative changes "
+                "abruptly here, or rounding hides it")
 
 
 def limit_of(outputs):
@@ -141,7 +142,7 @@ def five_points(h, weight, middle, a, b, c, d):
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
     near, far = (a - middle + (b - middle)) / h, (c - middle + (d - middle)) / (2 * h)
-    size = np.maximum(np.abs(middle), 1)            # log(1 + x) rounds as 1 does, however small
+    size = np.maximum(np.abs(middle), 1)            # a small log(1 + x) has the rounding of 1
     rounding = np.finfo(middle.dtype).eps * np.abs(weight) * size / h
     bend = np.abs(weight * (far - 2 * near)) - 8 * rounding
     return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), length(rounding)

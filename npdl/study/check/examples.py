@@ -1,8 +1,8 @@
 """Specify for every layer its constructor arguments, its inputs, and values for its options.
 
-`samples` builds the layers and inputs; step, blame, homework and the tests use them. Each row has
-three examples: a sample, another that differs in every size, and one with sizes of 1. An example
-is on(inputs, options of forward)(arguments of the constructor).
+`samples` builds the layers and inputs; step, blame, homework and the tests use them. A row of
+EXAMPLES has three examples: a sample, another one that differs in every size, and one with sizes of
+1. An example is on(inputs, options of forward)(arguments of the constructor).
 """
 
 import inspect
@@ -28,10 +28,10 @@ from npdl.study.trees import mapped
 
 
 def on(*inputs, **options):
-    """Return a function of constructor arguments that returns a builder.
+    """Specify an example: on(inputs, options)(constructor arguments) returns a function build.
 
-    The builder is build(cls, rng, **others), which returns (layer, inputs, options); `others` are
-    more arguments of the constructor.
+    build(cls, rng, **others) returns (layer, inputs, options). `others` are more arguments of the
+    constructor.
 
     inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
     options  keyword arguments of forward
@@ -276,7 +276,7 @@ def visible(layer, inputs, rng):
 
 
 def lengths(layer, inputs, rng, which=0):
-    """Draw the lengths (B,) of the sequences of an input, the first shorter than S."""
+    """Draw the lengths (B,) of sequences (B, S, ..); the first one is shorter than S."""
     B, S = inputs[which].shape[:2]
     found = rng.integers(1, S + 1, B)
     found[0] = max(1, S - 1)
@@ -302,7 +302,7 @@ def edges(layer, inputs, rng):
 
 
 # {option of a constructor: values}. Some have an effect only with other options of the constructor
-# and of forward (TOGETHER). The rows above have the SIZES; options in MUTE change no gradient.
+# and of forward (TOGETHER). EXAMPLES vary the SIZES; options in MUTE change no gradient.
 SIZES = {"d_hidden", "d_inner", "d_model", "final_norm", "max_len", "multiplier", "num_heads",
          "num_kv_heads", "rank", "vocab_size"}
 MUTE = {"dtype"}

@@ -5,9 +5,9 @@
     assert report.ok()
 
 Parameters are random, gains and biases too: with special values a wrong backward can look right (a
-gain of 1 hides a missing multiplication). The upstream gradient is random. Every parameter, every
-float input and every initial state is compared, and each output is also used alone. Gradients start
-from random values, so a backward that overwrites instead of adding is found.
+gain of 1 hides a missing multiplication). The gradients of every parameter, float input and initial
+state are compared, for random upstream gradients of all outputs and of each output alone. Gradients
+start from random values, so a backward that overwrites instead of adding is found.
 """
 
 import traceback
@@ -32,12 +32,12 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
     seed     the seed of the random numbers
     options  the keyword arguments of forward
     The layer and the inputs are copied to float64. Outputs that are not used get the upstream
-    gradient 0, or None if the layer belongs to npdl. A backward that raises an exception is wrong.
-    Raises InputError if the layer can't be checked, and on the backend 'cupy'.
+    gradient 0, or None if the layer belongs to npdl. A backward that raises counts as wrong. Raises
+    InputError if the layer can't be checked, and on the backend 'cupy'.
     """
     if not is_host():
-        raise InputError("gradcheck works on NumPy only, and the backend is 'cupy'; check there, "
-                         "and compare the device's gradients with NumPy's (docs/gpu.md)")
+        raise InputError("gradcheck needs the backend 'numpy', not 'cupy'; check with NumPy, and "
+                         "compare the gradients of the GPU with those of NumPy (docs/gpu.md)")
     subject = Subject(as_layer(layer), inputs, options, seed)
     found = Check(subject, entries).verdict()
     if found.error is not None:

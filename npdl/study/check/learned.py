@@ -1,4 +1,4 @@
-"""Find the parameters of an object that keeps its cache in self, and their gradients.
+"""Find the parameters of an object with its cache in self (left) and their gradients (right).
 
     self.W                   self.dW, self.dw, self.d_W, self.grad_W or self.W_grad
     self.W                   self.grads["W"] or self.grads["dW"]
@@ -31,7 +31,7 @@ def gradient_names(name):
 
 
 def gradient_key(name, held):
-    """Return the key of the gradient of W in a dict, such as "dW" or "W", or None."""
+    """Return the key of the gradient of the array `name` in the dict `held`, or None."""
     return _first((*gradient_names(name), name), held)
 
 
@@ -68,7 +68,7 @@ class Candidate:
     paths: list
 
     def gradient(self, held):
-        """Return the gradient of this array in `held`, {path: value} of an object, or None."""
+        """Return the gradient of this array, or None; `held` is the {path: value} of an object."""
         return next((held[found] for path in self.paths
                      if (found := _first(gradient_paths(path), held)) is not None), None)
 
@@ -102,7 +102,7 @@ def held_by(made, path="", around=()):
 
 
 def is_part(item):
-    """Return True for an object with a backward, or one that only holds arrays."""
+    """Return True for an object that has a backward, or that holds arrays and isn't callable."""
     if isinstance(item, (Layer, Param)) or not hasattr(item, "__dict__"):
         return False
     return hasattr(item, "backward") or not (callable(item) or inspect.ismodule(item)) and any(
@@ -110,7 +110,7 @@ def is_part(item):
 
 
 def constants(made):
-    """Return {id: array} of the read-only arrays, as a memo with which deepcopy shares them."""
+    """Return {id: array} of the read-only arrays. With it as memo, deepcopy doesn't copy them."""
     return {id(value): value for _, value in held_by(made)
             if isinstance(value, np.ndarray) and not value.flags.writeable}
 

@@ -25,14 +25,14 @@ def questions(subject, missing):
     notes    {name: sentence} for the inputs that need no gradient
     questions  a list of sentences
     """
-    excused = {name: f"{name}: backward returns no gradient for it; it is treated as a target or "
-               "mask" for name in missing if is_target(subject, name)}
-    found = [f"{name}: backward returned no gradient for it. If it needs a gradient, return the "
-             "gradient; if not, return None in its place" for name in missing
+    excused = {name: f"backward returns no gradient for {name}, so {name} is treated as a target "
+               "or mask" for name in missing if is_target(subject, name)}
+    found = [f"backward returned no gradient for {name}. If {name} needs a gradient, return it; "
+             "if not, return None in its place" for name in missing
              if name not in excused and name not in subject.params]
     if subject.ambiguous:
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
-                     "the inputs, which is not compared; set the gradients of parameters as "
+                     "the inputs, and its role is not known. Set the gradients of parameters as "
                      "self.dW, or add them to Params: self.W.grad += dW")
     how = "set its gradient as self.dW" if isinstance(subject.layer, InSelf) else "make it a Param"
     return excused, found + [
@@ -43,10 +43,7 @@ def questions(subject, missing):
 
 
 def is_target(subject, name):
-    """Return True if an input needs no gradient.
-
-    Its name is that of a target, its values are 0 and 1, or backward returned None for it.
-    """
+    """Return True if an input has a target's name, has only 0 and 1, or got None from backward."""
     if name in subject.params:
         return False
     plain = name.removeprefix("input ")

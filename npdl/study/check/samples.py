@@ -1,9 +1,9 @@
-"""Make small inputs for every layer, so that `step` and `blame` need only its name.
+"""Make small inputs for every layer, so that `step` and `blame` need only the layer's name.
 
 A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, **options) runs. A
 user's own class has a classmethod `sample()`, which returns such a tuple, a pair (layer, inputs),
 or layer, *inputs. A class that has the name of a class of npdl, or is derived from one, uses the
-row of this class in `examples`. From a row, four kinds of samples are made: the first sample, one
+row of that class in examples.EXAMPLES. A row gives four kinds of samples: the first sample, one
 with other sizes, one with sizes of 1, and one for each option.
 """
 
@@ -64,7 +64,8 @@ def _parse_sample(built, cls):
     layer = as_layer(layer) if isinstance(layer, cls) else layer
     if not isinstance(layer, Layer) or not rest:
         raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
-                         "options) or layer, *inputs: an instance, a tuple of arrays, a dict")
+                         f"options) or layer, *inputs; layer is an instance of {cls.__name__}, "
+                         "inputs is a tuple of arrays, and options is a dict")
     alone = len(rest) == 1 and isinstance(rest[0], tuple)
     return layer, rest[0] if alone else tuple(rest), options
 
@@ -76,8 +77,9 @@ def every_sample(cls):
     """
     row = _row(cls)
     if row is None or len(row) != len(ROW):
-        raise InputError(f"{cls.__name__}: its row of EXAMPLES in npdl/study/check/examples.py is "
-                         f"{'missing' if row is None else len(row)}; give it {', '.join(ROW)}")
+        raise InputError(f"{cls.__name__} has {len(row or ())} examples in EXAMPLES of "
+                         "npdl/study/check/examples.py; give it three: a sample, another one that "
+                         "differs in every size, and one with sizes of 1")
     found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
     return found | {
         name if value is None else f"{name} {value!r}":
@@ -97,8 +99,8 @@ def option_values(cls):
             if taken.default is taken.empty or name in SIZES | MUTE | {"rng"}:
                 continue
             if name not in known:
-                raise InputError(f"{cls.__name__}: npdl/study/check/examples.py has no value for "
-                                 f"its option {name}; put one into "
+                raise InputError(f"npdl/study/check/examples.py has no value for the option {name} "
+                                 f"of {cls.__name__}; put a value into "
                                  f"{'VALUES' if known is VALUES else 'DRAWN'}")
             found += [(name, value) for value in (known[name] if known is VALUES else [None])
                       if known is DRAWN or value != taken.default]

@@ -23,7 +23,7 @@ def side_effects(check):
     subject, dout = check.subject, check.dout
     written = written_into(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
-    if isinstance(subject.layer, InSelf):               # each run has an object of its own
+    if isinstance(subject.layer, InSelf):               # each run uses a new copy of the object
         return faults
     ways = {}
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run

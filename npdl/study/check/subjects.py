@@ -46,13 +46,13 @@ class Subject:
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
-    Raises Unfit if forward returns no float array, or other outputs when it runs a second time.
+    Raises Unfit if forward returns no float array, or if a second run returns other outputs.
     """
 
     def __init__(self, layer, inputs, options=None, seed=0, keep=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
-        self.count, self.notes = None, []       # count: so many gradients are taken
+        self.count, self.notes = None, []       # count: backward takes so many gradients
         self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -117,7 +117,7 @@ class Subject:
         if self.count is not None:
             first = "the first" + f" {self.count}" * (self.count > 1)
             self.notes = [f"forward returns {several} outputs and backward takes the gradient "
-                          f"of {first}: gradients of the others are not compared"]
+                          f"of {first}, so gradients of the others are not compared"]
         if isinstance(layer, InSelf):
             outputs, cache = self.run()
             with restored(layer.parameters.values(), self.inputs):
@@ -227,7 +227,7 @@ class Subject:
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
         gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
-        rest = gradients[max(len(self.inputs), len(self.names)):]   # of a state that was not given
+        rest = gradients[max(len(self.inputs), len(self.names)):]   # except missing states
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
@@ -283,10 +283,7 @@ def ones(outputs):
 
 
 def added(after, before):
-    """Return after - before, or `after` itself if its shape is different.
-
-    Returns None if `after` is not an array.
-    """
+    """Return after - before, or `after` if its shape differs, or None if it is not an array."""
     found = as_array(after)
     if not isinstance(found, np.ndarray):
         return None

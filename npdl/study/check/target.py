@@ -1,4 +1,4 @@
-"""Find the layer and the inputs that a command line names.
+"""Find the layer and the inputs that a command line names. It names a layer in one of these forms:
 
     LSTM    package.module:Class    file.py:Class    file.py:f (for f_forward and f_backward)
 """
@@ -41,15 +41,15 @@ def find_class(name):
         return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
            and (inspect.isclass(v) and is_layer_class(v) or n.endswith("_backward"))]
-    raise InputError(f"{name}: give {where or name}:NAME of a class with the methods forward and "
-                     "backward, or of functions NAME_forward and NAME_backward; it has: "
-                     f"{', '.join(own) or 'none'}")
+    raise InputError(f"{name} is not a layer; give {where or name}:NAME of a class with the "
+                     "methods forward and backward, or of functions NAME_forward and "
+                     f"NAME_backward; {where or name} has {', '.join(own) or 'none'}")
 
 
 def npdls_class(name, more=""):
-    """Return the class of npdl that has a name, in upper or lower case.
+    """Return the class of npdl with this name; upper and lower case don't matter.
 
-    Raises InputError if there is none; `more` is a remark in its text.
+    Raises InputError if npdl has no such class; `more` is added to the message.
     """
     classes = {known.lower(): cls for known, cls in layer_classes().items()}
     if name.lower() not in classes:
@@ -60,7 +60,7 @@ def npdls_class(name, more=""):
 
 
 def _load(where):
-    """Return the module of a file or of a name."""
+    """Import "file.py" or "package.module", and return the module."""
     path = Path(where).resolve() if where.endswith(".py") else None
     if path and not path.is_file():
         raise InputError(f"there is no file {where}; give path/to/file.py:Class")
@@ -69,7 +69,7 @@ def _load(where):
     try:
         return _execute(path) if path else importlib.import_module(where)
     except (Exception, SystemExit) as error:
-        raise InputError(f"{where} can't be imported: {described(error, path)}; give "
+        raise InputError(f"{where} can't be imported: {described(error, path)}; fix it, or give "
                          "path/to/file.py:Class or package.module:Class") from error
     finally:
         sys.path.remove(folder)
@@ -136,14 +136,14 @@ def _arguments(method):
 
 
 def _refuse_unknown(given, known, text):
-    """Raise InputError for the first name in `given` that is not in `known`."""
+    """Raise InputError for a name in `given` but not in `known`; `text` begins the message."""
     for name in given:
         if name not in known:
             raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
 
 
 def _made(cls, make):
-    """Return make(), which runs the code of a class; raise InputError if it raises an exception."""
+    """Call make(), which runs the code of a class; turn its exceptions into InputErrors."""
     try:
         return make()
     except NpdlError as error:
@@ -161,7 +161,8 @@ def _parsed(text, option, example):
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InputError(f"{option} {text!r}: write name=value, for example {option} {example}")
+        raise InputError(f"{option} {text!r} is not of the form name=value; write for example "
+                         f"{option} {example}")
     with contextlib.suppress(ValueError, SyntaxError):
         value = ast.literal_eval(value)
     return name, value
@@ -171,6 +172,6 @@ def _drawn(rng, name, shape):
     """Return an array of a shape, drawn from the normal distribution; `shape` may be one length."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
-        raise InputError(f"the shape of {name} must be positive integers with commas between "
-                         f"them, for example {name}=2,3,4")
+        raise InputError(f"{name}={','.join(map(str, shape))} is not a shape; give positive "
+                         f"integers with commas between them, for example {name}=2,3,4")
     return rng.standard_normal(shape)

@@ -92,9 +92,9 @@ class Verdict:
     notes      sentences for the reader
     questions  sentences about arrays whose role is not known
     faults     sentences about errors that no Row shows, such as side effects
-    used       the outputs for whose upstream gradients a gradient was wrong or backward raised an
-               exception, as a list of paths; None if there is none
-    error      this exception, or None
+    used       the paths of the outputs whose upstream gradients showed the first error of backward;
+               None if there is no error
+    error      the exception that backward raised, or None
     """
 
     check: object
@@ -183,10 +183,10 @@ class Check:
                 "computed")
 
     def verdict(self, stop=False):
-        """Run backward for all uses of the outputs and return the Verdict.
+        """Run backward for every list of outputs in `uses` (Subject) and return the Verdict.
 
-        The Row of a gradient is that of the worst use. If `stop` is True, the check ends after the
-        first upstream gradient for which a gradient is wrong.
+        A gradient gets the Row of the list for which it is worst. If `stop` is True, the check ends
+        after the first list for which a gradient is wrong.
         """
         found = {}
         for used in self.uses:
@@ -227,7 +227,7 @@ class Check:
                        for name in self.arrays)
 
     def backward(self, used):
-        """Run forward and backward for one use of the outputs and return {name: gradient}.
+        """Run forward, and backward for the outputs at the paths `used`; return {name: gradient}.
 
         Before backward runs, each param.grad is filled with random numbers.
         """
@@ -235,7 +235,7 @@ class Check:
         return self.subject.backward(self.subject.upstream(used), cache, is_random=True)
 
     def compare(self, name, gradient, used):
-        """Return the Row of a gradient for one use of the outputs; `gradient` may be None."""
+        """Return the Row of a gradient, which may be None, for the outputs at the paths `used`."""
         wanted, row = self.arrays[name].shape, Row(name)
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
@@ -273,7 +273,7 @@ class Check:
         row.right = False if worst > 1 else None if row.unknown else True
 
     def derivative(self, at, used):
-        """Return the Derivative along a step t; at(t) returns the outputs of the layer."""
+        """Return the Derivative of the outputs at(t) by t, at t = 0."""
         columns, largest, _ = self._known(tuple(used))
         return Line(at, self.base, self.weights).derivative(columns, largest, is_quick=True)
 
@@ -286,9 +286,9 @@ class Check:
         return found
 
     def _numerical(self, used):
-        """Return (columns, largest, {name: [Derivative]}) for one use of the outputs.
+        """Return (columns, largest, {name: [Derivative]}) for the outputs at the paths `used`.
 
-        `columns` are the indices of the used outputs, `largest` is the largest derivative scale.
+        `columns` are the indices of these outputs, `largest` is the largest scale of a derivative.
         """
         columns = [self.paths.index(path) for path in used]
         largest = max((line.points(0)[1, columns].sum() for lines in self.lines.values()
