@@ -158,7 +158,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
     found = grade_class(folder, Grader(homework[0], SEALED), tmp_path / "grades")
     points = {name: summary(grades) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
-    assert "a/linear.py and b/linear.py are different" in points["twice"]
+    assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
     assert points["empty"] == points["broken"] == "0 of 5"
     assert "can't be read as a zip" in found["broken"]["Linear"].reasons()[0]
@@ -203,13 +203,13 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeyp
     line = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
     assert main(line) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("note: this is not a sandbox") and said[1] == "ada: 5 of 5"
+    assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
 
 @pytest.mark.parametrize("given, words", [
     (["class", "--homework", "class", "--out", "new"], "class has no valid homework.json"),
     (["class/ada", "--homework", "homework", "--out", "new"], "is not a folder with submissions"),
-    (["homework", "--homework", "homework"], "FOLDER and --out are needed"),
+    (["homework", "--homework", "homework"], "give FOLDER, which has the submissions"),
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
 ])
 def test_bad_folders_are_one_line_and_status_2(folders, monkeypatch, capsys, given, words):

@@ -34,9 +34,9 @@ class Refused(Exception):
 
 
 def load_class(questions, text, file, name):
-    """Replace the class of the layers in {case: question} by the class `name` of a student's file.
+    """Give the layers of the questions, {case: question}, the class `name` of a student's file.
 
-    The content of the file is given as bytes. Raises Refused if the file can't be run or has no
+    `text` is the content of the file, as bytes. Raises Refused if the file can't be run, or has no
     such class.
     """
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # some editors write UTF-16
@@ -85,7 +85,7 @@ def answer_all(questions, file=""):
         again     the gradients after a second backward
         after     the arguments of forward and backward, after both have run
 
-    If the code raises an exception, "case/error" is its text.
+    If the code raises an exception, the value of "case/error" describes the exception.
     """
     found = {}
     for case, question in copy.deepcopy(questions).items():
@@ -117,10 +117,10 @@ def _arrays(kind, nests):
 
 
 def answer_right(asked):
-    """Return {path: array} with the right answers.
+    """Return {path: array} with the right answers to the questions `asked`.
 
-    They are the arrays of `answer_all` for npdl's layers. A key "case/start/name" has the values of
-    param.grad before the first backward.
+    The arrays are those of `answer_all` for npdl's own layers. The array "case/start/name" is the
+    param.grad of a parameter before the first backward.
     """
     starts = {f"{case}/start/{name}": param.grad.copy() for case, question in asked.items()
               for name, param in question["layer"].params()}
@@ -130,8 +130,9 @@ def answer_right(asked):
 def award(found, wanted):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
-    Each gradient of the first case gives one point, and the other cases together give one point.
-    The conventions give one point, which can only be earned if every gradient is right.
+    `found` are the student's answers, and `wanted` are the right ones. Each gradient of the first
+    case gives one point, and the other cases together give one point. The conventions give one
+    point, which can only be earned if every gradient is right.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
@@ -171,7 +172,7 @@ def difference(given, wanted):
     if given.shape != wanted.shape:
         return f"has shape {given.shape} instead of {wanted.shape}"
     if not np.isfinite(given).all():
-        return "has NaN or infinity in it"
+        return "has entries that are NaN or infinite"
     error, (low, high) = deviation(given, wanted, SMALLEST), FLOAT32_ROUNDING
     if error <= TOLERANCE:
         return ""

@@ -1,4 +1,4 @@
-"""Run one file of a student in its own process. It reads questions and writes arrays (sandbox)."""
+"""Run a student's file on questions and write its answers. `sandbox` starts this program."""
 
 import importlib
 import inspect
@@ -25,7 +25,7 @@ MODULES = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial", "numpy.r
 
 
 def main():
-    """Read a task from standard input and write the answers to standard output, as JSON."""
+    """Read a pickled task from standard input; write the answers to standard output, as JSON."""
     task = pickle.load(sys.stdin.buffer)
     for name in npdl.__all__:
         getattr(npdl, name)                 # this imports its module

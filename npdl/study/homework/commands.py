@@ -18,40 +18,40 @@ GRADE = """Grade a folder of submissions: write grades.csv and a feedback page f
 
   python -m npdl homework grade FOLDER --homework homework --out grades
   python -m npdl homework grade --homework homework --gradescope autograder.zip"""
-NO_SANDBOX = ("note: this is not a sandbox, because this system has no seccomp filter: a "
-              "submission can do anything that your account can do; grade in a container")
+NO_SANDBOX = ("note: submissions run without a sandbox, because this system has no seccomp filter. "
+              "A submission can do anything that your account can do; grade in a container")
 
 
 def add_arguments(parser):
     """Add the options of `python -m npdl homework` to an argparse parser."""
     set_description(parser, HAND_OUT)
     actions = parser.add_subparsers(dest="action", metavar="grade")
-    _add_grade(actions.add_parser("grade", help="grade a class: see homework grade --help"))
+    _add_grade(actions.add_parser("grade", help="grade submissions; see homework grade --help"))
     parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"names of layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
-                        help="README and tests show neither fixes nor npdl's solution")
+                        help="leave fixes and npdl's solution out of the README and the tests")
 
 
 def _add_grade(parser):
     set_description(parser, GRADE)
     parser.add_argument("folder", metavar="FOLDER", nargs="?",
-                        help="has a folder or a zip for each student, or the files that Canvas "
-                        "names by student")
+                        help="a folder that has a folder or a zip for each student, or the files "
+                        "that Canvas names by student")
     parser.add_argument("--homework", required=True, metavar="DIR",
                         help="the folder that the class was given")
     parser.add_argument("--out", metavar="DIR", dest="grades",
                         help="a new or empty folder for grades.csv and feedback")
     service = parser.add_mutually_exclusive_group()
     service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,
-                         help="grade nobody, write the autograder for Gradescope")
+                         help="write the autograder for Gradescope, and grade nobody")
     service.add_argument("--results", metavar="FILE.json", type=file_or_folder,
-                         help="grade FOLDER as one submission, write results for Gradescope")
+                         help="grade FOLDER as one submission, and write results for Gradescope")
 
 
 def run(options):
-    """Write a homework folder, or grade."""
+    """Write a homework folder, or grade submissions."""
     if options.action == "grade":
         _grade(options)
         return
@@ -69,10 +69,10 @@ def _grade(options):
     exercises, _ = read_homework(options.homework)
     if options.gradescope:
         write_autograder(options.gradescope, options.homework)
-        print(f"{options.gradescope}: written; choose the base image Ubuntu 24.04 at Gradescope")
+        print(f"{options.gradescope} is written; choose the base image Ubuntu 24.04 at Gradescope")
         return
     if options.folder is None or not (options.results or options.grades):
-        raise InputError("FOLDER and --out are needed: the submissions, and a folder for grades")
+        raise InputError("give FOLDER, which has the submissions, and --out, a folder for grades")
     if not (is_sealed := can_seal()):
         print(NO_SANDBOX, flush=True)
     grader = Grader(exercises, is_sealed)
@@ -82,6 +82,7 @@ def _grade(options):
     graded = grade_class(options.folder, grader, options.grades)
     if missing := [name for name, grades in graded.items()
                    if any(grade.not_graded for grade in grades.values())]:
-        raise InputError(f"{options.grades}: not graded: {', '.join(missing[:9])}; grades.csv says "
-                         "why; remove the cause, and grade into a new folder")
-    print(f"{options.grades}: grades.csv has a row for each submission, feedback a page for each")
+        raise InputError(f"{', '.join(missing[:9])} can't be graded; {options.grades}/grades.csv "
+                         "says why; remove the cause, and grade into a new folder")
+    print(f"{options.grades} has grades.csv with a row, and feedback with a page, for each "
+          "submission")

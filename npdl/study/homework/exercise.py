@@ -22,7 +22,7 @@ from npdl.study.trees import copied, leaves, upstream
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise: write the backward of the layer whose class has this name."""
+    """An exercise, in which a student writes the backward of npdl's class `name`."""
 
     name: str
 
@@ -39,7 +39,7 @@ class Exercise:
 
     @functools.cached_property
     def methods(self):
-        """Return the names of the methods to write: "backward", then others ending in it."""
+        """Return the names of the methods to write: "backward", then others that contain it."""
         return sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
 
     @functools.cached_property
@@ -58,7 +58,7 @@ class Exercise:
 
     @property
     def blanks(self):
-        """Return the methods and functions of the reference that the student writes."""
+        """Return npdl's own methods and functions that the student has to write."""
         return [*(getattr(self.cls, name) for name in self.methods), *self.functions]
 
     @functools.cached_property
@@ -107,10 +107,7 @@ def _question(layer, inputs, options, seed):
 
 
 def _twin(name):
-    """Return the name of the forward that belongs to a backward, by the name of the backward.
-
-    It is "forward" for "backward" and "softmax" for "softmax_backward".
-    """
+    """Return the forward's name: "forward" for "backward", "softmax" for "softmax_backward"."""
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 

@@ -60,7 +60,7 @@ class Grader:
     """Grades the work of students.
 
     exercises  {name: Exercise}
-    is_sealed  True runs the students' code behind a seccomp filter
+    is_sealed  if True, a seccomp filter confines the students' code
     seconds    the time limit for one exercise of a student
     """
 
@@ -99,10 +99,7 @@ class Grader:
 
 
 def summary(grades):
-    """Return the points of a submission, {exercise: Grade}, as text.
-
-    The text is such as "3 of 5", or it says why the submission is not graded.
-    """
+    """Return the points of a submission as text, such as "3 of 5", or why it is not graded."""
     if reasons := [f"{name}: {one.not_graded}" for name, one in grades.items() if one.not_graded]:
         return f"not graded: {'; '.join(reasons)}"
     return (f"{sum(one.earned for one in grades.values())} of "
@@ -122,7 +119,7 @@ def table(graded, references):
     """Return the text of grades.csv, with a row for each submission.
 
     graded      {submission: {exercise: Grade}}
-    references  {exercise: normalised code} of npdl, with which copies are found
+    references  {exercise: normalised code of npdl}; submissions are compared with it, too
     """
     copies = find_copies({name: {one: grade.code for one, grade in grades.items()}
                           for name, grades in graded.items()} | {"npdl": references})

@@ -50,7 +50,7 @@ def hand_out(out, layers=None, is_exam=False):
     out      the path of a new or empty folder
     layers   the names of layers of npdl, or None for LAYERS
     is_exam  True leaves fixes and npdl's solution out of the README and the tests
-    Raises InputError if the folder isn't empty, or if npdl doesn't have a layer.
+    Raises InputError if the folder isn't empty, or if a name is not that of a layer of npdl.
     """
     out = new_folder(out)
     names = [npdls_class(layer).__name__ for layer in layers or LAYERS]

@@ -42,7 +42,7 @@ def find_wrong(questions):
 
 
 def answer_line(questions, file):
-    """Return {"line": text}: the most likely lines with number and source, or "" for none."""
+    """Return {"line": text} with the lines that are most likely wrong, or "" for none."""
     report = find_wrong(questions)
     return {"line": _lines_of(report) if report and report.line else ""}
 

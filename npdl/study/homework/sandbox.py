@@ -25,7 +25,7 @@ from npdl.study.homework.answers import Refused
 MOST_ANSWERED = 4 << 20     # the largest answer in bytes
 LONGEST = 900               # a text in an answer is cut to this number of characters
 COMMAND = sys.executable, "-B", "-P", "-m", "npdl.study.homework.child"
-VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # the only ones that are passed on
+VARIABLES = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")       # of the environment, to pass on
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 NO_NEW_PRIVILEGES, FILTER = 38, 1
 # {machine: (its number in seccomp, the number of the call seccomp, the numbers of read, write,

@@ -2,7 +2,7 @@
 
 import ast
 
-SHORTEST = 150          # code with fewer characters is not compared, because it is often equal
+SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
 
 def find_methods(text, exercise):
@@ -16,8 +16,8 @@ def find_methods(text, exercise):
 def normalised(functions):
     """Return the normalised code of functions, given as syntax trees, or "" if it is short.
 
-    The file must have run in a separate process before, because an untrusted file can crash
-    Python's parser.
+    The student's file must have run in a separate process before, which shows that it doesn't
+    crash Python's parser.
     """
     try:
         code = "\n".join(sorted(map(_normalised, functions)))

@@ -32,7 +32,7 @@ def list_submissions(folder):
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         flat = FLAT.fullmatch(place.name) if place.is_file() else None
         if place.is_symlink() or not (flat or place.is_dir() or _is_zip(place.name)):
-            print(f"{printable(place.name)}: skipped, it is not a submission")
+            print(f"{printable(place.name)} is skipped, because it is not a submission")
             continue
         name = flat["student"] if flat else place.name.removesuffix(".zip")
         found.setdefault(printable(name), {})[flat["file"] if flat else place.name] = place
@@ -57,10 +57,10 @@ def read_file(places, wanted):
         if notebooks := [path for path in paths if path.endswith(".ipynb")]:
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
-        raise Refused(f"{wanted} is missing; there is {shown or 'no file'}")
+        raise Refused(f"{wanted} is missing; the submission has {shown or 'no file'}")
     texts = {path: _read(path, *files[path]) for path in found[:10]}
     if others := [path for path, text in texts.items() if text != texts[found[0]]]:
-        raise NotGraded(f"{found[0]} and {others[0]} are different; remove one of them")
+        raise NotGraded(f"{found[0]} and {others[0]} are two versions of {wanted}; remove one")
     return texts[found[0]]
 
 
@@ -98,9 +98,10 @@ def _is_students(path):
 
 
 def _list_zip(prefix, file):
-    """Yield (path, zip, entry) for the files in a zip. Raises Refused if it can't be read."""
+    """Yield (path, zip, entry) for the files in a zip; raise Refused if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
-        raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes; remove its data")
+        raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
+                        "remove data from it")
     try:
         with zipfile.ZipFile(file) as opened:
             entries = opened.infolist()
@@ -121,5 +122,5 @@ def _read(path, file, entry):
     except Exception as error:              # a zip may be encrypted or damaged
         raise Refused(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
-        raise Refused(f"{path} has more than {MOST_BYTES} bytes")
+        raise Refused(f"{path} has more than {MOST_BYTES} bytes, which is the limit for a file")
     return text
