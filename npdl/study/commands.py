@@ -18,22 +18,22 @@ LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or modu
 def _add_target(parser):
     parser.add_argument("layer", metavar="LAYER", help=LAYER)
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
-                        help="an input of forward and its shape; once for each input")
+                        help="the name and shape of an input of forward; repeat for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
-                        help="an argument of the constructor; W=4,5 is a random array (4, 5)")
+                        help="an argument of the constructor; W=4,5 makes a random array (4, 5)")
     parser.add_argument("--limit", type=seconds, default=60.0, metavar="SECONDS",
                         help="stop after this much processor time (default: %(default)g)")
 
 
 def seconds(text):
-    """Return a time limit in seconds; raise ArgumentTypeError if the text isn't a valid one."""
+    """Return the number in a text; raise ArgumentTypeError if it is not a valid time limit."""
     if not SECONDS.holds(float(text)):
         raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
     return float(text)
 
 
 def _run(options, work):
-    """Return work(layer, inputs, keywords) for the layer of a command line."""
+    """Build the layer that the options name, run `work` on it, and return the result."""
     with time_limit(options.limit):
         try:
             return work(*build(options.layer, options.input, options.set))
@@ -75,7 +75,7 @@ def add_step(parser):
 
 
 def run_step(options):
-    """Print the Walk or write its page. The exit status is 1 unless all gradients are right."""
+    """Print all statements or write a page. The exit status is 0 if all gradients are right."""
     walk = _run(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
@@ -87,7 +87,7 @@ def run_step(options):
     path = walk.to_html(options.html, phases)
     print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
     if error is not None:
-        print(f"ended by {message(error)}")
+        print(f"the layer raised {message(error)}")
     return options.status
 
 
@@ -98,7 +98,7 @@ def add_blame(parser):
 
 
 def run_blame(options):
-    """Print the Blame. The exit status is 1 unless all gradients are correct."""
+    """Print the report of blame. The exit status is 0 if all gradients are correct, else 1."""
     report = _run(options, examine)
     options.status = int(not report.right)
     print(report)

@@ -14,7 +14,7 @@ from npdl.files import reason, write_atomically
 
 NPDL = sys.modules["npdl"].__file__.rpartition("__init__")[0]     # npdl's folder
 LONGEST = 600                   # characters of an exception's text that are shown
-LIBRARIES = [Path(np.__file__).parent,                 # and the standard library
+LIBRARIES = [Path(np.__file__).parent,                 # NumPy, then the standard library
              *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
 
 
@@ -24,7 +24,7 @@ class TimeOver(BaseException):
 
 @contextlib.contextmanager
 def note_at_time_over(note):
-    """Add the sentence note() on the results so far to a TimeOver that ends the block."""
+    """If a TimeOver ends the block, add the text note(), which describes the results so far."""
     try:
         yield
     except TimeOver as error:
@@ -64,7 +64,7 @@ def is_library(filename):
 def time_limit(seconds, more="; give more time with --limit, or smaller shapes with --input"):
     """Raise InputError if the block uses more seconds of processor time.
 
-    `more` is put at the end of the message. On Windows there is no limit.
+    `more` is advice at the end of the message. On Windows there is no limit.
     """
     try:
         import signal
@@ -78,8 +78,8 @@ def time_limit(seconds, more="; give more time with --limit, or smaller shapes w
         yield
     except TimeOver as error:
         known = "".join(f"; so far, {note}" for note in getattr(error, "__notes__", ())[:1])
-        raise InputError(f"not finished after {seconds:g} seconds of processor time{error}{known}"
-                         f"{more}") from None
+        raise InputError(f"the code did not finish within {seconds:g} seconds of processor time"
+                         f"{error}{known}{more}") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -100,8 +100,8 @@ class _Alarm:
         own = own_frame(frame)
         where = f" (at {place(own)}: a loop without an end?)" if own else ""
         if self.times > 3:
-            sys.stderr.write(f"not finished in time{where}; `except:` catches what would stop "
-                             "it: write `except Exception:`\n")
+            sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
+                             "the time limit: write `except Exception:`\n")
             sys.stderr.flush()
             os._exit(2)
         raise TimeOver(where)

@@ -23,14 +23,14 @@ def add_arguments(parser):
 
 
 def run(options):
-    """Write the file, unless it exists, and print the commands to try."""
+    """Write the template to --out, which must be a new .py file, and print commands to try."""
     path = Path(options.out)
     if path.suffix != ".py":
-        raise InputError(f"--out {path}: give the name of a Python file, for example mine.py")
+        raise InputError(f"--out {path} is not a Python file; give a name such as mine.py")
     if os.path.lexists(path):
         raise InputError(f"--out {path} exists already; give another name")
     written(path, SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path)))
-    print(f"{path}: a layer with a sample input; try")
+    print(f"{path} has a layer with a sample input; try these commands:")
     for command in ("step", "blame"):
         print(f"  python -m npdl {command} {path}:MyLayer")
     print(f"  python {path}")

@@ -36,7 +36,7 @@ def add_arguments(parser):
         parser.add_argument(f"--{name}", type=int, default=value,
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
-                        help="C, NumPy, or C where a compiler is found (default auto)")
+                        help="run C or NumPy; auto runs C if a compiler is found (default auto)")
     parser.add_argument("--html", metavar="FILE", type=file_or_folder,
                         help="write a page with the costs next to the source instead of printing")
 
@@ -52,7 +52,7 @@ def run(options):
 
 
 def page(lines, title):
-    """Return a page with the source of the functions that ran, and the costs of each line."""
+    """Return an HTML page with the functions that ran, and with the costs of each source line."""
     total, parts = sum(one.seconds for one in lines), []
     for file in {one.file for one in lines}:
         costs = {one.number: one for one in lines if one.file == file}
@@ -70,7 +70,7 @@ def page(lines, title):
 
 
 def _row(number, code, line, total):
-    """Return a row of the page for one line of source; `total` are the seconds of all lines."""
+    """Return the HTML row of a source line with its costs; `total` is the time of all lines."""
     end = f"<td>{number}<td>{html.escape(code)}</tr>"
     if line is None:
         return f"<tr>{4 * '<td>'}{end}"
@@ -80,9 +80,9 @@ def _row(number, code, line, total):
 
 
 def recorded_step(options):
-    """Return a RecordedStep, after its first run.
+    """Return a RecordedStep (npdl.engine) that has run once.
 
-    A model is run with a loss and an optimizer; a layer runs forward and backward.
+    For a model it is a training step with a loss and AdamW; for a layer, forward and backward.
     """
     cls, rng = npdls_class(options.name), stream(0, 5)
     taken = inspect.signature(cls).parameters

@@ -41,7 +41,7 @@ def _items(nest):
 
 
 def rebuilt(nest, items):
-    """Return a structure like one level of `nest` with other items."""
+    """Return a copy of a tuple, list, dict or dataclass `nest` with other items in it."""
     if not dataclasses.is_dataclass(nest):
         return rebuilt_container(nest, items)
     twin = copy.copy(nest)
@@ -94,7 +94,7 @@ def by_input(returned, floats):
 
 
 def upstream(nest, rng):
-    """Return random gradients in the structure of the outputs, with None for other leaves."""
+    """Return a structure like the outputs, with random gradients for float arrays, else None."""
     return mapped(nest, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 

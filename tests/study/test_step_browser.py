@@ -84,7 +84,7 @@ def test_a_loop_is_followed_turn_by_turn(tab, pages):
 
 def test_an_exception_is_shown(tab, pages):
     tab.open(pages["fails"].as_uri() + "#error")
-    assert "ended by ValueError" in tab.value("document.getElementById('verdict').textContent")
+    assert "layer raised ValueError" in tab.value("document.getElementById('verdict').textContent")
     tab.press("w")
     assert "self.W.grad" in tab.value(f"{NOW}.textContent")
     assert "raised ValueError" in tab.value("document.getElementById('written').textContent")

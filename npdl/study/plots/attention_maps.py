@@ -32,11 +32,11 @@ def tokens_of(run, text=None):
 
 
 def plot_attention(run, title, text=None):
-    """Return a Figure with one map for each layer (row) and head (column).
+    """Return a Figure of the attention weights, a map for each layer (row) and head (column).
 
-    For a translation there is one map for each layer, the mean over the heads.
+    If the model translates, there is one map for each layer, which shows the mean over the heads.
 
-    Raises InputError for a run without attention and for a text that is too long.
+    Raises InputError for a run without attention, and for a text that is empty or too long.
     """
     if run.config.translates:
         return plot_alignment(run, title, text)
@@ -46,7 +46,8 @@ def plot_attention(run, title, text=None):
     ids, tokens = tokens_of(run, text)
     longest = min(MOST_TOKENS, run.task.max_len)
     if not 1 <= len(ids) <= longest:
-        raise InputError(f"attention: {len(ids)} tokens; give 1 to {longest} with --text")
+        raise InputError(f"attention: the text has {len(ids)} tokens; give a --text that has 1 to "
+                         f"{longest}")
     _, cache = run.model.forward(ids[None])
     A = attentions(cache)[0]                            # A (L, H, S, S)
     future = np.triu(np.ones(A.shape[2:], bool), 1)
@@ -55,10 +56,10 @@ def plot_attention(run, title, text=None):
 
 
 def plot_alignment(run, title, text=None):
-    """Return a Figure with the attention weights of each output token (row).
+    """Return a Figure with the attention weights of each output token (row) of a translation.
 
     The columns are the characters of the source text. There is one map for each layer, which shows
-    the mean over the heads. The default text is a held-out date.
+    the mean over the heads. If `text` is None, a date of the held-out data is translated.
     """
     model, words = run.model, run.task.vocabulary
     if text is None:

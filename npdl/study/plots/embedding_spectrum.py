@@ -36,7 +36,7 @@ def spectrum(table):
 
 
 def circle(table, k):
-    """Return scores (p, 2) in the plane of the Fourier component of frequency k."""
+    """Return the rows of a (p, D) table projected onto the plane of frequency k, as (p, 2)."""
     wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
     U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
     return (table - table.mean(0)) @ U[:, :2]
@@ -45,14 +45,15 @@ def circle(table, k):
 def plot_embeddings(run, title):
     """Return a Figure with the principal components of the embeddings.
 
-    If the tokens are numbers, the Figure also shows the spectrum and the circle of its main peak.
+    If the tokens are numbers, the Figure also shows the Fourier spectrum, and the embeddings in the
+    plane of the strongest frequency.
 
     Raises InputError for an embedding matrix with a single row or column.
     """
     table = to_host(run.model.embedding.W.data).astype(np.float64)
     if min(table.shape) < 2:
-        raise InputError(f"embeddings: the matrix is {table.shape}; a plot needs 2 or more rows "
-                         "and columns")
+        raise InputError(f"embeddings: the matrix has the shape {table.shape}; a plot needs 2 or "
+                         "more rows and columns")
     if run.config.text is not None:
         made = style.figure(6.4, 6, title)
         _components(made.subplots(), table, list(run.task.vocabulary.characters))

@@ -15,9 +15,9 @@ SAMPLES = 256
 
 
 def _record(layer, name, found, value_of):
-    """Replace a method of a layer by one that also records magnitudes.
+    """Replace a method of a layer by one that also records the magnitudes of an array.
 
-    The absolute values of value_of(arguments, result) are appended to the list found[layer].
+    The array is value_of(arguments, result). Its absolute values are appended to found[layer].
     """
     method = getattr(layer, name)
 
@@ -33,11 +33,11 @@ def _record(layer, name, found, value_of):
 
 
 def flow(model, ids, targets, counted):
-    """Run forward and backward; return [(dotted name, |activations|, |gradients|)] of the layers.
+    """Run forward and backward; return a list of (dotted name, activations, gradients) of layers.
 
-    The gradients are those of the summed loss with respect to the outputs of a layer. Layers that
-    contain other layers are left out, except for recurrent layers. So are Dropout and Identity.
-    The layers are in the order in which forward runs them.
+    Activations are the magnitudes of a layer's outputs, gradients those of the derivatives of the
+    summed loss by these outputs. Dropout, Identity, and all layers that contain others are left
+    out, except for recurrent layers. The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):
@@ -73,7 +73,7 @@ def some_samples(task, config):
 
 
 def plot_flow(run, title):
-    """Return a Figure with the `flow` of a run's model at initialisation and after training."""
+    """Return a Figure of a model's activations and gradients, before and after its training."""
     samples = some_samples(run.task, run.config)
     rows = {"at the start": flow(make_model(run.config, run.task), *samples),
             "trained": flow(run.model, *samples)}

@@ -6,9 +6,9 @@
     python -m npdl plot embeddings RUN       principal components and Fourier spectrum
     python -m npdl plot curves RUN ...       loss and accuracy over the steps
 
-RUN is the folder of a training run. If `curves` gets several runs, it draws the mean and the range
-of the runs that differ only in their seed, and draws runs with other settings side by side. The
-plot is written to WHAT.png, or to the FILE of --out.
+RUN is the folder of a training run. `curves` draws the mean and the range of runs that differ only
+in their seed. It draws runs with different settings side by side. The plot is written to WHAT.png,
+or to the FILE of --out.
 """
 
 from argparse import ArgumentTypeError
@@ -75,6 +75,6 @@ def _plot_model(options):
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:
-        raise InputError(f"{options.runs[0]} holds a model that translates; plot its attention or "
-                         "curves")
+        raise InputError(f"{options.runs[0]} holds a model that translates, for which there is no "
+                         f"plot {options.what}; plot its attention or curves")
     return (plot_flow if options.what == "flow" else plot_embeddings)(loaded, title)

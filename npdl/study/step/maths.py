@@ -1,7 +1,7 @@
 """Write a line of code as a formula. For `dx = cache.x_hat * dy.sum(0)` it is dx = x̂ ⊙ Σ_0 dy.
 
 Parts that have no mathematical meaning are left out, such as `cache.`, `.data` and reshapes. A
-statement with other parts of this kind, such as a conversion or a list, has no formula.
+statement has no formula if it has a part that can't be written, such as a list or a conversion.
 """
 
 import ast

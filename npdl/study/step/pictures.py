@@ -68,7 +68,7 @@ class Summary:
 
 
 def arrays_in(value, path="", depth=8):
-    """Return [(path, array)] of the float arrays in tuples and lists, nested `depth` times."""
+    """Return [(path, array)] of the float arrays in up to `depth` nested tuples and lists."""
     if isinstance(value, (np.ndarray, np.floating)):
         return [(path, value)] if value.dtype.kind == "f" else []
     inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()

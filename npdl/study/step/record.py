@@ -19,7 +19,7 @@ from npdl.study.trace.statements import Watched, read_by, written_by
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import restored, tupled
 
-COPIED = 1 << 14            # larger arrays are not copied, so they are not compared
+COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
 
 
@@ -104,7 +104,7 @@ class Step:
 class Recording:
     """All Calls and Steps of forward and backward.
 
-    cut    the phases with more than MOST_STEPS steps, of which only the first ones are recorded
+    cut    the phases of which only the first MOST_STEPS steps are recorded
     error  the exception that the layer raised, or None
     """
 
@@ -308,7 +308,7 @@ def pairs_of(call, calls):
     """Return the calls of forward that belong to a call of backward, the last one first.
 
     Such a call of forward returned an argument of the call of backward, for example a cache. If no
-    call did so, the calls of forward on the same object are returned; it keeps its cache in self.
+    call did so, the object keeps its cache in self, and its calls of forward are returned.
     """
     own = [other for other in reversed(calls) if other.phase == "forward"
            and stem(other.code.co_name) == stem(call.code.co_name)]

@@ -21,7 +21,7 @@ def page(walk, phases=("forward", "backward")):
     data = json.dumps(_data(walk, phases), separators=(",", ":"))
     return string.Template(read["page.html"]).substitute(
         title=html.escape(walk.title), style=read["page.css"], draw=read["draw.js"],
-        script=read["page.js"], data=data.replace("<", "\\u003c"),    # so no tag or comment opens
+        script=read["page.js"], data=data.replace("<", "\\u003c"),    # data must not begin a tag
     )
 
 
@@ -53,7 +53,7 @@ class _Data:
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
     def number(self, found, key, entry):
-        """Return the number of an entry in the list `found`; `entry()` makes a new entry."""
+        """Return the index of a key's entry in the list `found`; `entry()` makes a new entry."""
         if key not in self.numbers:
             made = entry()                              # this may add other entries first
             self.numbers[key] = len(found)

@@ -1,4 +1,4 @@
-"""Print a Walk. It is coloured if the output is a terminal and NO_COLOR is not set."""
+"""Print the Walk that step() returns, in colour if the output is a terminal without NO_COLOR."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ def _lines(walk, phases, paint):
             yield paint(f"\n{pad}{call.name}", BOLD) + paint(by, DIM)
         yield from (pad + line for line in _step(step, paint))
     if walk.recording.error is not None:
-        yield paint(f"\nended by {message(walk.recording.error)}", RED)
+        yield paint(f"\nthe layer raised {message(walk.recording.error)}", RED)
     yield from (paint(f"note: {note}") for note in walk.notes)
     if walk.finals:
         yield paint("\n=== gradients against their numerical values ===", BOLD)

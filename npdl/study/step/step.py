@@ -63,7 +63,7 @@ class Walk:
     def steps(self, phases=("forward", "backward")):
         """Return the steps that are shown (npdl.study.step.fold).
 
-        If no step of a phase is mathematics, all steps that wrote an array are shown.
+        If `fold` leaves out all steps of a phase, the steps that wrote an array are shown.
         """
         found = []
         for phase in phases:
@@ -98,8 +98,8 @@ def step(layer, *inputs, seed=0, **options):
         param.grad = np.zeros_like(param.data)
     recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
     walk = Walk(title, recording, notes=list(result.notes))
-    walk.notes += [f"the first {len(recording.phase(phase))} statements of {phase} are shown; "
-                   "the gradients are checked all the same" for phase in recording.cut]
+    walk.notes += [f"only the first {len(recording.phase(phase))} statements of {phase} are "
+                   "recorded; all gradients are compared" for phase in recording.cut]
     if recorder.unseen:
         walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}, so their "
                           "statements are not shown")

@@ -179,7 +179,7 @@ function drawMap() {
 
 const bad = data.finals.filter((f) => f.right === false).length;
 const verdict = byId("verdict");
-if (data.error) { verdict.textContent = "ended by " + data.error; verdict.className = "wrong"; }
+if (data.error) { verdict.textContent = "the layer raised " + data.error; verdict.className = "wrong"; }
 else if (bad) { verdict.textContent = bad + " of " + data.finals.length + " gradients are wrong"; verdict.className = "wrong"; }
 else if (data.finals.length) {
   const known = data.finals.filter((f) => f.right).length, all = known === data.finals.length;
