@@ -11,7 +11,6 @@ from npdl.errors import InputError
 from npdl.train.config import Config
 from npdl.train.metrics import read_records
 from npdl.train.run import train
-from tests.tools import slow
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
@@ -20,7 +19,8 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
 EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "own_optimizer")
 
 
-@pytest.mark.parametrize("name", slow.but(["save_and_go_on"], EXAMPLES))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_learns(name, capsys):
     path = FOLDER / f"{name}.py"
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80

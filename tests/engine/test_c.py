@@ -156,6 +156,7 @@ def test_unknown_target():
         small_step("fortran")
 
 
+@pytest.mark.slow
 def test_two_processes_may_compile_the_same_step(cache):
     code = ("from tests.engine.test_c import c_build, small_step\n"
             "c_build.FLAGS[0] = '-O0'\nprint(small_step('c'))")

@@ -13,7 +13,7 @@ from npdl.study.trees import cast, leaves, mapped, tupled, upstream
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3
-FEW = 3                     # examples of a layer that are compared by default
+FEW = 2                     # examples of a layer that are compared by default
 QUICK_IN_C = ("Embedding", "LSTMCell", "LayerNorm", "ScaledDotAttention")
 needs_compiler = pytest.mark.skipif(
     not any(map(c_build.shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
@@ -161,8 +161,8 @@ PREFIX_MODELS = {
 
 
 @pytest.mark.parametrize(("name", "average", "threads", "target"), [
-    ("GPT", "sample", 2, "numpy"), ("GPT2", "token", 1, "numpy"),
-    ("GPT of one block", "sample", 2, "numpy"), ("LSTMLM", "token", 1, "numpy"),
+    ("GPT", "sample", 2, "numpy"), ("LSTMLM", "token", 1, "numpy"),
+    pytest.param("GPT of one block", "sample", 2, "numpy", marks=pytest.mark.slow),
     *(pytest.param(name, "token", 1, "c", marks=[needs_compiler, pytest.mark.slow])
       for name in PREFIX_MODELS)])
 def test_shared_prefixes_equal_the_whole_batch(name, average, threads, target):

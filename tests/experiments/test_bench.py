@@ -2,20 +2,28 @@
 
 import json
 
+import pytest
+
 from experiments import bench
 from experiments.bench import Variant
+from npdl.errors import InputError
 
 
 def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
     path = tmp_path / "found.json"
-    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "recorded",
-                       "--threads", "1", "--json", str(path)]) == 0
+    assert bench.main(["--quick", "--models", "lstm", "--engines", "plain", "--threads", "1",
+                       "--json", str(path)]) == 0
     about, _, heading, _, *rows = capsys.readouterr().out.splitlines()
     assert "Python" in about and heading.startswith("| case")
-    assert [row.split(" | ")[1] for row in rows] == [
-        "npdl, plain", "npdl, recorded", "npdl, recorded, as in the scripts"]
+    assert [row.split(" | ")[1] for row in rows] == ["npdl, plain"]
     assert all(len(v["rounds"]) == 1 and v["peak_mb"] > 0
                for v in json.loads(path.read_text())["variants"])
+
+
+def test_engines_that_begin_with_different_losses_are_refused():
+    bench.check_losses({"plain": 3.0, "recorded": 3.0 + 1e-9})
+    with pytest.raises(InputError, match="npdl's engines disagree"):
+        bench.check_losses({"plain": 3.0, "recorded": 3.1})
 
 
 def test_ratios_are_medians_over_paired_rounds():
