@@ -140,8 +140,9 @@ def no_room(cache, monkeypatch):
 
 
 @pytest.mark.parametrize("broken", [
-    a_folder_that_others_may_write, a_library_of_another_user, no_compiler, a_compiler_that_fails,
-    no_home, no_room])
+    a_folder_that_others_may_write, a_library_of_another_user, no_compiler, *(
+        pytest.param(each, marks=pytest.mark.slow)
+        for each in (a_compiler_that_fails, no_home, no_room))])
 def test_without_a_safe_library_the_step_runs_with_numpy(broken, cache, monkeypatch, capsys):
     broken(cache, monkeypatch)
     np.testing.assert_allclose(small_step("auto", threads=2), losses_of_numpy(), rtol=1e-5)

@@ -6,6 +6,7 @@ import pytest
 from npdl.core import Param, walk
 from npdl.errors import CheckpointError, InputError
 from npdl.safetensors import write
+from npdl.study.check.samples import ROW
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
 from npdl.study.trees import leaves
@@ -14,7 +15,7 @@ from tests.tools import slow
 from tests.tools.running import arrays_in, build, case_rng, covers, map_floats, npdl_layers
 
 CASES = all_cases()
-QUICK = [str(case) for case in CASES if not case.of_option]
+QUICK = [str(case) for case in CASES if not case.of_option and case.what != ROW[0]]
 ONE_OF_EACH = {cls.__name__: case for cls in npdl_layers() for case in reversed(CASES)
                if covers(case.layer_class, cls)}        # the first; test_gradcheck.py misses one
 every_class = pytest.mark.parametrize("name", ONE_OF_EACH)

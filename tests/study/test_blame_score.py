@@ -18,7 +18,9 @@ from tests.tools.blame_files import (
 from tests.tools.blame_mutants import chosen, neutral_mutants, score
 from tests.tools.layer_styles import STYLES, layers, source
 
-QUICK = ("a_attention_scale", "a_batchnorm_mean_term", "b_dropout_scale", "b_rnn_step_tanh")
+QUICK = ("a_attention_scale", "b_dropout_scale", "b_rnn_step_tanh")
+QUICK_RIGHT = ("right_einsum_attention", "right_gradient_made_in_forward", "right_lambda_list",
+               "right_one_name", "right_strided_windows", "right_try_and_while")
 QUICK_LAYERS = [("LayerNorm", "functions"), ("GRUCell", "self"), ("Linear", "cache")]
 
 
@@ -48,7 +50,8 @@ def test_of_60_mistakes_80_percent_are_named_and_no_verified_fix_is_false(tmp_pa
     assert len(mistakes()) == 60 and on_line >= 48 and false == 0
 
 
-@pytest.mark.parametrize("path", right_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", slow.but(QUICK_RIGHT, right_files(), lambda path: path.stem),
+                         ids=lambda path: path.stem)
 def test_a_correct_file_in_an_odd_style_is_correct(path, tmp_path):
     assert ask(path.read_text(), tmp_path).right
 
