@@ -22,7 +22,7 @@ def test_a_tiny_round_prints_a_row_for_each_variant(tmp_path, capsys):
 
 def test_engines_that_begin_with_different_losses_are_refused():
     bench.check_losses({"plain": 3.0, "recorded": 3.0 + 1e-9})
-    with pytest.raises(InputError, match="npdl's engines disagree"):
+    with pytest.raises(InputError, match="engines begin with different losses"):
         bench.check_losses({"plain": 3.0, "recorded": 3.1})
 
 
