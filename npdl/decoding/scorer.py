@@ -126,7 +126,7 @@ def check_eos(eos, rows):
     V = rows.shape[1]
     tokens = eos if isinstance(eos, tuple) else () if eos is None else (eos,)
     if any(not is_integer(token) or not 0 <= token < V for token in tokens):
-        raise InputError(f"eos = {eos!r}; it must be a token, 0 to {V - 1}, a tuple of tokens, or "
+        raise InputError(f"eos = {eos!r}; it must be a token (0 to {V - 1}), a tuple of tokens, or "
                          "None")
 
 

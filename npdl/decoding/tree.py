@@ -67,7 +67,7 @@ class Tree(Scorer):
         self._nodes.append(node)
         depth = 0
         for word, value in branches.items():
-            number, below = _split(value)
+            number, below = _split_branch(value)
             log_prob = self._checked(number, (*path, word))
             node[self.token(word)] = (log_prob, len(self._nodes))
             depth = max(depth, 1 + self._add(below, (*path, word)))
@@ -84,7 +84,7 @@ class Tree(Scorer):
         return log_prob
 
 
-def _split(value):
+def _split_branch(value):
     """Return (number, subtree) of a branch."""
     number, below = value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, {})
     if not isinstance(number, (int, float)) or not isinstance(below, dict):
@@ -96,7 +96,7 @@ def _split(value):
 def _words(branches):
     words = set()
     for word, value in branches.items():
-        words |= {word} | _words(_split(value)[1])
+        words |= {word} | _words(_split_branch(value)[1])
     return words
 
 

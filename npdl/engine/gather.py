@@ -20,7 +20,7 @@ from npdl.engine.recording import run_take
 
 
 def multiply_tables(operations):
-    """Return the operations, with products of looked-up rows replaced by those of the table."""
+    """Return the operations, where each product of looked-up rows takes the whole table."""
     takes, writes, found = {}, {}, []
     readers = Counter(view.buffer for op in operations for view in op.reads)
     for i, op in enumerate(operations):

@@ -254,7 +254,7 @@ class PrefixLSTM(Layer):
 def model_on_rows(model):
     """Return a layer whose forward takes Rows. It shares the Params of the model."""
     if type(model) not in CAUSAL:
-        raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT or an LSTMLM")
+        raise InputError(f"share_prefixes: {type(model).__name__} is not a GPT, GPT2 or LSTMLM")
     return PrefixLSTM(model) if isinstance(model, LSTMLM) else PrefixGPT(model)
 
 

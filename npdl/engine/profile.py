@@ -23,7 +23,8 @@ class Line:
     operations  the number of operations
     flop        the number of floating-point operations
     bytes       the number of bytes that are read or written
-    groups      the numbers of the calls that compute the operations
+    groups      the indices of the calls that compute the operations
+    seconds     the time of these operations
     """
 
     file: str

@@ -36,7 +36,7 @@ class RowOperation(NamedTuple):
 
     form    "map" (each entry separately), "row" (a reduction along each row) or "column" (a sum
             over the rows)
-    sizes   the lengths of the axes that count the rows; their product is the number of rows
+    sizes   the lengths of the axes of the array of rows; their product is the number of rows
     width   the number of entries in a row
     inputs  Operands and scalars
     """

@@ -64,8 +64,9 @@ class BidirectionalStack(Layer):
                             Bidirectional(LSTM(10, 5, rng=2), LSTM(10, 5, rng=3))])
 
     This example has the structure of torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each
-    layer reads the outputs of both directions of the layer below. forward(x, state, rng, lengths)
-    maps x (B, S, D) to (y, last states), with y (B, S, H_a + H_b). `state` is a list with a pair
+    layer reads the outputs of both directions of the layer below. The arguments of
+    forward are those of Bidirectional. It maps x (B, S, D) to y (B, S, H_a + H_b), the outputs of
+    both directions, and the last states. `state` is a list with a pair
     for each layer: the first states of its two directions.
     """
 

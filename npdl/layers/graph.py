@@ -28,7 +28,10 @@ from npdl.training_errors import check_layer
 
 
 class ReLUUpdate(Layer):
-    """q(h, m) = h W + b + max(m, 0), an update from h (..., D) and m (..., E) to (..., E)."""
+    """q(h, m) = h W + b + max(m, 0), the new states of nodes with states h and messages m.
+
+    Shapes: h (..., D) and m (..., E) -> (..., E).
+    """
 
     def __init__(self, d_in, d_out, *, bias=True, rng=0, dtype="float32"):
         self.own = Linear(d_in, d_out, bias=bias, rng=rng, dtype=dtype)

@@ -56,8 +56,8 @@ class XOR(Layer):
     """y = (x_1 or x_2) and not (x_1 and x_2), from two hidden neurons and an output neuron.
 
     Shapes: (..., 2) -> (..., 1). One neuron can't compute XOR. For x = (0, 0), (1, 0) and (0, 1) it
-    needs b < 0, w_1 + b >= 0 and w_2 + b >= 0. Then w_1 + w_2 + b >= -b > 0, so its output for
-    x = (1, 1) is 1 instead of 0.
+    needs b < 0, w_1 + b >= 0 and w_2 + b >= 0. The sum of the last two is w_1 + w_2 + 2b >= 0,
+    so w_1 + w_2 + b >= -b > 0, and the output for x = (1, 1) is 1 instead of 0.
     """
 
     def __init__(self, *, dtype="float32"):

@@ -161,7 +161,9 @@ class Decoder(Layer):
 
 
 class Encoder(Decoder):
-    """A Decoder in which every position attends to all valid tokens, before and after it.
+    """A stack of blocks like Decoder, but every position attends to all valid tokens.
+
+    So it attends also to the tokens after it.
 
     forward(x, key_mask, rng): `key_mask` (B, S) is True for valid tokens and False for padding.
     """

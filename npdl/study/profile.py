@@ -45,7 +45,8 @@ def run(options):
     require_positive(batch=options.batch, length=options.length, width=options.width)
     recorded = recorded_step(options)
     if recorded.why_not is not None:
-        raise InputError(f"profile {options.name}: {recorded.why_not}")
+        raise InputError(f"{options.name} can't be profiled, because its step can't be recorded "
+                         f"({recorded.why_not})")
     lines = profile.profile(recorded)
     print(written(options.html, page(lines, options.name)) if options.html else
           profile.report(lines))

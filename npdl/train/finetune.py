@@ -85,5 +85,5 @@ def model_config(path, adapters, given):
 
 def _check_number(name, value, numbers):
     if isinstance(value, int) and value > numbers:
-        raise InputError(f"--{name} {value}: the run's vocabulary has the numbers 0 to "
+        raise InputError(f"--{name} {value}: the run's vocabulary has the {numbers} numbers 0 to "
                          f"{numbers - 1}; choose at most {numbers}")

@@ -58,8 +58,8 @@ class Trainer:
         record = self.task.measure(self.engine)
         for name, metric in self.metrics.items():
             if name in record or name in IN_EVERY_RECORD:
-                raise InputError(f"metric {name!r} is the name of one of npdl's numbers; choose "
-                                 "another name")
+                raise InputError(f"metric {name!r}: each record has a number of this name already; "
+                                 "choose another name")
             record[name] = _as_number(name, metric(self), self.step)
         return record
 

@@ -163,7 +163,7 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
 
 
 BAD = [
-    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the numbers 0 to 6"),
+    (("{base}", "--p", 8), "--p 8: the run's vocabulary has the 7 numbers 0 to 6"),
     (("{base}", "--operator", "^"), "operator"),
     (("{base}", "--rank", 100), "rank = 100"),
     (("{base}", "--where", "W_X"), "no linear layer fits where = ('W_X',)"),

@@ -165,7 +165,7 @@ def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("lr", 1.0, "metric 'lr' is the name of one of npdl's numbers; choose"),
+    ("lr", 1.0, "metric 'lr': each record has a number of this name already; choose"),
     ("sizes", [1, 2], "metric 'sizes' has returned list; return a number"),
     ("rows", np.zeros(3), r"metric 'rows' has returned float64 \(3,\); return a number"),
     ("odd", float("nan"), "metric 'odd' is nan at step 1; return a finite number"),

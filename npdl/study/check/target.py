@@ -41,9 +41,9 @@ def find_class(name):
         return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
            and (inspect.isclass(v) and is_layer_class(v) or n.endswith("_backward"))]
-    raise InputError(f"{name} is not a layer; give {where or name}:NAME of a class with the "
-                     "methods forward and backward, or of functions NAME_forward and "
-                     f"NAME_backward; {where or name} has {', '.join(own) or 'none'}")
+    raise InputError(f"{name} is not a layer; give {where or name}:NAME. NAME is a class with "
+                     "forward and backward, or stands for functions NAME_forward and "
+                     f"NAME_backward. In this file: {', '.join(own) or 'no layer'}")
 
 
 def npdls_class(name, more=""):

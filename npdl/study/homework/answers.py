@@ -131,8 +131,8 @@ def award(found, wanted):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
     `found` are the student's answers, and `wanted` are the right ones. Each gradient of the first
-    case gives one point, and the other cases together give one point. The conventions give one
-    point, which can only be earned if every gradient is right.
+    case gives one point, and the other cases together give one point. The last point is
+    for conventions (nothing is modified, gradients are added); it needs every gradient right.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():

@@ -64,8 +64,8 @@ def _read_sources():
 def _remove_answers(task):
     """Remove code of npdl that would give the answers.
 
-    This is the backward of the exercise, every other backward that npdl's own solution doesn't
-    call, and the finite differences.
+    It removes finite differences, and every `backward` except those that the solution of the
+    exercise calls in other layers.
     """
     called = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))

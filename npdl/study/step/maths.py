@@ -129,7 +129,7 @@ class _Mathematics(ast.NodeTransformer):
         return ast.Tuple(kept)
 
     def visit_Subscript(self, node):
-        """Keep x[:, t], but write x[..., None], which only adds an axis, as x."""
+        """Write x for x[..., None], which only adds an axis; keep other indices, as in x[:, t]."""
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for inner in ast.walk(node.slice):
             if isinstance(inner, (ast.Call, ast.Subscript)):

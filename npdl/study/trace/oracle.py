@@ -75,7 +75,7 @@ class Oracle:
         return self.products[key]
 
     def is_forwards(self, value):
-        """Return True if forward computed an equal value."""
+        """Return True if forward has computed a value that is equal to `value`."""
         return any(np.allclose(self.values[k].ravel(), np.ravel(value), 1e-9, 1e-12)
                    for k in self.sizes.get(value.size, ()))
 

@@ -107,8 +107,8 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
         for param, value in zip(conversion.params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
-                raise InputError(f"{conversion.names[0]!r} differs from another array for the same "
-                                 "parameter; this model needs two equal arrays (tied weights)")
+                raise InputError(f"{conversion.names[0]!r} and another array belong to one "
+                                 "parameter (tied weights), but differ; give equal arrays")
     with np.errstate(over="ignore"):
         cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
     for _, value, fitting in cast:
@@ -149,8 +149,8 @@ def _conversions(layer, path, style):
                 yield Conversion(params, [f"{path}.{n}" if path else n for n in names], out, back)
             return
     if any(isinstance(value, Param) for value in vars(layer).values()):
-        raise InputError(f"{path or 'the layer'}: a {type(layer).__name__} has no counterpart in "
-                         f"torch in the style {style!r}")
+        raise InputError(f"{path or 'the layer'}: npdl can't convert a {type(layer).__name__} to "
+                         f"PyTorch with style={style!r}")
     for name, child in layer.children():
         yield from _conversions(child, f"{path}.{name}" if path else name, style)
 

@@ -301,7 +301,10 @@ def to_huggingface(pretrained, folder):
 
 
 def _theirs(row, layers):
-    """Return the array that a Row describes, from the model's layers {name: layer}."""
+    """Return the array of the other library that a Row of a table of names describes.
+
+    `layers` are the model's layers, {name: layer}.
+    """
     parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
     return array.T if row.transposed else array

@@ -133,8 +133,8 @@ class Tokenizer:
 
 
 def read_tokenizer(path, architecture, weights):
-    """Return the Tokenizer of a model folder, or of a GGUF file by the metadata of `weights`."""
-    require_package("tokenizers", "a model's tokenizer", "use another model")
+    """Return the Tokenizer of a model folder, or of a GGUF file, whose metadata `weights` reads."""
+    require_package("tokenizers", "a model's tokenizer", "use npdl's own models")
     path = Path(path)
     with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
@@ -294,7 +294,7 @@ def _added_tokens(folder, settings):
 
 
 def _text(token):
-    """Return the text of a token in a settings file: a string, or an object's "content"."""
+    """Return the text of a token, which is a string or {"content": string}; None for others."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
 
@@ -327,9 +327,9 @@ def _from_gguf(about):
 
     kind, split = about.get("tokenizer.ggml.model"), about.get("tokenizer.ggml.pre")
     if kind != "gpt2" or split not in SPLIT_PATTERNS:
-        raise InputError(f"the file's tokenizer is {str(kind)[:20]!r} with the split "
-                         f"{str(split)[:20]!r}; npdl reads 'gpt2' with "
-                         f"{', '.join(SPLIT_PATTERNS)}; use a folder with {TOKENIZER}")
+        raise InputError(f"the file's tokenizer has model {str(kind)[:20]!r} and pre-tokenizer "
+                         f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
+                         f"{', '.join(SPLIT_PATTERNS)}. Or use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
     control, added = ([token for token, each in zip(tokens, kinds, strict=True) if each == wanted]
                       for wanted in (CONTROL, USER_DEFINED))

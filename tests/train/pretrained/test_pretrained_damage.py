@@ -279,7 +279,7 @@ BAD_GGUF = [
      "longer than the file"),
     ("another model", with_bytes(length(b"llama"), length(b"llamo")), "architecture is 'llamo'"),
     ("another tokenizer", with_bytes(length(b"gpt-2"), length(b"gpt-9")),
-     "'gpt2' with the split 'gpt-9'"),
+     "model 'gpt2' and pre-tokenizer 'gpt-9'"),
     ("an unknown array", with_bytes(length(b"blk.0.ffn_up.weight"), length(b"blk.0.ffn_op.weight")),
      "is not in the files"),
     ("99 axes", with_bytes(NORM + b"\1\0\0\0", NORM + b"\x63\0\0\0"), "99 axes"),
