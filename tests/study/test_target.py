@@ -83,7 +83,7 @@ def write_mine(folder, **lines):
 @pytest.mark.parametrize(("words", "text"), [
     (["LSTMM"], "did you mean LSTM"),
     (["arrays.py"], "arrays.py is not a layer; give arrays.py:NAME. NAME is a class with"),
-    (["arrays.py:Nothing"], "arrays.py has Affine, relu_backward"),
+    (["arrays.py:Nothing"], "In this file: Affine, relu_backward"),
     (["none.py:Mine"], "there is no file none.py"),
     (["no_module:Mine"], "no_module can't be imported: ModuleNotFoundError"),
     (["LSTM", "--set", "d_model=abc"], "LSTM takes no argument 'd_model'; it takes d_in, d_hidden"),
