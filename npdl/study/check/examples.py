@@ -2,7 +2,13 @@
 
 `samples` builds the layers and inputs; step, blame, homework and the tests use them. A row of
 EXAMPLES has three examples: a sample, another one that differs in every size, and one with sizes of
-1. An example is on(inputs, options of forward)(arguments of the constructor).
+1. For example, this is the row of Linear:
+
+    "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))
+
+on((2, 3))(3, 4) means Linear(3, 4), whose forward gets a normal array of shape (2, 3). The first
+parentheses have the inputs and the options of forward, and the second ones the arguments of the
+constructor.
 """
 
 import inspect
