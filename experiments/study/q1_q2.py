@@ -22,6 +22,9 @@ DOCUMENT = {
             "t_f(A_train)": (82.5, 5.5), "t_f(A_val)": (8400, 200), "Δt(L)": (-650,),
             "Δt(A)": (8318,)},
 }
+CLAIMS = ("The assignment prints these numbers, m ± s. A claim holds if our number lies between "
+          "m - s and m + s, widened by a margin. It holds by the distance to the nearer end of "
+          "this range. If an accuracy agrees exactly, this is the whole margin, 0.05.")
 ROUNDING = 0.00005          # of the printed losses and accuracies
 MARGIN_ACCURACY = 0.05      # an accuracy agrees within one equation in twenty
 MARGIN_LOSS = 2.0           # a loss agrees within this factor
@@ -91,7 +94,8 @@ def tables(study):
             heading.append(f"{NAMES[model]}, assignment")
             columns.append([" ± ".join(number(row, v) if not row.startswith("L") else f"{v:.4f}"
                                        for v in value) for row, value in DOCUMENT[model].items()])
-    return [("Mean ± standard deviation over seeds; the better model by default is bold.",
+    return [("The table shows mean ± standard deviation over seeds. The better model with the "
+             "default recipe is bold.",
              table(heading, zip(measures(study.runs("gpt")), *columns, strict=True)))]
 
 
@@ -99,16 +103,18 @@ def answer(study):
     lstm, gpt = study.runs("lstm"), study.runs("gpt")
     release, stated = study.runs("lstm", "release"), study.runs("gpt", "stated")
     return f"""
-Both models first memorise the training set and generalise thousands of steps later, with all
-{len(gpt.seeds)} seeds. The GPT memorises at step {estimate(gpt.memorised(), "{:.0f}")} and reaches
-A_val ≥ 0.9 at step {estimate(gpt.general(), "{:.0f}")}; the LSTM needs
-{estimate(lstm.memorised(), "{:.0f}")} and {estimate(lstm.general(), "{:.0f}")} steps. Mean L_val
-is {estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
-{estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means). Without clipping
-(*stated*), the GPT's lowest L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
+**How well do both models learn, and when do they memorise and generalise?** Both models first
+memorise the training set and generalise thousands of steps later, with all {len(gpt.seeds)} seeds.
+The GPT memorises at step {estimate(gpt.memorised(), "{:.0f}")} and reaches A_val ≥ 0.9 at step
+{estimate(gpt.general(), "{:.0f}")}; the LSTM needs {estimate(lstm.memorised(), "{:.0f}")} and
+{estimate(lstm.general(), "{:.0f}")} steps. Mean L_val is
+{estimate(gpt.best(L_VAL), logarithmic=True)} for the GPT and
+{estimate(lstm.best(L_VAL), logarithmic=True)} for the LSTM (geometric means).
+
+**With which recipe were the printed numbers made?** Without clipping (*stated*), the GPT's lowest
+L_train is {np.mean(stated.best(L_TRAIN)):.2g}, about
 {math.floor(np.mean(stated.best(L_TRAIN)) / 1e-4 + 0.5):.0f} times the printed value, so the
 assignment's GPT was probably trained with clipping. The evidence on the LSTM's initialisation is
 mixed: t_f(A_train) is the assignment's 300 in {np.sum(release.first(A_TRAIN) == 300)} of
-{len(release.seeds)} runs with Glorot gates (*release*) and in
-{np.sum(lstm.first(A_TRAIN) == 300)} of {len(lstm.seeds)} by default, but L_val is nearer to the
-printed 0.0008 by default."""
+{len(release.seeds)} runs with Glorot gates (*release*) and in {np.sum(lstm.first(A_TRAIN) == 300)}
+of {len(lstm.seeds)} by default, but L_val is nearer to the printed 0.0008 by default."""

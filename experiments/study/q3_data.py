@@ -33,7 +33,7 @@ def effects(study, lstm_recipe):
 def figures(study):
     both = {NAMES[model]: study.runs(model, **RUNS) for model in NAMES}
     found = [Figure(f"fig0{label}-data-{name.lower()}", str(label), f"{name}: loss and accuracy "
-                    "over the training steps, r_train by colour and marker.",
+                    "over the training steps. Each r_train has a colour and a marker.",
                     grid_of(curves_over_steps(dict(zip(FRACTIONS, runs, strict=True))), 2,
                             "r_train"), (10, 6.2))
              for label, (name, runs) in enumerate(both.items(), 3)]
@@ -44,7 +44,7 @@ def figures(study):
 
 
 def tables(study):
-    return [("Best values and first steps, mean ± standard deviation over seeds.",
+    return [("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "r_train"), [
                  ((name, f"{r:g}"), study.runs(model, r_train=r))
                  for model, name in NAMES.items() for r in FRACTIONS]))]
@@ -64,15 +64,19 @@ def answer(study):
     smallest = {name: thresholds(runs) for name, runs in
                 (("lstm", lstm), ("gpt", gpt), ("release", release))}
     gaps = np.concatenate([general - overfit for general, overfit in smallest.values()])
-    fall = [-0.1 * slope(FRACTIONS, np.log10(runs.best(L_VAL))) for runs in (lstm, gpt)]
+    factor = [10 ** (0.1 * slope(FRACTIONS, np.log10(runs.best(L_VAL)))) for runs in (lstm, gpt)]
     fewer = np.sum(smallest["gpt"][0] < smallest["lstm"][0])
     at = [f"{runs[3].best(A_VAL).mean():.2f} ({span(runs[3].best(A_VAL))} over seeds)"
           for runs in (gpt, lstm)]
     return f"""
-(c) The GPT generalises with less data: with fewer training equations than the LSTM for {fewer} of
-{len(lstm.seeds)} seeds. At r_train = 0.4 its mean A_val is {at[0]}, the LSTM's is {at[1]}. In
-L_val neither model clearly scales better. For each 0.1 of r_train, L_val falls by
-{estimate(fall[1])} factors of ten for the GPT and by {estimate(fall[0])} for the LSTM. (d) The
+**(c) Which model gains more from more training data?** The GPT generalises with less data: with
+{fewer} of {len(lstm.seeds)} seeds, it needs fewer training equations than the LSTM. At r_train =
+0.4 its mean A_val is {at[0]}, the LSTM's is {at[1]}. In L_val neither model clearly scales better.
+Each additional 0.1 of r_train reduces L_val to about a quarter: to
+{estimate(factor[1], logarithmic=True)} of its value for the GPT, and to
+{estimate(factor[0], logarithmic=True)} for the LSTM.
+
+**(d) With how much data does a model generalise, and with how much does it only overfit?** The
 smallest r_train with A_val ≥ 0.9 is {span(smallest["gpt"][0], "{:g}")} for the GPT and
 {span(smallest["lstm"][0], "{:g}")} for the LSTM (Glorot gates:
 {span(smallest["release"][0], "{:g}")}). The largest r_train that only overfits is

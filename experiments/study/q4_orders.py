@@ -69,10 +69,11 @@ def tables(study):
         steps.append((NAMES[model], recipe, *cells, ternary_first(runs)))
     heading = [f"{name}, {LABELS[metric]} ≥ {limit:g}" for metric, limit in LIMITS.items()
                for name in ORDERS.values()]
-    return [("Best values, mean ± standard deviation over seeds.",
+    return [("The table shows best values: mean ± standard deviation over seeds.",
              table(("model", "equations", *(LABELS[m] for m in METRICS)), rows, 2)),
-            ("The first step with this accuracy: median (least to largest) over seeds; last, in "
-             "how many runs A_val ≥ 0.9 comes first on ternary equations.",
+            ("The table shows the first step with this accuracy: median (least to largest) over "
+             "seeds. The last column counts the runs in which A_val ≥ 0.9 comes first on ternary "
+             "equations.",
              table(("model", "recipe", *heading, "ternary first"), steps, 2))]
 
 
@@ -95,13 +96,15 @@ def answer(study):
     gpt, lstm = study.runs("gpt", **RUNS), study.runs("lstm", **RUNS)
     held_out = round(11**2 * 0.5)
     return f"""
-(c) The GPT generalises on ternary equations first, in {ternary_first(gpt)} runs. For the LSTM the
-order differs between seeds: ternary equations come first in {ternary_first(lstm)} runs, and in
-{ternary_first(study.runs("lstm", "release", **RUNS))} with Glorot gates. Both models memorise both
-orders at about the same time, the GPT binary equations at most one evaluation (100 steps) sooner.
-The GPT's A_val is unsteady: after it has reached 0.9 on an order,
-it falls to {lowest_after(gpt):.2f} at the lowest. The assignment says that the GPT learns binary
-equations faster and more stably than ternary ones, and more stably than the LSTM; these runs show
-the opposite. The experiment cannot separate the number of operands from the amount of data: there
-are eleven ternary equations for each binary one, and the validation set has only {held_out} binary
-equations."""
+**(c) Do the models learn the sums of two numbers (binary equations) or of three numbers (ternary
+equations) sooner?** In {ternary_first(gpt)} runs, the GPT generalises on ternary equations first.
+For the LSTM the order differs between seeds: ternary equations come first in {ternary_first(lstm)}
+runs, and in {ternary_first(study.runs("lstm", "release", **RUNS))} with Glorot gates. Both models
+memorise binary and ternary equations at about the same time. The GPT memorises the binary ones at
+most one evaluation (100 steps) sooner. The GPT's A_val is unsteady: after it has reached 0.9 on
+binary or on ternary equations, it falls to {lowest_after(gpt):.2f} at the lowest.
+
+The assignment says that the GPT learns binary equations faster and more stably than ternary ones,
+and more stably than the LSTM; these runs show the opposite. The experiment cannot separate the
+number of operands from the amount of data: there are eleven ternary equations for each binary one,
+and the validation set has only {held_out} binary equations."""

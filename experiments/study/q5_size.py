@@ -184,8 +184,8 @@ def figures(study):
         panels = [panel for i, L in enumerate(LAYERS) for panel in curves_over_steps(
             dict(zip(WIDTHS, runs[i], strict=True)), prefix=f"L = {L}: ")]
         found.append(Figure(f"fig{first}-{first + 2}-size-{model}", f"{first} to {first + 2}",
-                            f"{name}: loss and accuracy over the training steps; a row for each "
-                            "number of layers L, the width d by colour and marker.",
+                            f"{name}: loss and accuracy over the training steps. Each row has a "
+                            "number of layers L, and each width d has a colour and a marker.",
                             grid_of(panels, 4, "d"), (16, 9)))
     for model, name, label in (("lstm", "LSTM", 18), ("gpt", "GPT", 20)):
         runs = study.runs(model, **RUNS)
@@ -198,7 +198,7 @@ def figures(study):
                    "parameters P without embeddings.",
                    grid_of(best_and_first(None, by_P), 2, x="P (log)", scale="log"), (10, 10)),
             Figure(f"fig{label + 1}-size-{model}-layers", str(label + 1), f"{what}the number of "
-                   "layers L, the width d by colour and marker.",
+                   "layers L. Each width d has a colour and a marker.",
                    grid_of(best_and_first(LAYERS, by_L), 2, "d", "L", "whole"), (10, 10))]
     return found
 
@@ -223,9 +223,10 @@ def tables(study):
             for increase in columns["gpt", "default"]
             for i, (name, form) in enumerate((("log10 fall of L_val", "{:+.2f}"),
                                               ("rise of A_val", "{:+.3f}")))]
-    return [("What larger models gain: mean over seeds (90 % interval).",
+    return [("The table shows what larger models gain: mean over seeds (90 % interval). If log10 "
+             "of L_val falls by 1, L_val falls to a tenth.",
              table(("increase", "gain", *(f"{NAMES[m]}, {r}" for m, r in columns)), rows, 2)),
-            ("Best values and first steps, mean ± standard deviation over seeds.",
+            ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("model", "L", "d", "P"), [
                  ((NAMES[model], L, d, f"{parameters(model, L, d):,}"),
                   study.runs(model, layers=L, width=d))
@@ -238,18 +239,22 @@ def answer(study):
     third = np.concatenate([(study.runs("lstm", recipe, **RUNS).best(L_VAL)[2]
                              > study.runs("lstm", recipe, **RUNS).best(L_VAL)[1]).ravel()
                             for recipe in ("default", "release")])
-    width, depth = ([estimate(-change(sizes.l_val), "{:.1f}") for sizes in (gpt, lstm)]
-                    for change in (wider, deeper))
-    size = [estimate(-sizes.size_slope(sizes.l_val), "{:.1f}") for sizes in (gpt, lstm)]
+    width, depth, size = (
+        [estimate(10 ** change(sizes), "{:.2g}", True) for sizes in (gpt, lstm)]
+        for change in (lambda s: wider(s.l_val), lambda s: deeper(s.l_val),
+                       lambda s: s.size_slope(s.l_val)))
     more = np.sum(gpt.size_slope(gpt.l_val) < lstm.size_slope(lstm.l_val))
     narrow = [f"{sizes.a_val[:, 0].mean():.2f}" for sizes in (gpt, lstm)]
     return f"""
-(c) On average, the GPT's L_val gains more from every kind of growth. Measured in factors of ten, it
-falls by {width[0]} from d = 64 to 256, and the LSTM's by {width[1]}. From one to three layers it
-falls by {depth[0]}, and the LSTM's by {depth[1]}. For ten times the parameters it falls by
-{size[0]}, and the LSTM's by {size[1]}; the GPT gains more for {more} of {len(gpt.runs.seeds)}
-seeds. In A_val the picture is less clear,
-because most models are near 1 and cannot gain: at d = 64 mean A_val is {narrow[0]} for the GPT and
-{narrow[1]} for the LSTM, so that the LSTM has more to gain from width. Depth does not help the
-LSTM reliably: a third layer raises its L_val in {third.sum()} of {third.size} comparisons. The
-study does not cover more than nine sizes or another learning rate."""
+**(c) How do both models scale with the width d, the number of layers L and the number of parameters
+P?** On average, the GPT's L_val gains more from every kind of growth. From d = 64 to 256,
+L_val is multiplied by {width[0]} for the GPT and by {width[1]} for the LSTM. From one to three
+layers, the factor is {depth[0]} for the GPT and {depth[1]} for the LSTM. With ten times the
+parameters, it is {size[0]} for the GPT and {size[1]} for the LSTM. The GPT gains more from
+parameters with {more} of {len(gpt.runs.seeds)} seeds.
+
+In A_val the picture is less clear, because most models are near 1 and cannot gain: at d = 64 mean
+A_val is {narrow[0]} for the GPT and {narrow[1]} for the LSTM, so that the LSTM has more to gain
+from width. Depth does not help the LSTM reliably: a third layer raises its L_val in {third.sum()}
+of {third.size} comparisons. The study does not cover more than nine sizes or another learning
+rate."""

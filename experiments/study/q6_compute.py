@@ -164,7 +164,7 @@ def figures(study):
                   for name, runs in models.items() for panel in curves_over_steps(
                       dict(zip(BATCHES, runs, strict=True)), (metric,), f"{name}: ")]
         curves.append(Figure(f"fig{label}-compute-{part}", label, f"{what} loss and accuracy over "
-                             "the training steps, the batch size B by colour and marker.",
+                             "the training steps. Each batch size B has a colour and a marker.",
                              grid_of(panels, 2, "B"), (10, 6.2)))
     return [*curves, fractions(models), budget(models)]
 
@@ -179,9 +179,9 @@ def fractions(models):
             title = f"{label} {name}: {symbol}"
             panels.append(Panel(title, "training step", "linear", lines) if first
                           else metric_panel(title, metric, lines))
-    return Figure("fig24-31-compute-fractions", "24 to 31", "Against the batch size B, each α by "
-                  "colour and marker: the first steps that reach the best values within the first "
-                  "α T steps (24 to 27), and those values (28 to 31).",
+    return Figure("fig24-31-compute-fractions", "24 to 31", "Each α has a colour and a marker. The "
+                  "panels show, against the batch size B, the first steps that reach the best "
+                  "values within the first α T steps (24 to 27), and those values (28 to 31).",
                   grid_of(panels, 4, "α", "B (log2 scale)", "log2"), (16, 10))
 
 
@@ -194,8 +194,8 @@ def budget(models):
                       np.stack([models[name][i].best(metric, until(a)) for a in ALPHAS], 1))
                      for i, B in enumerate(BATCHES)]
             panels.append(metric_panel(f"{name}: {LABELS[metric]}", metric, lines))
-    return Figure("fig32-compute-budget", "32", "L_val and A_val against the compute C, the batch "
-                  "size B by colour and marker; each of the ten α is marked.",
+    return Figure("fig32-compute-budget", "32", "L_val and A_val against the compute C. Each batch "
+                  "size B has a colour and a marker, and each of the ten α is marked.",
                   grid_of(panels, 2, "B", "compute C = P B α T (log scale)", "log"), (10, 6.2))
 
 
@@ -213,9 +213,11 @@ def tables(study):
     def heading(columns):
         return [f"{LABELS[m]}, α = {a:g}" for m, a in columns]
 
-    return [("The smallest and the largest batch: median (least to largest) over seeds.",
+    return [("The table compares the smallest and the largest batch: median (least to largest) "
+             "over seeds.",
              table(("model", "recipe", "B", *heading(ends)), extremes, 2)),
-            ("Best values within the first α T steps, mean ± standard deviation over seeds.",
+            ("The table shows best values within the first α T steps: mean ± standard deviation "
+             "over seeds.",
              table(("model", "B", *heading(shown)), rows, 2))]
 
 
@@ -227,12 +229,14 @@ def answer(study):
                    for runs in (lstm, gpt)] for a in (0.1, 1.0))
     large = [span(runs.best(A_VAL, until(0.1))[-1]) for runs in (lstm, gpt)]
     return f"""
-(c) More steps help at every batch size: from a tenth of the training to all of it, L_val falls by
-a factor of {span(np.concatenate(gain), "{:,.0f}")}, and at the end A_val is at least {least:.3f}.
-The effect of the batch size depends on the budget. After a tenth of the steps, L_val with B = 512
-is {few[0]} times that with B = 32 for the LSTM and {few[1]} times for the GPT; after all steps it
-is only {whole[0]} times (LSTM) and {whole[1]} times (GPT). Equal steps are not equal compute.
-B = 512 after a tenth of the steps has used 1.5 times the compute of B = 32 after all of them (a
-batch of 512 is the whole training set of 480), but its A_val is then only {large[0]} (LSTM) and
-{large[1]} (GPT). So for a fixed compute, small batches and many steps were better here. One
-learning rate was used for all batch sizes."""
+**(c) How do the batch size B and the fraction α of the training steps change the result?** More
+steps help at every batch size: from a tenth of the training to all of it, L_val falls by a factor
+of {span(np.concatenate(gain), "{:,.0f}")}, and at the end A_val is at least {least:.3f}. The effect
+of the batch size depends on the budget. After a tenth of the steps, L_val with B = 512 is {few[0]}
+times that with B = 32 for the LSTM and {few[1]} times for the GPT; after all steps it is only
+{whole[0]} times (LSTM) and {whole[1]} times (GPT).
+
+Equal steps are not equal compute. B = 512 after a tenth of the steps has used 1.5 times the compute
+of B = 32 after all of them (a batch of 512 is the whole training set of 480), but its A_val is then
+only {large[0]} (LSTM) and {large[1]} (GPT). So for a fixed compute, small batches and many steps
+were better here. One learning rate was used for all batch sizes."""

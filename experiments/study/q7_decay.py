@@ -71,7 +71,7 @@ def figures(study):
     runs = study.runs("lstm", **RUNS)
     curves = curves_over_steps(dict(zip(DECAYS, runs, strict=True)), (*METRICS, NORM))
     return [Figure("fig33-decay-curves", "33", "LSTM: loss, accuracy and the l2 norm of the "
-                   "parameters over the training steps, the weight decay by colour and marker.",
+                   "parameters over the training steps. Each decay has a colour and a marker.",
                    grid_of(curves, 2, "weight decay"), (10, 8.5)),
             Figure("fig34-decay-compared", "34", "LSTM: best losses and accuracies, and the first "
                    "steps t_f that reached them, against the weight decay.",
@@ -88,8 +88,9 @@ def tables(study):
     rows = [(recipe, f"{decay:g}", *(median_span(measure(study.runs(
         "lstm", recipe, steps=T, weight_decay=decay)), form) for measure, form in
         measures.values())) for recipe in ("default", "release") for decay in DECAYS]
-    return [("Median (least to largest) over seeds.", table(("recipe", "decay", *measures), rows)),
-            ("Best values and first steps, mean ± standard deviation over seeds.",
+    return [("The table shows the median (least to largest) over seeds.",
+             table(("recipe", "decay", *measures), rows)),
+            ("The table shows best values and first steps: mean ± standard deviation over seeds.",
              best_table(("weight decay",), [
                  ((f"{decay:g}",), study.runs("lstm", steps=T, weight_decay=decay))
                  for decay in DECAYS]))]
@@ -119,15 +120,19 @@ def answer(study):
         r, r.general() - AROUND) - 1)[np.isfinite(r.general())] for r in both])
     late = np.sum([spikes(r).sum() for r in both])
     return f"""
-(c) More decay helps. From decay 1/4 to 1, L_val falls by a factor of
-{estimate(loss[0] / loss[3], "{:,.0f}", True)}, and t_f(A_val) falls to
+**(c) How does weight decay change the result?** More decay helps. From decay 1/4 to 1, L_val falls
+by a factor of {estimate(loss[0] / loss[3], "{:,.0f}", True)}, and t_f(A_val) falls to
 {estimate(first[3] / first[0], "{:.0%}", True)} of its steps. A_val is at least
 {runs.best(A_VAL)[1:].min():.3f} for a decay of 1/2 and more; with 1/4 it is
-{span(runs.best(A_VAL)[0])}. (d) The norm is {span(start, "{:.0f}")} at the start,
-{span(known, "{:.0f}")} when the training set is memorised, and {span(general, "{:.0f}")} when a run
-generalises. From {AROUND:,} steps before that to {AROUND:,} steps after it the norm changes by
-{100 * np.abs(change).max():.0f} % at most. So the norm falls before generalisation, not during
-it. A possible explanation is that a solution that generalises has smaller weights, and decay leads
-there; the runs show the order of events, not the cause. Of {2 * len(DECAYS) * len(runs.seeds)} runs
-by both recipes, {general.size} generalise. In {late} runs the training loss spikes late, at values
-that are mostly float32 rounding; this moves t_f."""
+{span(runs.best(A_VAL)[0])}.
+
+**(d) How does the norm of the parameters change before and after a model generalises?** The norm is
+{span(start, "{:.0f}")} at the start, {span(known, "{:.0f}")} when the training set is memorised,
+and {span(general, "{:.0f}")} when a run generalises. From {AROUND:,} steps before that to
+{AROUND:,} steps after it the norm changes by {100 * np.abs(change).max():.0f} % at most. So the
+norm falls before generalisation, not during it. A possible explanation is that a solution that
+generalises has smaller weights, and decay leads there; the runs show the order of events, not the
+cause.
+
+Of {2 * len(DECAYS) * len(runs.seeds)} runs by both recipes, {general.size} generalise. In {late}
+runs the training loss spikes late, at values that are mostly float32 rounding; this moves t_f."""

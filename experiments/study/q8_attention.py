@@ -66,8 +66,9 @@ def figures(study):
     entry = entries()[SEEDS[0]]
     samples = " and ".join(" ".join(tokens[1:]) for tokens in entry["tokens"])
     return [Figure("fig36-37-attention", "36 and 37", f"Attention weights of the GPT with seed "
-                   f"{SEEDS[0]} on the training samples {samples}, two rows each. Row: the query; "
-                   "column: the key; grey: masked (the future). Right: a uniform head.",
+                   f"{SEEDS[0]} on the training samples {samples}, two rows each. A row of a map "
+                   "is a query, and a column is a key. Masked (future) keys are grey. The maps on "
+                   "the right show a uniform head.",
                    lambda canvas: draw_maps(canvas, entry), (11.5, 9.6))]
 
 
@@ -106,8 +107,8 @@ def tables(study):
                       *(f"{w:.2f}" for w in A[layer, :, EQUALS, : EQUALS + 1].mean(0)),
                       f"{A[layer, :, 1:, 0].mean():.2f}") for layer in range(A.shape[0])]
     rows.append(("a uniform head", "", *["0.20"] * 5, f"{UNIFORM.mean():.2f}"))
-    return [("Attention of the query = to each token, mean over heads and the training set; last, "
-             "the attention of all queries after BOS to BOS.",
+    return [("The table shows how much the query = attends to each token: mean over heads and the "
+             "training set. The last column is the attention of all queries after BOS to BOS.",
              table(("run", "layer", *(f"= to {token}" for token in TOKENS[: EQUALS + 1]),
                     "all to BOS"), rows, 2))]
 
@@ -117,11 +118,12 @@ def answer(study):
     at_equals = A[:, :, :, EQUALS, :]                       # (runs, L, H, key)
     operands, bos = at_equals[..., 1] + at_equals[..., 3], at_equals[..., 0]
     return f"""
-(b) The answer is computed at the query =. It attends to the two operands, not to BOS: averaged
-over {len(A)} runs, it gives a and b together {operands.mean():.2f} of its attention weight and BOS
-{bos.mean():.2f}. A uniform head would give them 0.40 and 0.20. Of {bos.size} heads,
-{np.sum(operands > 0.4)} attend to the operands more than a uniform head, and {np.sum(bos > 0.2)}
-attend to BOS more than it. A plausible reason is that the answer depends on a and b, and that BOS
-is the same in every equation. The assignment reports heads that attend to BOS; a uniform head's
-map is brightest at BOS as well, because early queries have few tokens to attend to. The claims
-are tested with two seeds, which is too few to decide most of them."""
+**(b) Which tokens do the heads attend to, and why?** The answer is computed at the query =. It
+attends to the two operands, not to BOS: averaged over {len(A)} runs, it gives a and b together
+{operands.mean():.2f} of its attention weight and BOS {bos.mean():.2f}. A uniform head would give
+them 0.40 and 0.20. Of {bos.size} heads, {np.sum(operands > 0.4)} attend to the operands more than a
+uniform head, and {np.sum(bos > 0.2)} attend to BOS more than it. A plausible reason is that the
+answer depends on a and b, and that BOS is the same in every equation. The assignment reports heads
+that attend to BOS; a uniform head's map is brightest at BOS as well, because early queries have few
+tokens to attend to. The claims are tested with two seeds, which is too few to decide most of
+them."""

@@ -47,10 +47,11 @@ def page(study):
 
 def section(study, module, claims, glorot):
     """Return the section of a question: its answer, figures, tables and claims."""
-    answer = " ".join(module.answer(study).split())
-    parts = [f"## {module.TITLE}", textwrap.fill(answer, 100, break_on_hyphens=False,
-                                                 break_long_words=False)]
-    bands = "" if module is q8_attention else " Line and band: mean and standard deviation."
+    parts = [f"## {module.TITLE}", *(
+        textwrap.fill(" ".join(paragraph.split()), 100, break_on_hyphens=False,
+                      break_long_words=False) for paragraph in module.answer(study).split("\n\n"))]
+    bands = "" if module is q8_attention else (
+        " The lines show means, and the bands standard deviations.")
     for one in module.figures(study):
         label = f"Figure{'s' if ' ' in one.label else ''} {one.label}"
         parts.append(f"![{label}](results/figures/{one.name}.png)\n\n"
@@ -58,9 +59,9 @@ def section(study, module, claims, glorot):
     parts += [f"{caption}\n\n{text}" for caption, text in module.tables(study)]
     rows = [(c.where, c.claim, c.document, f"**{c.verdict.word}**", str(c.verdict), c.unit,
              "same" if same(c, g) else g.verdict.word) for c, g in zip(claims, glorot, strict=True)]
-    parts.append("Claims of the assignment:\n\n" + table(
-        ("where", "claim", "the assignment", "verdict", "effect (90 % interval)", "unit",
-         "with Glorot gates"), rows, 7))
+    parts.append(f"{getattr(module, 'CLAIMS', 'The assignment makes these claims.')}\n\n" + table(
+        ("where", "claim", "the assignment", "verdict", "the claim holds by (90 % interval)",
+         "unit", "with Glorot gates"), rows, 7))
     return "\n\n".join(parts)
 
 
