@@ -40,6 +40,8 @@ def sweep(configs, root, jobs=2, quiet=False):
     with _StopWorkers() as stop:
         tasks = (joblib.delayed(_train_one)(config, folder, os.getpid())
                  for config, folder in zip(configs, folders, strict=True) if not stop.received)
+        # A signal would end a worker without a run, and joblib would then kill the other workers.
+        jobs = max(1, min(jobs, len(configs)))
         parallel = joblib.Parallel(n_jobs=jobs, batch_size=1, pre_dispatch=jobs,
                                    return_as="generator_unordered")
         try:

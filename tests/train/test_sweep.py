@@ -98,8 +98,8 @@ from npdl.cli.console import guarded
 from npdl.train.config import Config
 from npdl.train.sweep import sweep
 signal.signal(signal.SIGINT, signal.default_int_handler)        # as in a terminal
-config = Config.from_json(json.loads(sys.argv[1]))
-sys.exit(guarded("sweep", lambda: print(sweep([config], sys.argv[2], int(sys.argv[3]), quiet=True))
+configs = [Config.from_json(json.loads(text)) for text in sys.argv[3:]]
+sys.exit(guarded("sweep", lambda: print(sweep(configs, sys.argv[1], int(sys.argv[2]), quiet=True))
                  or 0))
 """
 
@@ -110,19 +110,21 @@ sys.exit(guarded("sweep", lambda: print(sweep([config], sys.argv[2], int(sys.arg
 def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, number):
     config = Config(p=7, width=16, heads=2, steps=600, save_every=20, eval_first=0, eval_every=20,
                     engine="plain")
-    folder = folder_of(tmp_path, config)
-    command = ("-c", SWEEP, json.dumps(config.to_json()), tmp_path, jobs)
-    launcher = start_python(*command)
-    while recorded_step(folder) < 40 and launcher.poll() is None:
+    configs = [config, dataclasses.replace(config, seed=1)][:jobs]
+    folders = [folder_of(tmp_path, one) for one in configs]
+    launcher = start_python("-c", SWEEP, tmp_path, jobs,
+                            *(json.dumps(one.to_json()) for one in configs))
+    while min(map(recorded_step, folders)) < 40 and launcher.poll() is None:
         time.sleep(0.01)
     launcher.send_signal(number)
     _, errors = launcher.communicate()
     assert "Traceback" not in errors
     if number != signal.SIGKILL:
         assert launcher.returncode == 130
-    saved = checkpoint.load(folder / "checkpoint.npz")[1]["step"]
-    assert (20 if number == signal.SIGKILL else 40) <= saved < 600
-    assert not is_finished(folder, config)
-    assert sweep([config], tmp_path, jobs=1, quiet=True) == {"finished": [folder]}
+    for folder in folders:
+        saved = checkpoint.load(folder / "checkpoint.npz")[1]["step"]
+        assert (20 if number == signal.SIGKILL else 40) <= saved < 600
+    assert not is_finished(folders[0], config)
+    assert sweep([config], tmp_path, jobs=1, quiet=True) == {"finished": folders[:1]}
     train(config, tmp_path / "whole", quiet=True)
-    assert_same_runs(tmp_path / "whole", folder)
+    assert_same_runs(tmp_path / "whole", folders[0])
