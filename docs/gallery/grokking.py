@@ -13,8 +13,8 @@ import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 
 from npdl.cli.console import start_script
-from npdl.study.plots import style
 from npdl.study.plots.embedding_spectrum import spectrum
+from npdl.train import style
 from npdl.train.metrics import METRICS, read_records
 from npdl.train.recipes import new_config
 from npdl.train.run import train

@@ -12,7 +12,7 @@ from PIL import Image
 
 from experiments.study.runs import LABELS, METRICS
 from npdl.files import write_atomically
-from npdl.study.plots import style
+from npdl.train import style
 
 DPI = 80
 COLOURS = 64                # of a PNG's palette; more make larger files

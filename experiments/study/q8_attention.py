@@ -13,7 +13,7 @@ import numpy as np
 from experiments.study.figures import Figure
 from experiments.study.runs import RESULTS, SEEDS
 from experiments.study.text import table
-from npdl.study.plots import style
+from npdl.train import style
 
 TITLE = "Question 8: attention"
 RUNS, MODELS = {}, ()               # no runs of its own: attention.json is from trained models

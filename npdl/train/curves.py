@@ -1,13 +1,12 @@
-"""Loss and accuracy of runs over their training steps, as one picture."""
+"""Plot the loss and the accuracy of runs over their training steps, as one picture."""
 
 import math
+import textwrap
 
 from npdl.errors import InputError
-from npdl.files import write_atomically
+from npdl.train import style
 
-# Blue and vermilion of Okabe and Ito's palette, which colour-blind people can tell apart.
-LOOKS = {"train": ("#0072B2", "-"), "validation": ("#D55E00", (0, (3, 1)))}
-INK = "#333333"
+LOOKS = {"train": (style.BLUE, "-"), "validation": (style.VERMILION, (0, (3, 1)))}
 
 
 def plot_curves(records, path, title, log_steps=False):
@@ -29,25 +28,18 @@ def plot_groups(groups, path, log_steps=False):
     `validation_accuracy`. The same records give the same file. Raises InputError if there are no
     records, and CheckpointError if the file can't be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # they take a second to load
-    from matplotlib.figure import Figure
-
     if not groups or not all(records for runs in groups.values() for records in runs):
         raise InputError("no records to plot; log at least one evaluation first")
     count = len(groups)
-    figure = Figure(figsize=(10, 4) if count == 1 else (max(10, 4 * count), 7), dpi=150,
-                    layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, wspace=0.04)    # inches, inches, share
     if count == 1:
+        figure = style.figure(10, 4, *groups)
         panels = figure.subplots(1, 2, squeeze=False).T
-        figure.suptitle(*groups, color=INK, fontsize=12, parse_math=False)
     else:
+        figure = style.figure(max(10, 4 * count), 7, "Loss and accuracy")
         panels = figure.subplots(2, count, sharex=True, sharey="row")
-        for axes, title in zip(panels[0], groups, strict=True):
-            axes.set_title(title, color=INK, fontsize=10, parse_math=False, wrap=True)
-    for k, runs in enumerate(groups.values()):
-        _draw(panels[0][k], runs, "loss", log_steps)
+    for k, (title, runs) in enumerate(groups.items()):
+        title = textwrap.fill(title, 45) if count > 1 else ""
+        _draw(panels[0][k], runs, "loss", log_steps, title)
         _draw(panels[1][k], runs, "accuracy", log_steps)
         panels[0][k].set_yscale("log", nonpositive="mask")
         panels[1][k].set_ylim(-0.03, 1.03)
@@ -55,15 +47,13 @@ def plot_groups(groups, path, log_steps=False):
         for axes in panels.flat:
             axes.label_outer()
     lines = max((axes.lines for axes in panels.flat), key=len)
-    if lines:                             # one legend above the panels, where it hides no curve
-        figure.legend(handles=lines, loc="outside upper right", ncols=2, frameon=False,
-                      labelcolor=INK)
-    write_atomically(
-        path, lambda file: figure.savefig(file, format="png", metadata={"Software": None})
-    )
+    if lines:                             # one legend below the panels, where it hides no curve
+        figure.legend(handles=lines, loc="outside lower right", ncols=2, frameon=False,
+                      labelcolor=style.INK)
+    style.save(figure, path)
 
 
-def _draw(axes, runs, quantity, log_steps):
+def _draw(axes, runs, quantity, log_steps, title=""):
     from matplotlib.ticker import MaxNLocator
 
     first = 1 if log_steps else -math.inf
@@ -87,10 +77,5 @@ def _draw(axes, runs, quantity, log_steps):
     else:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    axes.set_xlabel("training step", color=INK)
-    axes.set_ylabel(f"{quantity} (log scale)" if quantity == "loss" else quantity, color=INK)
-    axes.grid(True, color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.spines[["left", "bottom"]].set_color("#999999")
-    axes.tick_params(which="both", color="#999999", labelcolor=INK)
+    style.dress(axes, "training step", "loss (log scale)" if quantity == "loss" else quantity,
+                title)

@@ -5,5 +5,4 @@
     flow                 activations and gradients of each layer
     attention_maps       attention weights of each head
     embedding_spectrum   principal components and Fourier spectrum of the embeddings
-    style                colours, labels, and the PNG file
 """

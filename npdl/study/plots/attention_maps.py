@@ -7,7 +7,7 @@ from npdl.decoding.continuation import continuation
 from npdl.errors import InputError
 from npdl.models import lstm_seq2seq, seq2seq
 from npdl.models.gpt import attentions
-from npdl.study.plots import style
+from npdl.train import style
 
 MOST_TOKENS = 32
 

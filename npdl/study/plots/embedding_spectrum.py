@@ -10,7 +10,7 @@ from matplotlib import colormaps
 
 from npdl.backend import to_host
 from npdl.errors import InputError
-from npdl.study.plots import style
+from npdl.train import style
 
 
 def principal(table):

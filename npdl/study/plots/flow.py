@@ -8,7 +8,7 @@ from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import RecurrentLayer
 from npdl.layers.transformer import Identity
 from npdl.losses import SequenceLoss
-from npdl.study.plots import style
+from npdl.train import style
 from npdl.train.task import make_model
 
 SAMPLES = 256

@@ -19,13 +19,13 @@ from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
 from npdl.study.plots.flow import plot_flow
-from npdl.study.plots.style import save
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_groups
 from npdl.train.folder import describe, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
+from npdl.train.style import save
 
 KINDS = ("gradients", "flow", "attention", "embeddings", "curves")
 

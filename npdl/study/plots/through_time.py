@@ -4,7 +4,7 @@ import numpy as np
 
 from npdl.backend import stream
 from npdl.layers.recurrent import GRUCell, LSTMCell, RNNCell
-from npdl.study.plots import style
+from npdl.train import style
 
 CELLS = {"RNN": (RNNCell, style.VERMILION), "GRU": (GRUCell, style.GREEN),
          "LSTM": (LSTMCell, style.BLUE)}
