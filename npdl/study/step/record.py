@@ -17,7 +17,7 @@ from npdl.study.step.pictures import arrays_in, digest
 from npdl.study.step.statements import StatementRewrite
 from npdl.study.trace.statements import Watched, read_by, written_by
 from npdl.study.trace.watch import Watch
-from npdl.study.trees import restored, tupled
+from npdl.study.trees import tupled
 
 COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
@@ -30,27 +30,35 @@ class Call:
     phase     "forward" or "backward"
     function  the Watched
     code      the code object that runs
+    names     the local variables before the next statement, {name: value}
     parent    the Call of the caller, or None
-    owner     the value of self, or None
-    arguments {name: value}
     line      the Line of the caller, or None if it is not recorded
     turns     the loop variables around this Line
+    arguments {name: value}
     returned  the returned value
     pairs     for a call of backward, the calls of forward that belong to it
     ran       counts how often each Line has run
+    reads     {Line: the `reads` of its next Step}
+    keys      {Line: the `keys` of its next Step}
     """
 
     phase: str
     function: object
     code: object
-    parent: "Call | None"
-    owner: object
-    arguments: dict
+    names: dict
+    parent: "Call | None" = None
     line: object = None
     turns: tuple = ()
+    arguments: dict = field(init=False)
     returned: object = None
     pairs: list = field(default_factory=list)
     ran: Counter = field(default_factory=Counter)
+    reads: dict = field(default_factory=dict)
+    keys: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        taken = self.code.co_varnames[: self.code.co_argcount]
+        self.arguments = {name: self.names.get(name) for name in taken}
 
     @property
     def name(self):
@@ -117,14 +125,6 @@ class Recording:
         return [step for step in self.steps if step.call.phase == name]
 
 
-class _Frame:
-    """The state of a call while it runs."""
-
-    def __init__(self, call, frame):
-        self.call, self.frame, self.names = call, frame, dict(frame.f_locals)
-        self.reads, self.keys = {}, {}
-
-
 class Recorder(Watch):
     """A Watch that records the statements of the functions that `work()` runs.
 
@@ -132,7 +132,8 @@ class Recorder(Watch):
     """
 
     def __init__(self, work):
-        self.recording, self.stack, self.marked, self.telling = Recording(), [], [], False
+        self.recording, self.marked, self.is_recording = Recording(), [], False
+        self.frames = {}            # {frame: Call} of the calls of the phase
         super().__init__(work, True)
         self.read = [place.line and place.text in read_by(place.line.node)
                      and place.text for place in self.places]
@@ -140,42 +141,37 @@ class Recorder(Watch):
     def rewrite(self, watched):
         return StatementRewrite(self, watched).whole()
 
-    def run(self, layer, inputs, forward, upstream):
-        """Run forward and backward and return the Recording.
+    def run(self, forward, backward):
+        """Run forward() and backward(returned), where forward returned `returned`.
 
-        forward   forward() returns (outputs, cache)
-        upstream  upstream(outputs) returns the upstream gradients
-        Afterwards the parameters of the layer and the inputs are restored.
+        Returns the Recording.
         """
-        params = [param for _, param in layer.params()]
-        with np.errstate(all="ignore"), restored(params, inputs):
-            try:
-                self._begin("forward")
-                outputs, cache = forward()
-                self.stop()
-                dout = upstream(outputs)
-                self._begin("backward")
-                layer.backward(dout, cache)
-            except Exception as error:
-                self.recording.error = error
-                self._raised(error)
-            finally:
-                self.recording.values = self.seen
-                self.stop()
-                self.stack.clear()
+        try:
+            self._begin("forward")
+            returned = forward()
+            self._begin("backward")
+            backward(returned)
+        except Exception as error:
+            self.recording.error = error
+            self._raised(error)
+        finally:
+            self.recording.values = self.seen
+            self.stop()
+            self.frames.clear()
         return self.recording
 
     def _begin(self, phase):
-        self.phase, self.count, self.stack = phase, 0, []
+        self.stop()
+        self.phase, self.count, self.frames = phase, 0, {}
         self.start((), record=True)
-        self.telling = True
+        self.is_recording = True
 
     def stop(self):
         super().stop()
-        self.telling = False
+        self.is_recording = False
 
     def __call__(self, place, value, into=False):
-        if not self.telling:
+        if not self.is_recording:
             return value if place < 0 else super().__call__(place, value, into)
         frame = sys._getframe(1)
         if place < 0:
@@ -183,87 +179,76 @@ class Recorder(Watch):
             if isinstance(thing, Watched):
                 self._entered(thing, frame)
             else:
-                self._ran(thing, value, self._found(frame))
+                self._ran(thing, value, self._recorded(frame))
             return value
         first = self.counts[place]
         value = self._nest(place, value)
         keys = [(place, turn) for turn in range(first, self.counts[place])]
-        self._used(place, keys, value, self._found(frame))
+        self._used(place, keys, value, self.frames.get(self._recorded(frame)))
         return value
 
-    def _found(self, frame):
-        """Return the _Frame of a Python frame, or of its nearest recorded caller, or None.
-
-        The calls on the stack above this _Frame have returned, so they are removed.
-        """
-        while frame is not None:
-            for i, found in enumerate(self.stack):
-                if found.frame is frame:
-                    del self.stack[i + 1:]
-                    return found
+    def _recorded(self, frame):
+        """Return a Python frame, or that of its nearest recorded caller, or None."""
+        while frame is not None and frame not in self.frames:
             frame = frame.f_back
-        return None
+        return frame
 
     def _entered(self, function, frame):
-        around, code, names = self._found(frame.f_back), frame.f_code, dict(frame.f_locals)
-        arguments = {n: names.get(n) for n in code.co_varnames[: code.co_argcount]}
-        call = Call(self.phase, function, code, around and around.call, names.get("self"),
-                    arguments)
-        if around is not None:
-            call.line = around.call.function.at(around.frame.f_lineno)
-            call.turns = self._turns(around, call.line, around.frame.f_locals)
+        call = Call(self.phase, function, frame.f_code, dict(frame.f_locals))
+        caller = self._recorded(frame.f_back)
+        if caller is not None:
+            call.parent = self.frames[caller]
+            call.line = call.parent.function.at(caller.f_lineno)
+            call.turns = self._turns(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
             call.pairs = pairs_of(call, self.recording.calls)
         self.recording.calls.append(call)
-        self.stack.append(_Frame(call, frame))
+        self.frames[frame] = call
 
-    def _used(self, place, keys, value, found):
-        if found is None:
+    def _used(self, place, keys, value, call):
+        if call is None:
             return
         line, source = self.places[place].line, self.read[place]
         if self.phase == "forward":
-            self.recording.call_of.update(dict.fromkeys(keys, found.call))
+            self.recording.call_of.update(dict.fromkeys(keys, call))
         elif self.places[place].root:
-            found.keys.setdefault(line, []).extend(keys)
-        if source and source not in found.reads.setdefault(line, {}):
+            call.keys.setdefault(line, []).extend(keys)
+        if source and source not in call.reads.setdefault(line, {}):
             shown = digest(value)
             if shown:
-                found.reads[line][source] = shown
+                call.reads[line][source] = shown
 
-    def _ran(self, line, value, found):
-        if found is None:
+    def _ran(self, line, value, frame):
+        if frame is None:
             return
-        names = dict(found.frame.f_locals)
-        step = self._step(found, line, names)
+        call, names = self.frames[frame], dict(frame.f_locals)
+        step = self._step(call, line, names)
         binds, changes = written_by(line.node)
-        found.call.returned = value                     # the last value is that of a return
+        call.returned = value                           # the last value is that of a return
         written = {"return": value} if line.is_return else {n: look_up(n, names) for n in binds}
-        held = {id(array) for _, array in arrays_in([*found.names.values()])}
+        held = {id(array) for _, array in arrays_in([*call.names.values()])}
         step.is_new = bool(changes) or any(
             id(array) not in held for _, array in arrays_in([*written.values()]))
         for name, made in written.items():
             self._write(step, name, made)
-        found.names = names
+        call.names = names
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
         for name in dict.fromkeys(direct):
             if name not in binds:
                 self._write(step, name, look_up(name, names), "in place")
-        if line.is_return:
-            self.stack.remove(found)
 
-    def _step(self, found, line, names):
-        recording = self.recording
-        step = Step(found.call, line, self._turns(found, line, names),
-                    reads=found.reads.pop(line, {}), keys=found.keys.pop(line, []))
-        recording.steps.append(step)
-        found.call.ran[line] += 1
+    def _step(self, call, line, names):
+        step = Step(call, line, self._turns(call, line, names),
+                    reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
+        self.recording.steps.append(step)
+        call.ran[line] += 1
         self.count += 1
         if self.count == MOST_STEPS:
-            recording.cut.append(self.phase)
-            self.telling = False
+            self.recording.cut.append(self.phase)
+            self.is_recording = False
         return step
 
-    def _turns(self, found, line, names):
+    def _turns(self, call, line, names):
         """Return the loop variables around a Line; those of outer calls come first.
 
         For a loop without an integer variable, the number of earlier runs of the line is returned.
@@ -272,8 +257,8 @@ class Recorder(Watch):
         for loop in line.loops if line is not None else ():
             bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
             shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
-            turns.append(shown or (((*bound, "turn")[0], found.call.ran[line]),))
-        return found.call.turns + tuple(turns)
+            turns.append(shown or (((*bound, "turn")[0], call.ran[line]),))
+        return call.turns + tuple(turns)
 
     def _write(self, step, name, value, how="bound"):
         found = [array for _, array in arrays_in(value)]
@@ -284,12 +269,11 @@ class Recorder(Watch):
 
     def _raised(self, error):
         """Add a Step for each call that ended with an exception, the innermost call first."""
-        known = {id(found.frame): found for found in self.stack}
         for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
-            found = known.get(id(frame))
-            line = found and found.call.function.at(number)
+            call = self.frames.get(frame)
+            line = call and call.function.at(number)
             if line is not None:
-                self._step(found, line, dict(frame.f_locals)).error = error
+                self._step(call, line, dict(frame.f_locals)).error = error
 
 
 def look_up(source, names):
@@ -312,8 +296,9 @@ def pairs_of(call, calls):
     """
     own = [other for other in reversed(calls) if other.phase == "forward"
            and stem(other.code.co_name) == stem(call.code.co_name)]
+    owner = call.arguments.get("self")
     plain = (bool, int, float, str, type(None))         # equal values may be one object
     handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)
               and not (isinstance(value, tuple) and not value)}
     return [other for other in own if handed & {*map(id, tupled(other.returned))}] or [
-        other for other in own if call.owner is not None and other.owner is call.owner]
+        other for other in own if owner is not None and other.arguments.get("self") is owner]

@@ -22,7 +22,7 @@ from npdl.study.step.record import Recorder
 from npdl.study.step.show_html import framed, page
 from npdl.study.step.show_terminal import show
 from npdl.study.trace.runs import Budget, Runs, forward_backward, quiet
-from npdl.study.trees import copied, upstream
+from npdl.study.trees import copied, restored
 
 WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
                             # number compares more lines, but takes longer
@@ -96,7 +96,9 @@ def step(layer, *inputs, seed=0, **options):
     recorder = Recorder(lambda: forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
-    recording = recorder.run(subject.layer, subject.inputs, subject.run, lambda _: copied(dout))
+    with quiet(), restored(subject.params.values(), subject.inputs):
+        recording = recorder.run(subject.run, lambda returned: subject.layer.backward(
+            copied(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
     walk.notes += [f"only the first {len(recording.phase(phase))} statements of {phase} are "
                    "recorded; all gradients are compared" for phase in recording.cut]
@@ -110,21 +112,16 @@ def step(layer, *inputs, seed=0, **options):
 
 
 def _unchecked(title, layer, inputs, options, error):
-    """Return the Walk through a layer whose backward can't be checked."""
-    def run():
+    """Return the Walk through the forward of a layer whose backward can't be checked."""
+    def forward():
         return layer.forward(*inputs, **options)
 
-    def draw(outputs):
-        return upstream(outputs, np.random.default_rng(0))
-
-    def both():
-        outputs, cache = run()
-        layer.backward(draw(outputs), cache)
-
-    recording = Recorder(both).run(layer, inputs, run, draw)
-    if not isinstance(error, Unfit):
-        recording.error = error
-    return Walk(title, recording, notes=[str(error)] if isinstance(error, Unfit) else [])
+    with quiet():
+        recording = Recorder(forward).run(forward, lambda returned: None)
+    if isinstance(error, Unfit):
+        return Walk(title, recording, notes=[str(error)])
+    recording.error = error
+    return Walk(title, recording)
 
 
 def _mark(walk, runs, is_wrong):
