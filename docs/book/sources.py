@@ -10,11 +10,11 @@ from pathlib import Path
 
 from docs.book.chapter import labels
 from npdl.errors import InputError
-from npdl.study.step.fold import is_checking
 from npdl.study.trace.statements import lines_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"
+CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
 
 
 @dataclass
@@ -113,10 +113,22 @@ def plain(code):
     return " ".join(code.split())
 
 
+def _is_checking(node):
+    """Return True for a statement such as `check_width(x)`, `dy = checked(dy)` or `raise`."""
+    if isinstance(node, (ast.Raise, ast.Assert)):
+        return True
+    if isinstance(node, ast.If):
+        return not node.orelse and all(map(_is_checking, node.body))
+    value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
+    called = getattr(value, "func", None)
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    return name == "gradients_of" or name.lstrip("_").split("_")[0] in CHECKS
+
+
 def _needs_equation(statement):
     """Return False for checks, heads of loops, reads of the cache, and returns of variables."""
     node = statement.node
-    if not statement.is_simple or is_checking(node):
+    if not statement.is_simple or _is_checking(node):
         return False
     if isinstance(node, ast.Assign):
         value = node.value

@@ -12,7 +12,7 @@ from npdl.study.step.step import step
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
          "file.py:f for functions f_forward and f_backward; a class of your own needs a "
-         "classmethod sample() that returns (layer, inputs), or --input")
+         "classmethod sample() that returns a layer and its inputs, or --input")
 
 
 def _add_target(parser):

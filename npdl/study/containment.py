@@ -5,6 +5,7 @@ import functools
 import os
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -97,8 +98,7 @@ class _Alarm:
 
     def __call__(self, number, frame):
         self.times += 1
-        own = own_frame(frame)
-        where = f" (at {place(own)}: a loop without an end?)" if own else ""
+        where = place(" (at {}: a loop without an end?)", [*traceback.walk_stack(frame)][::-1])
         if self.times > 3:
             sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
                              "the time limit: write `except Exception:`\n")
@@ -107,19 +107,23 @@ class _Alarm:
         raise TimeOver(where)
 
 
-def own_frame(frame):
-    """Return the innermost frame of a student's code among a frame and its callers, or None."""
-    while frame is not None:
+def described(error):
+    """Return an exception as in `message`, with the place in the student's code that raised it."""
+    return message(error) + place(" at {}", traceback.walk_tb(error.__traceback__))
+
+
+def place(text, frames):
+    """Return a text with the place of the student's code, such as " at mine.py:12", or "".
+
+    text    a text with {} in it
+    frames  pairs (frame, line number); the last one in a file of the student is the place
+    """
+    found = ""
+    for frame, number in frames:
         name = frame.f_code.co_filename
         if not (is_library(name) or name.startswith(NPDL)):
-            return frame
-        frame = frame.f_back
-    return None
-
-
-def place(frame):
-    """Return the file name and the line number of a frame, such as "file.py:12"."""
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            found = text.format(f"{os.path.basename(name)}:{number}")
+    return found
 
 
 def written(path, text):

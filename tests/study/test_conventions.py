@@ -178,7 +178,7 @@ def test_a_pair_of_functions_is_checked():
     wrong = gradcheck((affine_forward, lambda d, c: (*affine_backward(d, c)[:2], 2 * d.sum(0))),
                       *inputs)
     assert [row.name for row in wrong.wrong] == ["input b"]
-    with pytest.raises(InputError, match=r"give the pair \(f_forward, f_backward\)"):
+    with pytest.raises(InputError, match=r"or the pair \(f_forward, f_backward\)"):
         gradcheck(affine_forward, *inputs)
 
 

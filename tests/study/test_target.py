@@ -122,7 +122,7 @@ ODD = {
     "sys.exit in forward": (dict(forward="sys.exit(0)"), 2, "Mine called sys.exit(0); remove"),
     "sys.exit in backward": (dict(backward="sys.exit(7)"), 2, "Mine called sys.exit(7); remove"),
     "sys.exit in sample": (dict(sample="sys.exit()"), 2, "Mine called sys.exit(None); remove"),
-    "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "sample() must return (layer,"),
+    "no layer": (dict(sample="return 5, np.ones((2, 3))"), 2, "must return an instance of Mine"),
     "no text": (dict(backward="raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})"),
                 1, "Odd: (its text can't be shown: "),
     "a surrogate": (dict(backward="raise ValueError('a \\ud800 b')"), 1, "ValueError: a ? b"),

@@ -17,7 +17,7 @@ from npdl.study.trace.syntax import names_of
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
           "inputs or constructor arguments than these? Give it a classmethod sample() that returns "
-          "(layer, *inputs), or a function NAME_sample() next to NAME_forward")
+          "a layer and its inputs, or a function NAME_sample() next to NAME_forward")
 
 
 def blame_raised(checked, runs):

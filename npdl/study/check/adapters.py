@@ -41,14 +41,11 @@ def as_layer(thing):
     """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return functions(getattr(thing[0], "__name__", "f"), *thing)()
-    if inspect.isclass(thing) or not is_layer_class(type(thing)):
-        name = getattr(thing, "__name__", type(thing).__name__)
-        if inspect.isclass(thing):
-            raise InputError(f"{name} is a class; give an instance of it")
-        how = "give the pair (f_forward, f_backward)" if inspect.isfunction(thing) else \
-            "give an instance of a class with forward and backward"
-        raise InputError(f"{name} is not a layer; {how}")
     cls = type(thing)
+    if not is_layer_class(cls):
+        name = getattr(thing, "__name__", cls.__name__)
+        raise InputError(f"{name} is not a layer; give an instance of a class with forward and "
+                         "backward, or the pair (f_forward, f_backward)")
     if isinstance(thing, Layer):
         try:
             list(walk(thing))
@@ -144,7 +141,7 @@ def functions(name, forward, backward, sample=None):
     cls = _named(Functions, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
-        cls.sample = classmethod(lambda cls: (cls(), tupled(sample()), {}))
+        cls.sample = classmethod(lambda cls: (cls(), *tupled(sample())))
     return cls
 
 

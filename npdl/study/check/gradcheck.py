@@ -10,15 +10,13 @@ state are compared, for random upstream gradients of all outputs and of each out
 start from random values, so a backward that overwrites instead of adding is found.
 """
 
-import traceback
-
 from npdl.backend import is_host
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import as_layer
 from npdl.study.check.side_effects import side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import is_npdls, message, own_frame, place
+from npdl.study.containment import described, is_npdls
 
 
 def gradcheck(layer, *inputs, entries=None, seed=0, **options):
@@ -43,10 +41,8 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
     if found.error is not None:
         if isinstance(found.error, NpdlError) or is_npdls(type(subject.layer)):
             raise found.error
-        own = own_frame(list(traceback.walk_tb(found.error.__traceback__))[-1][0])
-        where = f" at {place(own)}" if own else ""
-        found.faults = [f"backward raised {message(found.error)}{where}; blame shows the values "
-                        "that this line read"]
+        found.faults = [f"backward raised {described(found.error)}; blame shows the values that "
+                        "this line read"]
     elif not found.wrong:
         found.faults = side_effects(found.check)
     return found

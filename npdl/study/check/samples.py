@@ -1,10 +1,10 @@
 """Make small inputs for every layer, so that `step` and `blame` need only the layer's name.
 
 A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, **options) runs. A
-user's own class has a classmethod `sample()`, which returns such a tuple, a pair (layer, inputs),
-or layer, *inputs. A class that has the name of a class of npdl, or is derived from one, uses the
-row of that class in examples.EXAMPLES. A row gives four kinds of samples: the first sample, one
-with other sizes, one with sizes of 1, and one for each option.
+user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. A
+class that has the name of a class of npdl, or is derived from one, uses the row of that class in
+examples.EXAMPLES. A row gives four kinds of samples: the first sample, one with other sizes, one
+with sizes of 1, and one for each option.
 """
 
 import functools
@@ -21,7 +21,7 @@ from npdl.errors import InputError
 from npdl.study.check.adapters import Functions, as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
-from npdl.study.trees import cast
+from npdl.study.trees import cast, tupled
 
 ROW = "a sample", "another", "sizes of 1"
 
@@ -46,28 +46,19 @@ def sample(cls, seed=0, **options):
     InputError if there is no sample.
     """
     if callable(own := getattr(cls, "sample", None)):
-        return _parse_sample(own(), cls)
+        layer, *inputs = tupled(own()) or [None]
+        if not isinstance(layer, cls) or not inputs:
+            raise InputError(f"{cls.__name__}.sample() must return an instance of {cls.__name__}, "
+                             "followed by the inputs of its forward: return layer, x")
+        return as_layer(layer), tuple(inputs), {}
     row = _row(cls)
     if row is None:
         sampler = f"function {cls.__name__}_sample() that returns the arguments of forward" if \
-            issubclass(cls, Functions) else "classmethod sample() that returns (layer, inputs)"
+            issubclass(cls, Functions) else "classmethod sample() that returns layer, x"
         raise InputError("its inputs are not known; give the shape of each, for example --input "
                          f"x=2,3,4, or write a {sampler}")
     layer, inputs, given = row[0](cls, stream(seed, 11), **options)
     return as_layer(layer), inputs, given
-
-
-def _parse_sample(built, cls):
-    """Return (layer, inputs, options) from `built`, which the sample() of a class returned."""
-    layer, *rest = built if isinstance(built, tuple) and built else (None,)
-    options = rest.pop() if len(rest) > 1 and isinstance(rest[-1], dict) else {}
-    layer = as_layer(layer) if isinstance(layer, cls) else layer
-    if not isinstance(layer, Layer) or not rest:
-        raise InputError(f"{cls.__name__}.sample() must return (layer, inputs), (layer, inputs, "
-                         f"options) or layer, *inputs; layer is an instance of {cls.__name__}, "
-                         "inputs is a tuple of arrays, and options is a dict")
-    alone = len(rest) == 1 and isinstance(rest[0], tuple)
-    return layer, rest[0] if alone else tuple(rest), options
 
 
 def every_sample(cls):

@@ -11,14 +11,13 @@ import importlib.util
 import inspect
 import linecache
 import sys
-import traceback
 from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import as_layer, forward_of, functions, is_layer_class
 from npdl.study.check.samples import layer_classes, sample
-from npdl.study.containment import is_npdls, message
+from npdl.study.containment import described, is_npdls
 
 
 def find_class(name):
@@ -69,7 +68,7 @@ def _load(where):
     try:
         return _execute(path) if path else importlib.import_module(where)
     except (Exception, SystemExit) as error:
-        raise InputError(f"{where} can't be imported: {described(error, path)}; fix it, or give "
+        raise InputError(f"{where} can't be imported: {described(error)}; fix it, or give "
                          "path/to/file.py:Class or package.module:Class") from error
     finally:
         sys.path.remove(folder)
@@ -85,14 +84,6 @@ def _execute(path):
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def described(error, path=None):
-    """Return an exception as one line of text, with the line of the file `path` that raised it."""
-    text = message(error)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-             if path is not None and frame.filename == str(path)]
-    return f"{text} (line {lines[-1]})" if lines and "line" not in text else text
 
 
 def build(name, inputs=(), settings=()):
@@ -149,9 +140,8 @@ def _made(cls, make):
     except NpdlError as error:
         raise InputError(f"{cls.__name__} can't be run: {error}") from error
     except Exception as error:
-        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
-        raise InputError(f"{cls.__name__} can't be run: {described(error, file)}; fix it, or give "
-                         "other --input and --set") from error
+        raise InputError(f"{cls.__name__} can't be run: {described(error)}; fix it, or give other "
+                         "--input and --set") from error
 
 
 def _parsed(text, option, example):

@@ -167,20 +167,18 @@ class Check:
         if self.limit > LIMIT:
             self.notes.append("forward computes in less than float64, so gradients are compared "
                               f"to a relative error of {self.limit:.0e} only")
-        self.points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
+        points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
         for name, row in padding_rows(subject):         # their gradients are 0 by definition
-            self.points[name] = [p for p in self.points[name]
-                                 if isinstance(p, tuple) and p[0] != row]
-        self.lines = {name: [Line(moved(a, point, subject.outputs), self.base, self.weights,
-                                  np.abs(a).max(initial=0)) for point in self.points[name]]
-                      for name, a in self.arrays.items()}
+            points[name] = [p for p in points[name] if isinstance(p, tuple) and p[0] != row]
+        self.lines = {name: [(point, Line(moved(a, point, subject.outputs), self.base,
+                                          self.weights, np.abs(a).max(initial=0)))
+                             for point in points[name]] for name, a in self.arrays.items()}
         self._known = functools.cache(self._numerical)
 
     def progress(self):
         """Return a sentence that says how many numerical derivatives are computed so far."""
-        lines = [line for lines in self.lines.values() for line in lines]
-        return (f"{sum(line.is_begun for line in lines)} of {len(lines)} numerical derivatives are "
-                "computed")
+        begun = [line.is_begun for lines in self.lines.values() for _, line in lines]
+        return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
     def verdict(self, stop=False):
         """Run backward for every list of outputs in `uses` (Subject) and return the Verdict.
@@ -255,10 +253,10 @@ class Check:
     def _fill(self, row, gradient, columns, largest, known):
         """Compare the entries of a gradient with the numerical derivatives, and fill in the Row."""
         worst, known = -1.0, known[row.name]
-        for i, point in enumerate(self.points[row.name]):
+        for i, (point, line) in enumerate(self.lines[row.name]):
             computed = float(component(gradient, point))
             if known[i].excess(computed) > 1 and not known[i].is_final:
-                known[i] = self.lines[row.name][i].derivative(columns, largest)
+                known[i] = line.derivative(columns, largest)
             one, excess = known[i], known[i].excess(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
                 if not row.unknown:
@@ -280,7 +278,8 @@ class Check:
     def numerical(self, name, used):
         """Return the numerical gradient of an array; the entries that are not known are NaN."""
         found = np.full(self.arrays[name].shape, np.nan)
-        for point, one in zip(self.points[name], self._known(tuple(used))[2][name], strict=True):
+        known = self._known(tuple(used))[2][name]
+        for (point, _), one in zip(self.lines[name], known, strict=True):
             if isinstance(point, tuple) and not one.reason:
                 found[point] = one.value
         return found
@@ -292,9 +291,10 @@ class Check:
         """
         columns = [self.paths.index(path) for path in used]
         largest = max((line.points(0)[1, columns].sum() for lines in self.lines.values()
-                       for line in lines), default=0.0)
-        return columns, largest, {name: [line.derivative(columns, largest, is_quick=True)
-                                         for line in lines] for name, lines in self.lines.items()}
+                       for _, line in lines), default=0.0)
+        return columns, largest, {
+            name: [line.derivative(columns, largest, is_quick=True) for _, line in lines]
+            for name, lines in self.lines.items()}
 
 
 def _badness(row):

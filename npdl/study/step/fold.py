@@ -1,33 +1,14 @@
 """Decide which statements of a Recording are shown.
 
-Three kinds of statements are left out: checks of arguments, statements that only rename or pass on
-existing values, and the statements of short helper functions. Statements that are wrong or that
-raised an exception are always shown.
+Two kinds of statements are left out: statements that only rename or pass on existing values, and
+the statements of short helper functions. Statements that are wrong or that raised an exception are
+always shown.
 """
 
 import ast
 import functools
 
-CHECKS = ("check", "checked", "require", "refuse", "validate", "assert")
 NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
-
-
-def is_check(name):
-    """Return True if a function only checks its arguments, judging by its name."""
-    return name.lstrip("_").split("_")[0] in CHECKS or name == "gradients_of"
-
-
-@functools.lru_cache(maxsize=4096)
-def is_checking(node):
-    """Return True for a statement such as `check_width(x)`, `dy = checked(dy)` or `raise`."""
-    if isinstance(node, (ast.Raise, ast.Assert)):
-        return True
-    if isinstance(node, ast.If):
-        return not node.orelse and all(is_checking(inner) for inner in node.body)
-    value = node.value if isinstance(node, (ast.Expr, ast.Assign)) else None
-    called = value.func if isinstance(value, ast.Call) else None
-    name = getattr(called, "attr", getattr(called, "id", ""))
-    return bool(name) and is_check(name)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -56,7 +37,7 @@ def is_shown(step):
     if step.error is not None or any(mark.is_wrong for mark in marks):
         return True
     node = step.line.node
-    if not step.writes or is_checking(node) or _is_folded(step.call):
+    if not step.writes or _is_folded(step.call):
         return False
     if step.is_new:
         return bool(marks) or not only_names(node)
@@ -69,7 +50,7 @@ def _is_folded(call):
         name = call.code.co_name
         if call.parent is None or "forward" in name or "backward" in name:
             return False
-        if is_check(name) or call.name in NAMED or len(call.ran) <= 2:
+        if call.name in NAMED or len(call.ran) <= 2:
             return True
         call = call.parent
     return False

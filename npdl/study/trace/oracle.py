@@ -17,6 +17,7 @@ from npdl.backend import stream
 
 CLOSE = 1e-7                    # allowed relative error of an inner product; with a larger number,
                                 # wrong values pass as right
+LEAST = 1e-3                    # added to the size of a product, so tiny values have small errors
 KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
@@ -93,7 +94,11 @@ class Oracle:
         The error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
         shape = self.values[key].shape
-        return error_of(self.product(key), shape, value) if alike(shape, value.shape) else np.inf
+        if not alike(shape, value.shape):
+            return np.inf
+        terms = direction(shape) * np.reshape(value, shape)
+        size = np.sqrt((terms * terms).sum()) + LEAST
+        return float(abs(terms.sum() - self.product(key)) / size)
 
     def is_named(self, name, value):
         """Return True if `value` is the gradient of a variable of forward with this name."""
@@ -108,16 +113,6 @@ class Oracle:
             if self.error(key, value) <= CLOSE or self.error(key, value.T) <= CLOSE:
                 return self.given_to(key) or self.places[key[0]].text
         return ""
-
-
-def error_of(product, shape, value):
-    """Return the relative error of the gradient `value`.
-
-    product  the inner product of the true gradient with the direction
-    shape    the shape of the true gradient
-    """
-    terms = direction(shape) * np.reshape(value, shape)
-    return float(abs(terms.sum() - product) / (np.sqrt((terms * terms).sum()) + 1e-3))
 
 
 def alike(one, two):
