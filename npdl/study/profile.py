@@ -95,7 +95,7 @@ def recorded_step(options):
         step = compile_step(model, SequenceLoss(), AdamW(model), target=options.target)
         step(ids, targets, np.ones(shape, bool))
         return step.recorded
-    if {"d_in", "d_hidden"} <= taken.keys() and "training" not in taken:
+    if {"d_in", "d_hidden"} <= taken.keys():
         layer, inputs, named = cls(options.width, options.width), (rng.standard_normal(
             (*shape, options.width), np.float32),), {}
     else:

@@ -105,7 +105,7 @@ class Adapter(Layer):
         """Run forward once and find out if backward takes an upstream gradient."""
         _, cache = self.forward(*inputs, **options)
         self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
-            self.bound(cache)[0])[0].default in (1, 1.0)
+            self.bound(cache)[0])[0].default == 1
 
     def wanted(self, cache):
         """Return the number of upstream gradients that backward takes."""
@@ -192,9 +192,7 @@ class InSelf(Adapter):
         """Return a copy of the object that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
                 for value in (param, param.data)} | self.constants
-        with contextlib.suppress(Exception):            # an attribute can't be copied
-            return copy.deepcopy(self.made, memo)
-        return self.made
+        return copy.deepcopy(self.made, memo)
 
     def forward(self, *inputs, **options):
         twin = self._twin()
@@ -234,7 +232,7 @@ class InSelf(Adapter):
 
     def prepare(self, inputs, options):
         """Run forward so that the object makes its parameters, and find them."""
-        with contextlib.suppress(Exception):            # an attribute can't be copied
+        with contextlib.suppress(Exception):            # forward may not accept other inputs
             self.made = after_first_forward(self.made, forward_of, inputs, options)
         self._find()
         super().prepare(inputs, options)

@@ -10,7 +10,7 @@ from npdl.core import walk
 from npdl.study.check.adapters import Functions, InSelf
 from npdl.study.check.learned import candidates
 from npdl.study.containment import is_npdls
-from npdl.study.trees import copied, same
+from npdl.study.trees import copied, restored, same
 
 # Inputs that need no gradient: targets, masks and running statistics.
 TARGETS = {"t", "y", "target", "targets", "label", "labels", "mask", "ytrue", "ts", "ys", "lengths"}
@@ -25,11 +25,11 @@ def questions(subject, missing):
     notes    {name: sentence} for the inputs that need no gradient
     questions  a list of sentences
     """
+    inputs = [name for name in missing if name not in subject.params]
     excused = {name: f"backward returns no gradient for {name}, so {name} is treated as a target "
-               "or mask" for name in missing if is_target(subject, name)}
+               "or mask" for name in inputs if is_target(subject, name)}
     found = [f"backward returned no gradient for {name}. If {name} needs a gradient, return it; "
-             "if not, return None in its place" for name in missing
-             if name not in excused and name not in subject.params]
+             "if not, return None in its place" for name in inputs if name not in excused]
     if subject.ambiguous:
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
                      "the inputs, and its role is not known. Set the gradients of parameters as "
@@ -44,8 +44,6 @@ def questions(subject, missing):
 
 def is_target(subject, name):
     """Return True if an input has a target's name, has only 0 and 1, or got None from backward."""
-    if name in subject.params:
-        return False
     plain = name.removeprefix("input ")
     last = plain.rpartition(".")[2].lower().replace("_", "")
     return (plain in subject.returned_none or last in TARGETS or last.startswith("running")
@@ -68,13 +66,7 @@ def arrays_without_gradient(subject, missing):
 
 def is_read(subject, array):
     """Return True if the outputs change when an array of the layer is changed."""
-    with np.errstate(all="ignore"):
-        before, was = copied(subject.run()[0]), array.copy()
-        try:
-            array *= 1 + MOVED
-            array += MOVED
-            return not same(before, subject.run()[0])
-        except Exception:
-            return True
-        finally:
-            array[...] = was
+    with np.errstate(all="ignore"), restored((), array):
+        before = copied(subject.run()[0])
+        array += MOVED * (1 + np.abs(array))
+        return not same(before, subject.run()[0])
