@@ -69,13 +69,10 @@ def assert_right(layer, *inputs, **options):
 
 
 def check(subject):
-    """Return the Verdict on a Subject.
-
-    The check ends with the first upstream gradient for which a gradient is wrong.
-    """
+    """Return the Verdict on a Subject."""
     compared = Check(subject)
     with note_at_time_over(compared.progress):
-        found = compared.verdict(stop=True)
+        found = compared.verdict()
     found.notes += found.questions if found.used is not None else [
         f"gradient of {row.name}: {row.doubt}" for row in found.rows
         if row.right is None and row.kind != "missing"]

@@ -30,7 +30,7 @@ def minimise_inputs(checked):
                 break
             with contextlib.suppress(Exception):        # the layer doesn't accept such inputs
                 smaller = subject.with_inputs(cut_axes(subject.inputs, length, n), keep=True)
-                found = Check(smaller).verdict(stop=True)
+                found = Check(smaller).verdict()
                 if found.used is not None and found.error is None:
                     checked, subject = found, smaller
                     break

@@ -36,18 +36,16 @@ ROUNDING = 1e-13                # allowed rounding error of a backward, as a fra
 class Derivative:
     """A numerical derivative.
 
-    value     the derivative
-    doubt     its uncertainty
-    allowed   a gradient is right if it differs from the value by at most this much
-    reason    why the derivative is unknown, or ""
-    is_final  False if only one step size was tried
+    value    the derivative
+    doubt    its uncertainty
+    allowed  a gradient is right if it differs from the value by at most this much
+    reason   why the derivative is unknown, or ""
     """
 
     value: float
     doubt: float
     allowed: float
     reason: str = ""
-    is_final: bool = True
 
     def excess(self, computed):
         """Return |computed - value| / allowed; a computed derivative is wrong if this exceeds 1."""
@@ -99,7 +97,7 @@ class Line:
         floor = FLOOR * largest
         size = max(scale, floor)
         if is_quick and (not size or bend <= KINK * size and SURE * noise <= self.limit * size):
-            return self._made(value, scale, noise, largest, is_final=not size)
+            return self._made(value, scale, noise, largest)
         for level in LEVELS:
             known[level] = self.points(level)[:, used].sum(1)
             for coarse, fine in ((level, level + 1), (level - 1, level)):
@@ -114,9 +112,9 @@ class Line:
         return self._made(value, scale, doubt, largest, "" if is_known else self._reason(
             used, known, doubt))
 
-    def _made(self, value, scale, doubt, largest, reason="", is_final=True):
+    def _made(self, value, scale, doubt, largest, reason=""):
         allowed = self.limit * scale + SURE * doubt + ROUNDING * largest
-        return Derivative(value, doubt, allowed, reason, is_final)
+        return Derivative(value, doubt, allowed, reason)
 
     def _reason(self, used, known, doubt):
         """Return a clause that says why no two step sizes agree."""

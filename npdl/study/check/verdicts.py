@@ -180,11 +180,12 @@ class Check:
         begun = [line.is_begun for lines in self.lines.values() for _, line in lines]
         return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
-    def verdict(self, stop=False):
+    def verdict(self):
         """Run backward for every list of outputs in `uses` (Subject) and return the Verdict.
 
-        A gradient gets the Row of the list for which it is worst. If `stop` is True, the check ends
-        after the first list for which a gradient is wrong.
+        The check ends after the first list for which a gradient is wrong, and the Rows are those of
+        this list. If no gradient is wrong, a gradient gets the Row of the list for which it is
+        least certain.
         """
         found = {}
         for used in self.uses:
@@ -192,13 +193,12 @@ class Check:
                 gradients = self.backward(used)
             except Exception as error:
                 return Verdict(self, notes=list(self.notes), used=used, error=error)
-            for name in self.arrays:
-                found.setdefault(name, []).append(self.compare(name, gradients.get(name), used))
-            rows = [max(own, key=_badness) for own in found.values()]
-            if stop and any(row.right is False for row in rows):
-                return replace(self._asked(rows), rows=[own[-1] for own in found.values()],
-                               used=used)
-        return self._asked(rows)
+            rows = {name: self.compare(name, gradients.get(name), used) for name in self.arrays}
+            if any(row.right is False for row in rows.values()):
+                return replace(self._asked([*rows.values()]), used=used)
+            found = {name: max(found.get(name, row), row, key=_uncertainty)
+                     for name, row in rows.items()}
+        return self._asked([*found.values()])
 
     def _asked(self, rows):
         """Return the Verdict with the open questions and without the Rows of targets.
@@ -255,7 +255,7 @@ class Check:
         worst, known = -1.0, known[row.name]
         for i, (point, line) in enumerate(self.lines[row.name]):
             computed = float(component(gradient, point))
-            if known[i].excess(computed) > 1 and not known[i].is_final:
+            if known[i].excess(computed) > 1:           # try more step sizes
                 known[i] = line.derivative(columns, largest)
             one, excess = known[i], known[i].excess(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
@@ -297,9 +297,9 @@ class Check:
             for name, lines in self.lines.items()}
 
 
-def _badness(row):
-    """Return the key by which Rows are compared; the worst Row has the largest key."""
-    return row.right is False, row.is_question, row.unknown, row.error
+def _uncertainty(row):
+    """Return the key by which Rows that are not wrong are compared."""
+    return row.is_question, row.unknown, row.error
 
 
 def padding_rows(subject):
