@@ -7,10 +7,10 @@ import linecache
 import numpy as np
 
 from npdl.backend import stream
-from npdl.cli.console import file_or_folder
+from npdl.cli.console import file_or_folder, positive
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
-from npdl.errors import InputError, require_positive
+from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
 from npdl.study.check.samples import sample
@@ -33,7 +33,7 @@ def add_arguments(parser):
     parser.add_argument("name", help="a model or a layer of npdl: GPT, LSTM, LayerNorm, ..")
     for name, value, what in (("batch", 32, "sequences"), ("length", 64, "tokens or steps each"),
                               ("width", 128, "d_model, d_in and d_hidden")):
-        parser.add_argument(f"--{name}", type=int, default=value,
+        parser.add_argument(f"--{name}", type=positive, default=value,
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="run C or NumPy; auto runs C if a compiler is found (default auto)")
@@ -42,7 +42,6 @@ def add_arguments(parser):
 
 
 def run(options):
-    require_positive(batch=options.batch, length=options.length, width=options.width)
     recorded = recorded_step(options)
     if recorded.why_not is not None:
         raise InputError(f"{options.name} can't be profiled, because its step can't be recorded "

@@ -1,7 +1,6 @@
 """Handle nested structures of tuples, lists, dicts and dataclasses with float arrays in them."""
 
 import contextlib
-import copy
 import dataclasses
 
 import numpy as np
@@ -44,10 +43,8 @@ def rebuilt(nest, items):
     """Return a copy of a tuple, list, dict or dataclass `nest` with other items in it."""
     if not dataclasses.is_dataclass(nest):
         return rebuilt_container(nest, items)
-    twin = copy.copy(nest)
-    for field, item in zip(dataclasses.fields(nest), items, strict=True):
-        object.__setattr__(twin, field.name, item)      # the class may be frozen
-    return twin
+    names = [field.name for field in dataclasses.fields(nest)]
+    return dataclasses.replace(nest, **dict(zip(names, items, strict=True)))
 
 
 def tupled(value):

@@ -174,7 +174,7 @@ class Linear2(Layer):
 ])
 def test_side_effects_are_faults(effect, text):
     report = gradcheck(Linear2(effect), ROWS)
-    assert text in str(report) and not report.ok() and report.worst == INF
+    assert text in str(report) and not report.ok()
     assert gradcheck(Linear2(""), ROWS).ok()
 
 

@@ -51,7 +51,7 @@ def test_each_command_writes_the_same_png_twice(runs, tmp_path, capsys, what, mo
 
 @pytest.mark.parametrize("words", [
     ["attention"], ["curves"], ["gradients", "somewhere"], ["flow", "nowhere"],
-    ["gradients", "--steps", "1"], ["flow", "--text", "5"], ["flow"],
+    ["gradients", "--steps", "0"], ["flow", "--text", "5"], ["flow"],
 ])
 def test_bad_options_are_one_line_and_write_nothing(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)

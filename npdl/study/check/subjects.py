@@ -285,17 +285,13 @@ def ones(outputs):
 def added(after, before):
     """Return after - before, or `after` if its shape differs, or None if it is not an array."""
     found = as_array(after)
-    if not isinstance(found, np.ndarray):
-        return None
-    return found - before if found.shape == before.shape else found
+    return found - before if found is not None and found.shape == before.shape else found
 
 
 def as_array(value):
-    """Return a value as a float array, or the value itself if that is impossible."""
-    try:
+    """Return a value as a float array, or None if that is impossible."""
+    with contextlib.suppress(TypeError, ValueError):
         return np.asarray(value, float)
-    except (TypeError, ValueError):
-        return value
 
 
 def in_form(gradient, value):

@@ -125,12 +125,6 @@ class Verdict:
         """Return the Rows of the wrong gradients."""
         return [row for row in self.rows if row.right is False]
 
-    @property
-    def worst(self):
-        """Return the largest relative error, or inf if there are faults such as side effects."""
-        errors = [row.error for row in self.rows if row.right is not None or row.points]
-        return np.inf if self.faults else max(errors, default=0.0)
-
     def ok(self):
         """Return True if everything is right; False if something is wrong or inconclusive."""
         return self.right is True

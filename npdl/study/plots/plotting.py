@@ -11,10 +11,9 @@ in their seed. It draws runs with different settings side by side. The plot is w
 or to the FILE of --out.
 """
 
-from argparse import ArgumentTypeError
 from pathlib import Path
 
-from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.console import file_or_folder, positive, set_description
 from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
@@ -41,17 +40,11 @@ def add_arguments(parser):
         if what != "gradients":
             one.add_argument("runs", nargs="+" if what == "curves" else 1, metavar="RUN",
                              type=file_or_folder, help="a run folder")
-    made["gradients"].add_argument("--steps", type=_steps, default=100, metavar="N",
+    made["gradients"].add_argument("--steps", type=positive, default=100, metavar="N",
                                    help="number of steps back (default: %(default)s)")
     made["attention"].add_argument("--text", help='the text to attend to, for example "5 + 7 =" '
                                    "(default: a sample of the run)")
     made["curves"].add_argument("--log-steps", action="store_true", help="logarithmic steps")
-
-
-def _steps(text):
-    if not (text.isdecimal() and 2 <= int(text) <= 1000):
-        raise ArgumentTypeError(f"{text!r} is not an integer from 2 to 1000")
-    return int(text)
 
 
 def run(options):

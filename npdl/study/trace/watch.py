@@ -19,8 +19,8 @@ import numpy as np
 
 from npdl.core import rebuilt
 from npdl.study.containment import NPDL, is_library
-from npdl.study.trace.source import HOOK, defined, recompiled
-from npdl.study.trace.statements import Place, Watched
+from npdl.study.trace.source import HOOK, recompiled
+from npdl.study.trace.statements import Place, lines_of
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
@@ -48,10 +48,10 @@ class Watch:
                 holders.setdefault(f.__code__, []).append(f)
         self.own = {code.co_name for code in codes}
         for code in codes:
-            found = defined(code)
-            if found is not None and code in holders:
-                watched = Watched(code, *found, holders[code])
-                watched.rewritten = recompiled(code, self.rewrite(watched), found[1])
+            watched = lines_of(code)
+            if watched is not None and code in holders:
+                watched.functions = holders[code]
+                watched.rewritten = recompiled(code, self.rewrite(watched), watched.owner)
                 if watched.rewritten is not None:
                     self.functions.append(watched)
                     continue
