@@ -1,7 +1,6 @@
 """Show a layer statement by statement. A call passes through the modules in this order:
 
     step            step(layer, x) runs the layer and returns a Walk
-    statements      reports each statement that runs, and finds the variables that it reads
     record          records the arrays that each statement of forward and backward reads and writes
     marks           compares the values of backward with the true gradients
     fold            decides which statements are shown

@@ -5,6 +5,7 @@ Step holds summaries of the arrays that the statement read and wrote, and the ke
 that it computed.
 """
 
+import ast
 import contextlib
 import sys
 import traceback
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.study.step.pictures import arrays_in, digest
-from npdl.study.step.statements import StatementRewrite
+from npdl.study.trace.source import HOOK
 from npdl.study.trace.statements import Watched, read_by, written_by
-from npdl.study.trace.watch import Watch
+from npdl.study.trace.watch import Rewrite, Watch, loaded
 from npdl.study.trees import tupled
 
 COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
@@ -125,11 +126,44 @@ class Recording:
         return [step for step in self.steps if step.call.phase == name]
 
 
+class StatementRewrite(Rewrite):
+    """A Rewrite that also calls the hook when a function begins, and after each statement.
+
+    Then the hook gets a negative number: watch.marked[~number] is the Watched or the Line.
+    """
+
+    def visit_FunctionDef(self, node):
+        node = super().visit_FunctionDef(node)
+        node.body.insert(0, ast.Expr(self._mark(self.function)))
+        return node
+
+    def around(self, node):
+        """Yield a statement between the calls of the hook that belong to it.
+
+        Before `z += e`, z is passed to the hook, because the statement reads it.
+        """
+        if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
+            yield ast.copy_location(ast.Expr(self.hooked(loaded(node.target))), node)
+        yield from super().around(node)
+        if isinstance(node, ast.Return):
+            node.value = ast.copy_location(self._mark(self.line, node.value), node)
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
+            yield ast.copy_location(ast.Expr(self._mark(self.line)), node)
+
+    def _mark(self, thing, value=None):
+        """Return a call of the hook that reports a function that begins, or a Line that has run."""
+        self.watch.marked.append(thing)
+        place = ast.Constant(~(len(self.watch.marked) - 1))
+        return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
+
+
 class Recorder(Watch):
     """A Watch that records the statements of the functions that `work()` runs.
 
-    marked  the Watched and the Lines that the hook reports (npdl.study.step.statements)
+    marked  the Watched and the Lines that the hook reports
     """
+
+    rewriter = StatementRewrite
 
     def __init__(self, work):
         self.recording, self.marked, self.is_recording = Recording(), [], False
@@ -137,9 +171,6 @@ class Recorder(Watch):
         super().__init__(work, True)
         self.read = [place.line and place.text in read_by(place.line.node)
                      and place.text for place in self.places]
-
-    def rewrite(self, watched):
-        return StatementRewrite(self, watched).whole()
 
     def run(self, forward, backward):
         """Run forward() and backward(returned), where forward returned `returned`.

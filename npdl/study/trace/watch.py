@@ -28,153 +28,6 @@ NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched 
 MOST_KEPT = 1 << 22             # entries that one run records; a larger number needs more memory
 
 
-class Watch:
-    """Watches the functions that `work()` runs, from a call of `start` to a call of `stop`.
-
-    functions   a list of Watched; functions of npdl are included only if `npdls` is True
-    places      the list of Places; the number in a key is an index of this list
-    unseen      the names of the functions whose source wasn't found
-    work        the number of values computed so far; a large array counts once for 256 entries
-    """
-
-    def __init__(self, work, npdls):
-        self.functions, self.places, self.unseen, self.work = [], [], [], 0
-        self.is_hooked = False
-        codes = [code for code in _run_codes(work) if _is_own(code, npdls)]
-        codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
-        holders = {}
-        for f in gc.get_referrers(*codes) if codes else ():
-            if isinstance(f, FunctionType):
-                holders.setdefault(f.__code__, []).append(f)
-        self.own = {code.co_name for code in codes}
-        for code in codes:
-            watched = lines_of(code)
-            if watched is not None and code in holders:
-                watched.functions = holders[code]
-                watched.rewritten = recompiled(code, self.rewrite(watched), watched.owner)
-                if watched.rewritten is not None:
-                    self.functions.append(watched)
-                    continue
-            self.unseen.append(code.co_qualname)
-        self.stop()
-
-    def rewrite(self, watched):
-        """Return the definition of a Watched with the hook around its expressions."""
-        return Rewrite(self, watched).whole()
-
-    @property
-    def home(self):
-        """Return the file of the function that was called first."""
-        return self.functions[0].file if self.functions else ""
-
-    def start(self, only, record=False, add=None, put=None, frames=False):
-        """Begin to watch the places whose numbers are in `only`.
-
-        record  record the values as `seen`, {key: array}
-        add     {key: array} to add to the values
-        put     {key: array} that replace the values
-        frames  record the local variables as `locals`, {key: {name: value}}
-        """
-        self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
-        self.seen, self.kept = ({} if record else None), 0
-        self.locals = {} if frames else None
-        if not self.is_hooked:
-            self.is_hooked = True           # first, so that stop() also undoes a part of this block
-            setattr(builtins, HOOK, self)
-            for watched in self.functions:
-                for f in watched.functions:
-                    f.__code__ = watched.rewritten
-
-    def stop(self):
-        """Stop watching. The functions then run without hooks, which is faster."""
-        self.only, self.add, self.put = (), {}, {}
-        if self.is_hooked:
-            for watched in self.functions:
-                for f in watched.functions:
-                    f.__code__ = watched.code
-            delattr(builtins, HOOK)
-            self.is_hooked = False
-
-    def __call__(self, place, value, into=False):
-        """Record a value, and return it or the value that replaces it.
-
-        This is the hook. If `into` is True, the new value is written into the array `value`.
-        """
-        self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
-        if place not in self.only:
-            return value
-        new = self._nest(place, value)
-        if into and new is not value and isinstance(value, np.ndarray):
-            value[...] = new
-            return value
-        return new
-
-    def _nest(self, place, value, depth=3):
-        if is_float(value):
-            return self._one(place, value)
-        if isinstance(value, (tuple, list)) and depth:
-            items = [self._nest(place, v, depth - 1) for v in value]
-            if any(a is not b for a, b in zip(items, value, strict=True)):
-                return rebuilt(value, items)
-        return value
-
-    def _one(self, place, value):
-        key = (place, self.counts[place])
-        self.counts[place] += 1
-        if key in self.put:
-            new = self.put[key]
-            return new.copy() if isinstance(value, np.ndarray) else new[()]
-        if self.seen is not None and self.kept < MOST_KEPT:
-            self.kept += np.size(value)
-            self.seen[key] = np.array(value, dtype=float)
-            if self.locals is not None:
-                frame = sys._getframe(2)
-                while frame.f_code.co_filename == __file__ or frame.f_code.co_name[0] == "<":
-                    frame = frame.f_back
-                self.locals[key] = {n: _copied(v) for n, v in frame.f_locals.items()
-                                    if not key[1] or isinstance(v, int)}
-        return value + self.add[key] if key in self.add else value
-
-
-def _copied(value):
-    return copy.copy(value) if isinstance(value, (np.ndarray, list, dict)) else value
-
-
-def _run_codes(work):
-    """Return the code objects of the functions that `work` calls."""
-    found = {}
-
-    def called(frame, event, _):
-        if event == "call":
-            found.setdefault(frame.f_code)
-
-    with contextlib.suppress(Exception), profiled(called):
-        work()
-    return list(found)
-
-
-@contextlib.contextmanager
-def profiled(called):
-    """Run the block with the profiling function `called`, which sees each call and return."""
-    before = sys.getprofile()
-    sys.setprofile(called)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-
-
-@functools.lru_cache(maxsize=4096)
-def _is_own(code, npdls):
-    """Return True for a student's function; if `npdls` is True, also for one of npdl's layers."""
-    if code.co_name[0] == "<":                          # a lambda, a comprehension
-        return False
-    name = code.co_filename
-    if name.startswith(NPDL):
-        return npdls and name[len(NPDL):].startswith(NPDLS)
-    return not is_library(name)
-
-
 def loaded(target):
     """Return the target of an assignment as an expression that reads it."""
     target = copy.deepcopy(target)
@@ -294,3 +147,149 @@ class Rewrite(ast.NodeTransformer):
             self.line.places.append(place)
         return ast.copy_location(ast.Call(ast.Name(HOOK, ast.Load()),
                                           [ast.Constant(place), node], []), original)
+
+
+class Watch:
+    """Watches the functions that `work()` runs, from a call of `start` to a call of `stop`.
+
+    functions   a list of Watched; functions of npdl are included only if `npdls` is True
+    places      the list of Places; the number in a key is an index of this list
+    unseen      the names of the functions whose source wasn't found
+    work        the number of values computed so far; a large array counts once for 256 entries
+    """
+
+    rewriter = Rewrite              # the class that puts the hook into a function
+
+    def __init__(self, work, npdls):
+        self.functions, self.places, self.unseen, self.work = [], [], [], 0
+        self.is_hooked = False
+        codes = [code for code in _run_codes(work) if _is_own(code, npdls)]
+        codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
+        holders = {}
+        for f in gc.get_referrers(*codes) if codes else ():
+            if isinstance(f, FunctionType):
+                holders.setdefault(f.__code__, []).append(f)
+        self.own = {code.co_name for code in codes}
+        for code in codes:
+            watched = lines_of(code)
+            if watched is not None and code in holders:
+                watched.functions = holders[code]
+                node = self.rewriter(self, watched).whole()
+                watched.rewritten = recompiled(code, node, watched.owner)
+                if watched.rewritten is not None:
+                    self.functions.append(watched)
+                    continue
+            self.unseen.append(code.co_qualname)
+        self.stop()
+
+    @property
+    def home(self):
+        """Return the file of the function that was called first."""
+        return self.functions[0].file if self.functions else ""
+
+    def start(self, only, record=False, add=None, put=None, frames=False):
+        """Begin to watch the places whose numbers are in `only`.
+
+        record  record the values as `seen`, {key: array}
+        add     {key: array} to add to the values
+        put     {key: array} that replace the values
+        frames  record the local variables as `locals`, {key: {name: value}}
+        """
+        self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
+        self.seen, self.kept = ({} if record else None), 0
+        self.locals = {} if frames else None
+        if not self.is_hooked:
+            self.is_hooked = True           # first, so that stop() also undoes a part of this block
+            setattr(builtins, HOOK, self)
+            for watched in self.functions:
+                for f in watched.functions:
+                    f.__code__ = watched.rewritten
+
+    def stop(self):
+        """Stop watching. The functions then run without hooks, which is faster."""
+        self.only, self.add, self.put = (), {}, {}
+        if self.is_hooked:
+            for watched in self.functions:
+                for f in watched.functions:
+                    f.__code__ = watched.code
+            delattr(builtins, HOOK)
+            self.is_hooked = False
+
+    def __call__(self, place, value, into=False):
+        """Record a value, and return it or the value that replaces it.
+
+        This is the hook. If `into` is True, the new value is written into the array `value`.
+        """
+        self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
+        if place not in self.only:
+            return value
+        new = self._nest(place, value)
+        if into and new is not value and isinstance(value, np.ndarray):
+            value[...] = new
+            return value
+        return new
+
+    def _nest(self, place, value, depth=3):
+        if is_float(value):
+            return self._one(place, value)
+        if isinstance(value, (tuple, list)) and depth:
+            items = [self._nest(place, v, depth - 1) for v in value]
+            if any(a is not b for a, b in zip(items, value, strict=True)):
+                return rebuilt(value, items)
+        return value
+
+    def _one(self, place, value):
+        key = (place, self.counts[place])
+        self.counts[place] += 1
+        if key in self.put:
+            new = self.put[key]
+            return new.copy() if isinstance(value, np.ndarray) else new[()]
+        if self.seen is not None and self.kept < MOST_KEPT:
+            self.kept += np.size(value)
+            self.seen[key] = np.array(value, dtype=float)
+            if self.locals is not None:
+                frame = sys._getframe(2)
+                while frame.f_code.co_filename == __file__ or frame.f_code.co_name[0] == "<":
+                    frame = frame.f_back
+                self.locals[key] = {n: _copied(v) for n, v in frame.f_locals.items()
+                                    if not key[1] or isinstance(v, int)}
+        return value + self.add[key] if key in self.add else value
+
+
+def _copied(value):
+    return copy.copy(value) if isinstance(value, (np.ndarray, list, dict)) else value
+
+
+def _run_codes(work):
+    """Return the code objects of the functions that `work` calls."""
+    found = {}
+
+    def called(frame, event, _):
+        if event == "call":
+            found.setdefault(frame.f_code)
+
+    with contextlib.suppress(Exception), profiled(called):
+        work()
+    return list(found)
+
+
+@contextlib.contextmanager
+def profiled(called):
+    """Run the block with the profiling function `called`, which sees each call and return."""
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_own(code, npdls):
+    """Return True for a student's function; if `npdls` is True, also for one of npdl's layers."""
+    if code.co_name[0] == "<":                          # a lambda, a comprehension
+        return False
+    name = code.co_filename
+    if name.startswith(NPDL):
+        return npdls and name[len(NPDL):].startswith(NPDLS)
+    return not is_library(name)
