@@ -123,9 +123,9 @@ def test_each_line_of_an_lstm_is_compared_at_each_time_step(lstm):
         for write in one.writes:
             if write.mark is not None and "LSTMCell" in one.call.name:
                 assert write.mark.kind == "right", one.line.source
-                compared.setdefault(write.name, set()).add(one.turns[-1])
+                compared.setdefault(write.name, set()).add(one.iterations[-1])
     assert set("di df do dg dz_i dz_f dz_o dz_g dz self.W_h.grad".split()) <= set(compared)
-    assert all(turns == {(("t", t),) for t in range(3)} for turns in compared.values())
+    assert all(found == {(("t", t),) for t in range(3)} for found in compared.values())
     assert re.search(r"LSTMCell.backward  called by line \d+ of Recurrent", shown(lstm))
 
 

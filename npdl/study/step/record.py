@@ -28,19 +28,19 @@ MOST_STEPS = 4000           # statements of a phase that are recorded
 class Call:
     """One call of a function.
 
-    phase     "forward" or "backward"
-    function  the Watched
-    code      the code object that runs
-    names     the local variables before the next statement, {name: value}
-    parent    the Call of the caller, or None
-    line      the Line of the caller, or None if it is not recorded
-    turns     the loop variables around this Line
-    arguments {name: value}
-    returned  the returned value
-    pairs     for a call of backward, the calls of forward that belong to it
-    ran       counts how often each Line has run
-    reads     {Line: the `reads` of its next Step}
-    keys      {Line: the `keys` of its next Step}
+    phase       "forward" or "backward"
+    function    the Watched
+    code        the code object that runs
+    names       the local variables before the next statement, {name: value}
+    parent      the Call of the caller, or None
+    line        the Line of the caller, or None if it is not recorded
+    iterations  the loop variables around this Line
+    arguments   {name: value}
+    returned    the returned value
+    pairs       for a call of backward, the calls of forward that belong to it
+    ran         counts how often each Line has run
+    reads       {Line: the `reads` of its next Step}
+    keys        {Line: the `keys` of its next Step}
     """
 
     phase: str
@@ -49,7 +49,7 @@ class Call:
     names: dict
     parent: "Call | None" = None
     line: object = None
-    turns: tuple = ()
+    iterations: tuple = ()
     arguments: dict = field(init=False)
     returned: object = None
     pairs: list = field(default_factory=list)
@@ -90,19 +90,19 @@ class Write:
 class Step:
     """A statement that ran or raised an exception.
 
-    call    the Call in which it ran
-    line    the Line
-    turns   the loop variables, as a tuple of pairs (name, value) for each loop around the statement
-    writes  the Writes
-    reads   {source: [(path, Summary)]} of the arrays that the statement read
-    keys    the keys of the values that it computed
-    is_new  False if all arrays that it wrote were already the values of other variables
-    error   the exception that it raised, or None
+    call        the Call in which it ran
+    line        the Line
+    iterations  the loop variables: for each loop around the statement, pairs (name, value)
+    writes      the Writes
+    reads       {source: [(path, Summary)]} of the arrays that the statement read
+    keys        the keys of the values that it computed
+    is_new      False if all arrays that it wrote were already the values of other variables
+    error       the exception that it raised, or None
     """
 
     call: Call
     line: object
-    turns: tuple
+    iterations: tuple
     writes: list = field(default_factory=list)
     reads: dict = field(default_factory=dict)
     keys: list = field(default_factory=list)
@@ -214,7 +214,7 @@ class Recorder(Watch):
             return value
         first = self.counts[place]
         value = self._nest(place, value)
-        keys = [(place, turn) for turn in range(first, self.counts[place])]
+        keys = [(place, occurrence) for occurrence in range(first, self.counts[place])]
         self._used(place, keys, value, self.frames.get(self._recorded(frame)))
         return value
 
@@ -230,7 +230,7 @@ class Recorder(Watch):
         if caller is not None:
             call.parent = self.frames[caller]
             call.line = call.parent.function.at(caller.f_lineno)
-            call.turns = self._turns(call.parent, call.line, caller.f_locals)
+            call.iterations = self._iterations(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
             call.pairs = pairs_of(call, self.recording.calls)
         self.recording.calls.append(call)
@@ -269,7 +269,7 @@ class Recorder(Watch):
                 self._write(step, name, look_up(name, names), "in place")
 
     def _step(self, call, line, names):
-        step = Step(call, line, self._turns(call, line, names),
+        step = Step(call, line, self._iterations(call, line, names),
                     reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
         self.recording.steps.append(step)
         call.ran[line] += 1
@@ -279,17 +279,17 @@ class Recorder(Watch):
             self.is_recording = False
         return step
 
-    def _turns(self, call, line, names):
+    def _iterations(self, call, line, names):
         """Return the loop variables around a Line; those of outer calls come first.
 
         For a loop without an integer variable, the number of earlier runs of the line is returned.
         """
-        turns = []
+        iterations = []
         for loop in line.loops if line is not None else ():
             bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
             shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
-            turns.append(shown or (((*bound, "turn")[0], call.ran[line]),))
-        return call.turns + tuple(turns)
+            iterations.append(shown or (((*bound, "iteration")[0], call.ran[line]),))
+        return call.iterations + tuple(iterations)
 
     def _write(self, step, name, value, how="bound"):
         found = [array for _, array in arrays_in(value)]

@@ -63,7 +63,7 @@ class _Data:
     def step(self, step):
         found = {
             "call": self.call(step.call), "from": step.line.first, "to": step.line.last,
-            "turn": [f"{name} = {value}" for loop in step.turns for name, value in loop],
+            "turn": [f"{name} = {value}" for loop in step.iterations for name, value in loop],
             "reads": [{"name": name + path, "array": self.array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
             "writes": [w for write in step.writes for w in self.writes(write)],
@@ -117,10 +117,10 @@ class _Data:
 def _lines(function):
     """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
     source, node = code_and_comments(function.code.co_filename), function.node
-    told = node.body[0].end_lineno if ast.get_docstring(node) else 0
+    docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
     simple = {line.first: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
-        if not node.body[0].lineno <= n <= told:
+        if not node.body[0].lineno <= n <= docstring_end:
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
                 maths.markup, maths.text)]

@@ -62,9 +62,9 @@ def _depth(call):
 def _step(step, paint):
     """Yield the lines on a Step: the code, the formula, and the arrays that it read and wrote."""
     line, pad = step.line, 7 * " "
-    turns = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.turns)
+    loops = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.iterations)
     code = " ".join(code.strip() for code, _ in line.parts)
-    yield f"{line.first:>5}  {paint(code)}{paint(turns, DIM)}"
+    yield f"{line.first:>5}  {paint(code)}{paint(loops, DIM)}"
     formula = maths.text(line.node)
     if _plain(formula) == _plain(code):
         formula = ""                                    # the formula only repeats the code

@@ -25,7 +25,7 @@ from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
 NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched packages of npdl
-MOST_KEPT = 1 << 22             # entries that one run records; a larger number needs more memory
+MOST_RECORDED = 1 << 22         # entries that one run records; a larger number needs more memory
 
 
 def loaded(target):
@@ -196,7 +196,7 @@ class Watch:
         frames  record the local variables as `locals`, {key: {name: value}}
         """
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
-        self.seen, self.kept = ({} if record else None), 0
+        self.seen, self.recorded = ({} if record else None), 0
         self.locals = {} if frames else None
         if not self.is_hooked:
             self.is_hooked = True           # first, so that stop() also undoes a part of this block
@@ -244,8 +244,8 @@ class Watch:
         if key in self.put:
             new = self.put[key]
             return new.copy() if isinstance(value, np.ndarray) else new[()]
-        if self.seen is not None and self.kept < MOST_KEPT:
-            self.kept += np.size(value)
+        if self.seen is not None and self.recorded < MOST_RECORDED:
+            self.recorded += np.size(value)
             self.seen[key] = np.array(value, dtype=float)
             if self.locals is not None:
                 frame = sys._getframe(2)
