@@ -167,7 +167,7 @@ def _passes(check):
     """Return True if no gradient is wrong in a Check, and False if backward raises an exception."""
     try:
         with unwritten(check.subject.layer):
-            return check.passes()
+            return check.verdict().used is None
     except Exception:
         return False
 

@@ -69,4 +69,7 @@ def is_read(subject, array):
     with np.errstate(all="ignore"), restored((), array):
         before = copied(subject.run()[0])
         array += MOVED * (1 + np.abs(array))
-        return not same(before, subject.run()[0])
+        try:
+            return not same(before, subject.run()[0])
+        except Exception:                               # forward accepts only some values
+            return True
