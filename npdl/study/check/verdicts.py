@@ -36,9 +36,8 @@ class Row:
     computed   the value that backward computed for this entry
     numerical  the numerical derivative for this entry
     points     the number of entries that were compared
-    unknown    the number of inconclusive entries
-    unknown_index  the index of the first inconclusive entry
-    reason     why this entry is inconclusive, or what is wrong with the gradient's shape
+    unknown    the indices of the inconclusive entries
+    reason     why the first one is inconclusive, or what is wrong with the gradient's shape
     used       the outputs whose upstream gradients were used, or "" if all outputs were used
     kind       "missing" if there is no gradient, "shape" if its shape is wrong, or ""
     """
@@ -51,8 +50,7 @@ class Row:
     numerical: float = 0.0
     reason: str = ""
     points: int = 0
-    unknown: int = 0
-    unknown_index: tuple = ()
+    unknown: list = field(default_factory=list)
     used: str = ""
     kind: str = ""
 
@@ -64,9 +62,9 @@ class Row:
     @property
     def doubt(self):
         """Return a clause that says which entries are inconclusive, and why."""
-        at = f" at {list(map(int, self.unknown_index))}" * bool(self.unknown_index)
-        ending = "y" if self.unknown == 2 else "ies"
-        more = f" and {self.unknown - 1} other entr{ending}" * (self.unknown > 1)
+        first, *others = self.unknown or [()]
+        at = f" at {list(map(int, first))}" * bool(first)
+        more = f" and {len(others)} other entr{'ies' if others[1:] else 'y'}" * bool(others)
         return f"inconclusive{at}{more}: {self.reason}"
 
     @property
@@ -247,9 +245,8 @@ class Check:
                 known[i] = line.derivative(columns, largest)
             one, excess = known[i], known[i].excess(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
-                if not row.unknown:
-                    row.reason, row.unknown_index = one.reason, _index(point)
-                row.unknown += 1
+                row.reason = row.reason or one.reason
+                row.unknown.append(_index(point))
                 continue
             row.points += 1
             if excess > worst:
@@ -287,7 +284,7 @@ class Check:
 
 def _uncertainty(row):
     """Return the key by which Rows that are not wrong are compared."""
-    return row.is_question, row.unknown, row.error
+    return row.is_question, len(row.unknown), row.error
 
 
 def padding_rows(subject):
