@@ -225,6 +225,7 @@ class Recorder(Watch):
         return frame
 
     def _entered(self, function, frame):
+        """Add the Call of a function that begins."""
         call = Call(self.phase, function, frame.f_code, dict(frame.f_locals))
         caller = self._recorded(frame.f_back)
         if caller is not None:
@@ -237,6 +238,7 @@ class Recorder(Watch):
         self.frames[frame] = call
 
     def _used(self, place, keys, value, call):
+        """Note a value that a statement reads or computes, for the next Step of the statement."""
         if call is None:
             return
         line, source = self.places[place].line, self.read[place]
@@ -250,6 +252,7 @@ class Recorder(Watch):
                 call.reads[line][source] = shown
 
     def _ran(self, line, value, frame):
+        """Add the Step of a Line that has run; `value` is the value of a return statement."""
         if frame is None:
             return
         call, names = self.frames[frame], dict(frame.f_locals)
@@ -262,13 +265,14 @@ class Recorder(Watch):
             id(array) not in held for _, array in arrays_in([*written.values()]))
         for name, made in written.items():
             self._write(step, name, made)
-        call.names = names
+        call.names = {} if line.is_return else names    # the arrays of a call that ended may go
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
         for name in dict.fromkeys(direct):
             if name not in binds:
                 self._write(step, name, look_up(name, names), "in place")
 
     def _step(self, call, line, names):
+        """Add a Step without its Writes, and return it."""
         step = Step(call, line, self._iterations(call, line, names),
                     reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
         self.recording.steps.append(step)
