@@ -13,9 +13,15 @@ integers.
 import copy
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import FLOATS, InputError, check_gradient, described, require_bool
+from npdl.errors import (
+    FLOATS,
+    InputError,
+    check_gradient,
+    check_state_dict,
+    described,
+    require_bool,
+)
 from npdl.safetensors import read, write
-from npdl.training_errors import check_state_dict
 
 
 class _Discard:

@@ -8,6 +8,7 @@ layer or function in the message.
 
 import math
 import numbers
+import warnings
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from npdl.exceptions import BackendError, CheckpointError, InputError, NpdlError
 
 __all__ = ["BackendError", "CheckpointError", "InputError", "NpdlError"]
 FLOATS = ("float32", "float64", "float")
+LARGEST_INTEGER = 2**63 - 1         # integer of NumPy
 
 
 def is_integer(value):
@@ -40,13 +42,6 @@ def require_bool(**flags):
             raise InputError(f"{name} = {value!r}; it must be True or False")
 
 
-def require_positive(**sizes):
-    """Raise InputError unless every named size is a positive integer."""
-    for name, value in sizes.items():
-        if not is_integer(value) or value < 1:
-            raise InputError(f"{name} = {value!r}; it must be a positive integer")
-
-
 def require_dtype(dtype):
     """Raise InputError unless `dtype` is float32 or float64.
 
@@ -64,21 +59,27 @@ def require_number(name, value, allowed, wanted):
         raise InputError(f"{name} = {value!r}; it must be {wanted}")
 
 
-def require_above_0(**named):
-    """Raise InputError unless every named number is finite and above 0."""
-    for name, value in named.items():
-        require_number(name, value, lambda value: 0 < value < math.inf, "a finite number above 0")
+def _requirement(allowed, wanted):
+    """Return a function of named numbers, which calls `require_number` for each of them."""
+    def require(**named):
+        for name, value in named.items():
+            require_number(name, value, allowed, wanted)
+    return require
 
 
-def require_eps(eps):
-    """Raise InputError unless `eps` is a finite number above 0."""
-    require_above_0(eps=eps)
+require_positive = _requirement(lambda n: is_integer(n) and n >= 1, "a positive integer")
+require_above_0 = _requirement(lambda x: 0 < x < math.inf, "a finite number above 0")
+require_not_negative = _requirement(lambda x: 0 <= x < math.inf, "a finite number, 0 or more")
+require_below_1 = _requirement(lambda x: 0 <= x < 1, "at least 0 and below 1")
+require_share = _requirement(lambda x: 0 < x <= 1, "above 0 and at most 1")
 
 
-def require_id(name, value, size):
-    """Raise InputError unless `value` is an integer from 0 to size - 1."""
-    if not is_integer(value) or not 0 <= value < size:
-        raise InputError(f"{name} = {value!r}; it must be an integer from 0 to {size - 1}")
+def checked_integer(name, value, low, high=LARGEST_INTEGER):
+    """Return `value` as an int, after a check that it is an integer from `low` to `high`."""
+    require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
+                   f"an integer, {low} or more" if high == LARGEST_INTEGER else
+                   f"an integer from {low} to {high}")
+    return int(value)
 
 
 def require_choice(name, value, choices):
@@ -194,7 +195,7 @@ def _check_range(values, largest, what, note=""):
             raise InputError(f"{what} contain {value}; allowed are 0 to {largest}{note}")
 
 
-def checked_tokens(ids, owner, max_len=None, size=2**63 - 1):
+def checked_tokens(ids, owner, max_len=None, size=LARGEST_INTEGER):
     """Return `ids` as an array, after a check that they are (B, S) integers with S <= max_len."""
     ids = checked_ids(ids, size)
     if ids.ndim != 2 or 0 in ids.shape:
@@ -300,7 +301,7 @@ def checked_rotary_positions(x, positions, width):
         raise InputError(f"Rotary: the input has shape {x.shape}; it must be (..., S, {width})")
     if positions is None:
         return np.arange(x.shape[-2])
-    positions = checked_ids(positions, np.iinfo(np.int64).max, "positions")
+    positions = checked_ids(positions, LARGEST_INTEGER, "positions")
     if positions.shape != x.shape[-2:-1]:
         raise InputError(f"Rotary: positions have shape {positions.shape}; for an input {x.shape} "
                          f"they must be {x.shape[-2:-1]}")
@@ -334,3 +335,102 @@ def described(x):
     if not hasattr(x, "dtype") or not hasattr(x, "shape"):
         return kind
     return f"{'' if is_array(x) else kind + ' '}{x.dtype} {x.shape}"
+
+
+# Losses, optimizers and loaded arrays
+
+def check_kinds(owner, **arrays):
+    """Raise InputError unless, for each (array, kinds), the array's dtype.kind is in `kinds`."""
+    words = {"f": "floats", "iu": "integers", "b": "bools"}
+    for name, (array, kinds) in arrays.items():
+        if not is_array(array) or array.dtype.kind not in kinds:
+            raise InputError(f"{owner}: {name} is {described(array)}; it must hold {words[kinds]}")
+
+
+def check_loss_shapes(logits, targets, counted):
+    """Raise InputError unless `logits`, the shape of the logits, is (B, S, V) and the arrays fit.
+
+    `targets` must be integers (B, S), and `counted` bools (B, S).
+    """
+    check_kinds("loss", targets=(targets, "iu"), counted=(counted, "b"))
+    if len(logits) != 3 or targets.shape != logits[:2] or counted.shape != targets.shape:
+        raise InputError(
+            f"loss: logits {logits}, targets {targets.shape} and counted {counted.shape} "
+            "do not fit; they must be (B, S, V), (B, S) and (B, S)"
+        )
+
+
+def require_betas(betas):
+    """Raise InputError unless `betas` are two numbers, at least 0 and below 1."""
+    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+        raise InputError(f"betas = {betas!r}; they must be two numbers")
+    require_below_1(**{f"betas[{i}]": beta for i, beta in enumerate(betas)})
+
+
+def check_layer(owner, layer):
+    """Raise InputError unless `layer` has the method `params`, as every Layer has."""
+    if not callable(getattr(layer, "params", None)):
+        raise InputError(f"{owner}: given {described(layer)}; give a Layer, such as a model, and "
+                         "not its parameters")
+
+
+def require_layers(owner, layers, example):
+    """Raise InputError, with an example, unless `layers` is a list of at least one Layer."""
+    items = layers if isinstance(layers, (list, tuple)) else [layers]
+    invalid = [described(layer) for layer in items
+               if isinstance(layer, type) or not hasattr(layer, "backward")]
+    if invalid or not items:
+        raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give layers, "
+                         f"such as {example}")
+
+
+def checked_params(owner, params):
+    """Return `params` as a list, after a check that they are trainable Params."""
+    params = list(params) if hasattr(params, "__iter__") else [params]
+    for param in params:
+        if not hasattr(param, "grad") or not hasattr(param, "trainable"):
+            raise InputError(f"{owner}: given {described(param)}; give Params, such as "
+                             "optimizer.params.values()")
+        check_trainable(owner, param)
+    return params
+
+
+def check_trainable(owner, param):
+    """Raise InputError if a Param is frozen and so has no gradient."""
+    if not param.trainable:
+        raise InputError(f"{owner}: {param} is frozen and has no gradient; make the optimizer "
+                         "after freezing")
+
+
+def check_optimizer_state(own, state):
+    """Raise InputError unless `state` has the entries of `own`, with arrays of the same shapes."""
+    if not isinstance(state, dict) or state.keys() != own.keys():
+        given = described(state)
+        if isinstance(state, dict):
+            given = ", ".join(map(str, state)) or "an empty dict"
+        raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
+    checked_integer("steps", state["steps"], 0)
+    for moment in own.keys() - {"steps"}:
+        check_state_dict(own[moment], state[moment], f"{moment} of")
+
+
+def check_state_dict(own, arrays, what="parameter"):
+    """Raise InputError unless `arrays` has the names, shapes and dtypes of `own` {name: array}."""
+    differing = sorted(own.keys() ^ arrays.keys())
+    if differing:
+        how = "missing" if differing[0] in own else "unknown"
+        raise InputError(f"{what} {differing[0]!r} is {how} (in all, {len(differing)} names are "
+                         "missing or unknown); give the arrays of a model of the same class, made "
+                         "with the same options")
+    for name, wanted in own.items():
+        given = arrays[name]
+        if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
+            raise InputError(f"{what} {name!r} is {described(given)}; this model needs "
+                             f"{described(wanted)}")
+
+
+def warn_undropped():
+    """Warn, once in a process, that a training step used no dropout."""
+    warnings.warn("dropout had no effect: forward was called without rng before backward; train "
+                  "with forward(.., rng=numpy.random.default_rng(0)), or with dropout 0",
+                  stacklevel=1)

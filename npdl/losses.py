@@ -11,13 +11,14 @@ from npdl.core import Cache, Layer
 from npdl.errors import (
     InputError,
     check_gradient,
+    check_kinds,
+    check_loss_shapes,
     checked_ids,
     is_integer,
     require_choice,
     require_number,
 )
 from npdl.functions import log_softmax, minus_one_hot, wide_sum
-from npdl.training_errors import check_kinds, check_loss_shapes
 
 REDUCTIONS = ("none", "mean", "sum")
 

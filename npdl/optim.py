@@ -9,16 +9,18 @@ learning rate, decay the weight decay, and t the number of the step, from 1.
 import math
 
 from npdl.backend import to_device, to_host, xp
-from npdl.errors import InputError, require_above_0, require_number
-from npdl.functions import not_infinite
-from npdl.training_errors import (
+from npdl.errors import (
+    InputError,
     check_layer,
     check_optimizer_state,
     check_trainable,
     checked_params,
+    require_above_0,
+    require_below_1,
     require_betas,
-    require_finite,
+    require_not_negative,
 )
+from npdl.functions import not_infinite
 
 
 class Optimizer:
@@ -31,7 +33,7 @@ class Optimizer:
 
     def __init__(self, model, lr, *, weight_decay=0.0):
         check_layer(type(self).__name__, model)
-        require_finite(lr=lr, weight_decay=weight_decay)
+        require_not_negative(lr=lr, weight_decay=weight_decay)
         self.params = dict(model.params())
         if not self.params:
             raise InputError(f"{type(model).__name__} has no trainable Param, so there is nothing "
@@ -57,7 +59,7 @@ class Optimizer:
     def rate(self, lr):
         """Return `lr`, or the learning rate of the constructor if `lr` is None, after a check."""
         lr = self.lr if lr is None else lr
-        require_finite(lr=lr)
+        require_not_negative(lr=lr)
         return lr
 
     def update(self, name, p, lr, decay):
@@ -96,8 +98,7 @@ class SGD(Optimizer):
 
     def __init__(self, model, lr=1e-2, *, momentum=0.0, weight_decay=0.0):
         super().__init__(model, lr, weight_decay=weight_decay)
-        require_number("momentum", momentum, lambda value: 0 <= value < 1,
-                       "at least 0 and below 1")
+        require_below_1(momentum=momentum)
         self.momentum = momentum
 
     def update(self, name, p, lr, decay):
@@ -129,8 +130,8 @@ class RMSprop(Optimizer):
 
     def __init__(self, model, lr=1e-2, *, keep=0.99, eps=1e-8, weight_decay=0.0):
         super().__init__(model, lr, weight_decay=weight_decay)
-        require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
-        require_finite(eps=eps)
+        require_below_1(keep=keep)
+        require_not_negative(eps=eps)
         self.keep, self.eps = keep, eps
 
     def update(self, name, p, lr, decay):
@@ -152,7 +153,7 @@ class Adam(Optimizer):
     def __init__(self, model, lr=1e-3, *, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
         super().__init__(model, lr, weight_decay=weight_decay)
         require_betas(betas)
-        require_finite(eps=eps)
+        require_not_negative(eps=eps)
         self.betas, self.eps = betas, eps
 
     def update(self, name, p, lr, decay):
@@ -226,8 +227,8 @@ class Grokfast:
     """
 
     def __init__(self, params, *, keep=0.98, amplify=2.0):
-        require_number("keep", keep, lambda value: 0 <= value < 1, "at least 0 and below 1")
-        require_finite(amplify=amplify)
+        require_below_1(keep=keep)
+        require_not_negative(amplify=amplify)
         self.params, self.keep, self.amplify = checked_params("Grokfast", params), keep, amplify
         self.mu = None
 
@@ -275,9 +276,8 @@ class Muon(AdamW):
     def __init__(self, model, names, lr=1e-3, *, faster=20.0, momentum=0.95, betas=(0.9, 0.999),
                  eps=1e-8, weight_decay=1e-2):
         super().__init__(model, lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        require_finite(faster=faster)
-        require_number("momentum", momentum, lambda value: 0 <= value < 1,
-                       "at least 0 and below 1")
+        require_not_negative(faster=faster)
+        require_below_1(momentum=momentum)
         if isinstance(names, str) or not hasattr(names, "__iter__"):
             raise InputError(f"muon: names = {names!r}; give a list of names of matrices")
         self.names, self.faster, self.momentum = frozenset(names), faster, momentum

@@ -2,7 +2,7 @@
 
 import math
 
-from npdl.errors import InputError, require_number, require_positive
+from npdl.errors import InputError, require_not_negative, require_positive
 
 SCHEDULES = ("constant", "linear", "cosine")
 
@@ -16,9 +16,7 @@ def schedule(kind="constant", lr=1e-3, total=10_000, warmup=0, lr_min=0.0):
     """
     if kind not in SCHEDULES:
         raise InputError(f"schedule {kind!r} is unknown; choose one of: {', '.join(SCHEDULES)}")
-    for name, value in (("lr", lr), ("lr_min", lr_min)):
-        require_number(name, value, lambda value: 0 <= value < math.inf,
-                       "a finite number, 0 or more")
+    require_not_negative(lr=lr, lr_min=lr_min)
     require_positive(total=total)
     if type(warmup) is not int or warmup < 0 or (kind != "constant" and warmup >= total):
         raise InputError(f"warmup = {warmup!r}; it must be an integer from 0 to {total - 1}")

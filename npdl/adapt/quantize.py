@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError, described, is_integer
+from npdl.errors import InputError, checked_integer, described, is_integer
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
@@ -176,8 +176,7 @@ def _in_blocks(array, block):
 
 
 def _check_options(bits, rounding, block):
-    if not is_integer(bits) or not 2 <= bits <= 16:
-        raise InputError(f"bits = {bits!r}; it must be an integer from 2 to 16")
+    checked_integer("bits", bits, 2, 16)
     if rounding not in tuple(ROUNDINGS):
         raise InputError(f"rounding = {rounding!r}; choose one of: {', '.join(ROUNDINGS)}")
     if rounding == "nf4" and bits != 4:

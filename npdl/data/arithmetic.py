@@ -10,13 +10,12 @@ from operator import index as as_index
 
 import numpy as np
 
-from npdl.errors import InputError, checked_ids, is_integer, require_number
+from npdl.errors import InputError, checked_ids, checked_integer, require_share
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
 MOST_EQUATIONS = 10_000_000     # all equations are in memory: these take 0.7 GB
 MOST_NUMBERS = 1_000_000        # each is a token
-LARGEST = 2**63 - 1             # integer of NumPy
 
 
 @dataclass(frozen=True)
@@ -112,15 +111,15 @@ class ModularArithmetic:
 
     def __init__(self, p=31, operator="+", q=None, orders=(2,), r_train=0.5, seed=0,
                  symmetric=False, stratified=False, numbers=None):
-        self.p = _integer("p", p, 2)
-        self.q = self.p if q is None else _integer("q", q, 1, MOST_NUMBERS)
+        self.p = checked_integer("p", p, 2)
+        self.q = self.p if q is None else checked_integer("q", q, 1, MOST_NUMBERS)
         self.operator, self.orders = operator, _checked_orders(orders)
-        self.r_train, self.seed = r_train, _integer("seed", seed, 0, 2**32 - 1)
+        self.r_train, self.seed = r_train, checked_integer("seed", seed, 0, 2**32 - 1)
         self.symmetric, self.stratified = bool(symmetric), bool(stratified)
-        require_number("r_train", r_train, lambda share: 0 < share <= 1, "above 0 and at most 1")
+        require_share(r_train=r_train)
         self._check_options()
         largest = max(self.p, self.q)
-        numbers = _integer("numbers", largest if numbers is None else numbers, largest,
+        numbers = checked_integer("numbers", largest if numbers is None else numbers, largest,
                            MOST_NUMBERS)
         self.vocabulary = Vocabulary.of_numbers(numbers, operator)
         self.sequence_length = 2 * max(self.orders) + 2  # S
@@ -205,8 +204,8 @@ def batch_indices(n, batch_size, step, seed):
     `batch_size`; the last batch may be smaller. The result depends only on the arguments, so a run
     can be resumed without a saved state.
     """
-    n, batch_size = _integer("n", n, 1), _integer("batch_size", batch_size, 1)
-    step, seed = _integer("step", step, 0), _integer("seed", seed, 0)
+    n, batch_size = checked_integer("n", n, 1), checked_integer("batch_size", batch_size, 1)
+    step, seed = checked_integer("step", step, 0), checked_integer("seed", seed, 0)
     epoch, batch = divmod(step, -(-n // batch_size))
     order = _epoch_order(n, seed, epoch)
     return order[batch * batch_size:(batch + 1) * batch_size].copy()
@@ -221,13 +220,6 @@ def _epoch_order(n, seed, epoch):
 def _shown(value):
     """Return the repr of a value on one line, shortened to 60 characters."""
     return " ".join(repr(value).split())[:60]
-
-
-def _integer(name, value, low, high=LARGEST):
-    require_number(name, value, lambda n: is_integer(n) and low <= n <= high,
-                   f"an integer, {low} or more" if high == LARGEST else
-                   f"an integer from {low} to {high}")
-    return int(value)
 
 
 def _checked_indices(what, values, size):

@@ -12,7 +12,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.data.sequences import pad
 from npdl.data.text import Characters
-from npdl.errors import InputError, require_number
+from npdl.errors import InputError, require_share
 
 FIRST, LAST = datetime.date(1950, 1, 1), datetime.date(2049, 12, 31)
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -72,7 +72,7 @@ class Dates:
     words = DateWords()
 
     def __init__(self, r_train=0.9, seed=0):
-        require_number("r_train", r_train, lambda value: 0 < value <= 1, "above 0 and at most 1")
+        require_share(r_train=r_train)
         days = FIRST.toordinal() + stream(seed, 5).permutation((LAST - FIRST).days + 1)
         cut = max(1, round(len(days) * r_train))
         parts = {"train": days[:cut], "validation": days[cut:]}

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, require_number, require_positive
+from npdl.errors import InputError, checked_ids, require_positive, require_share
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
 AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes of memory
@@ -93,7 +93,7 @@ def split_text(ids, share, block, units=("--block", "characters")):
     InputError unless 0 < share <= 1 and each part has more than `block` tokens. In its message,
     units[0] is the name of the option that sets `block`, and units[1] the name of the tokens.
     """
-    require_number("share", share, lambda value: 0 < value <= 1, "above 0 and at most 1")
+    require_share(share=share)
     cut = round(len(ids) * share)
     parts = {"train": ids[:cut], "validation": ids[cut:]}
     if cut == len(ids):

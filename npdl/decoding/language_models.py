@@ -16,7 +16,7 @@ from npdl.backend import to_device, to_host, xp
 from npdl.core import NoBias
 from npdl.decoding.kv_cache import KVCache
 from npdl.decoding.scorer import Scorer
-from npdl.errors import InputError, checked_ids, is_integer, require_positive
+from npdl.errors import LARGEST_INTEGER, InputError, checked_ids, is_integer, require_positive
 from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
@@ -311,4 +311,4 @@ def checked_prompt(prompt):
     if ids.ndim != 2 or 0 in ids.shape:
         raise InputError(f"the prompt has shape {np.shape(prompt)}; it must be (S,) or (B, S), and "
                          "not empty")
-    return checked_ids(ids, np.iinfo(np.int64).max, "the prompt's tokens").astype(np.int64)
+    return checked_ids(ids, LARGEST_INTEGER, "the prompt's tokens").astype(np.int64)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npdl.decoding.scorer import Ranking, check_eos, checked, ends
-from npdl.errors import require_number, require_positive
+from npdl.errors import require_number, require_positive, require_share
 from npdl.init import generator
 
 FIRST = 1024        # tokens that top_p sorts at first; for real models, more are seldom needed
@@ -57,7 +57,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     if top_k is not None:
         require_positive(top_k=top_k)
     if top_p is not None:
-        require_number("top_p", top_p, lambda value: 0 < value <= 1, "above 0 and at most 1")
+        require_share(top_p=top_p)
     scaled = log_probs - log_probs.max(1, keepdims=True)    # exp cannot overflow
     with np.errstate(over="ignore"):                        # -inf is right: probability 0
         p = np.exp(scaled / temperature)

@@ -11,12 +11,12 @@ from npdl.errors import (
     InputError,
     check_channels,
     check_gradient,
+    require_above_0,
     require_bool,
     require_choice,
     require_dtype,
-    require_eps,
-    require_number,
     require_positive,
+    require_share,
 )
 from npdl.functions import mean_over, not_infinite, sum_rows
 
@@ -107,7 +107,7 @@ class ChannelNorm(Layer):
     def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
         require_positive(channels=channels)
         require_dtype(dtype)
-        require_eps(eps)
+        require_above_0(eps=eps)
         require_bool(affine=affine)
         self.gain = Param(xp.ones(channels, dtype)) if affine else None
         self.bias = Param(xp.zeros(channels, dtype)) if affine else None
@@ -146,8 +146,7 @@ class BatchNorm(ChannelNorm):
     """
 
     def __init__(self, channels, *, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
-        require_number("momentum", momentum, lambda value: 0 < value <= 1,
-                       "above 0 and at most 1")
+        require_share(momentum=momentum)
         super().__init__(channels, eps=eps, affine=affine, dtype=dtype)
         self.running_mean = Param(xp.zeros(channels, dtype), decay=False, trainable=False)
         self.running_var = Param(xp.ones(channels, dtype), decay=False, trainable=False)

@@ -5,11 +5,10 @@ Schuster & Paliwal 1997.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, described
+from npdl.errors import InputError, described, require_layers
 from npdl.functions import reverse
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import Recurrent
-from npdl.training_errors import require_layers
 
 
 class Bidirectional(Layer):

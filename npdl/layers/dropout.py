@@ -2,8 +2,7 @@
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
-from npdl.errors import check_floats, check_gradient, check_rng, require_number
-from npdl.training_errors import warn_undropped
+from npdl.errors import check_floats, check_gradient, check_rng, require_below_1, warn_undropped
 
 
 class Dropout(Layer):
@@ -14,7 +13,7 @@ class Dropout(Layer):
     """
 
     def __init__(self, rate):
-        require_number("dropout", rate, lambda value: 0 <= value < 1, "at least 0 and below 1")
+        require_below_1(dropout=rate)
         self.rate = rate
 
     def forward(self, x, rng=None):

@@ -9,11 +9,11 @@ from npdl.errors import (
     check_gradient,
     check_width,
     checked_ids,
+    checked_integer,
     checked_positions,
     described,
     require_choice,
     require_dtype,
-    require_id,
     require_positive,
 )
 from npdl.functions import sum_by_index
@@ -35,7 +35,7 @@ class Embedding(Layer):
         self.W = Param(standard_normal(generator(rng), (vocab_size, d_model), dtype))
         self.padding_id = padding_id
         if padding_id is not None:
-            require_id("padding_id", padding_id, vocab_size)
+            checked_integer("padding_id", padding_id, 0, vocab_size - 1)
             self.W.data[padding_id] = 0
 
     def forward(self, ids):

@@ -15,6 +15,7 @@ from npdl.errors import (
     check_floats,
     check_gradient,
     check_graph,
+    check_layer,
     check_mask,
     check_same,
     check_width,
@@ -24,7 +25,6 @@ from npdl.functions import softmax, softmax_backward, sum_rows
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
-from npdl.training_errors import check_layer
 
 
 class ReLUUpdate(Layer):

@@ -9,8 +9,8 @@ from npdl.errors import (
     InputError,
     check_attention_mask,
     check_sequence,
+    require_above_0,
     require_bool,
-    require_eps,
     require_positive,
 )
 from npdl.init import generator
@@ -43,7 +43,7 @@ class GroupedQueryAttention(Layer):
             raise InputError(f"num_kv_heads = {num_kv_heads} does not divide num_heads = "
                              f"{num_heads}; each group has equally many heads")
         require_bool(qk_norm=qk_norm)
-        require_eps(eps)
+        require_above_0(eps=eps)
         rng = generator(rng)
         d = d_model // num_heads if d_head is None else d_head
         self.num_kv_heads = num_kv_heads

@@ -5,9 +5,9 @@ from npdl.core import Cache, Layer, NoBias, Param
 from npdl.errors import (
     check_gradient,
     check_width,
+    require_above_0,
     require_bool,
     require_dtype,
-    require_eps,
     require_positive,
 )
 from npdl.functions import not_infinite, sum_rows
@@ -24,7 +24,7 @@ class LayerNorm(Layer):
     def __init__(self, d_model, *, eps=1e-5, dtype="float32", bias=True):
         require_positive(d_model=d_model)
         require_dtype(dtype)
-        require_eps(eps)
+        require_above_0(eps=eps)
         require_bool(bias=bias)
         self.gain = Param(xp.ones(d_model, dtype))
         self.bias = Param(xp.zeros(d_model, dtype)) if bias else NoBias(d_model)
@@ -64,7 +64,7 @@ class RMSNorm(Layer):
     def __init__(self, d_model, *, eps=1e-5, dtype="float32"):
         require_positive(d_model=d_model)
         require_dtype(dtype)
-        require_eps(eps)
+        require_above_0(eps=eps)
         self.gain = Param(xp.ones(d_model, dtype))
         self.eps = eps
 

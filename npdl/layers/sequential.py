@@ -3,8 +3,7 @@
 import inspect
 
 from npdl.core import Cache, Layer
-from npdl.errors import InputError
-from npdl.training_errors import require_layers
+from npdl.errors import InputError, require_layers
 
 
 class Sequential(Layer):

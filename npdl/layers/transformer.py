@@ -12,6 +12,7 @@ from npdl.errors import (
     check_gradient,
     described,
     require_choice,
+    require_layers,
     require_positive,
 )
 from npdl.init import generator
@@ -20,7 +21,6 @@ from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.dropout import Dropout
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.training_errors import require_layers
 
 
 class FeedForward(Layer):

@@ -4,10 +4,9 @@ import math
 
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, described, require_choice
+from npdl.errors import InputError, check_gradient, check_kinds, described, require_choice
 from npdl.functions import log_softmax, wide_sum
 from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
-from npdl.training_errors import check_kinds
 
 
 class WeightedCrossEntropy(CrossEntropy):

@@ -4,12 +4,11 @@ from typing import NamedTuple
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, check_real, require_positive
+from npdl.errors import InputError, check_layer, check_real, require_positive
 from npdl.init import generator
 from npdl.layers.activation import ReLU
 from npdl.layers.linear import Linear
 from npdl.losses import CrossEntropy, SquaredError
-from npdl.training_errors import check_layer
 
 
 class AutoencoderOutput(NamedTuple):

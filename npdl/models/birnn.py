@@ -2,14 +2,13 @@
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, check_floats
+from npdl.errors import InputError, check_floats, check_layer
 from npdl.functions import length_mask
 from npdl.init import generator
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.linear import Linear
 from npdl.layers.recurrent import RNN
 from npdl.losses import SquaredError
-from npdl.training_errors import check_layer
 
 
 class BiRNN(Layer):

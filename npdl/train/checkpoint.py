@@ -13,9 +13,8 @@ import zipfile
 import numpy as np
 
 from npdl.backend import to_device, to_host
-from npdl.errors import CheckpointError, InputError
+from npdl.errors import CheckpointError, InputError, check_state_dict
 from npdl.files import is_file, parse_json, reason, write_atomically
-from npdl.training_errors import check_state_dict
 
 META = "meta.json"
 DIGEST_BYTES = 64                         # SHA-256 in hexadecimal
