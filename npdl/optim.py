@@ -121,22 +121,22 @@ class NesterovSGD(SGD):
 
 
 class RMSprop(Optimizer):
-    """v = keep v + (1 - keep) g^2,   theta = theta - lr g / (sqrt(v) + eps).
+    """v = beta v + (1 - beta) g^2,   theta = theta - lr g / (sqrt(v) + eps).
 
     Tieleman & Hinton 2012, Lecture 6.5. Weight decay is added to the gradient: g + decay theta.
     """
 
     moments = ("v",)
 
-    def __init__(self, model, lr=1e-2, *, keep=0.99, eps=1e-8, weight_decay=0.0):
+    def __init__(self, model, lr=1e-2, *, beta=0.99, eps=1e-8, weight_decay=0.0):
         super().__init__(model, lr, weight_decay=weight_decay)
-        require_below_1(keep=keep)
+        require_below_1(beta=beta)
         require_not_negative(eps=eps)
-        self.keep, self.eps = keep, eps
+        self.beta, self.eps = beta, eps
 
     def update(self, name, p, lr, decay):
         v, g = self.v[name], p.grad + decay * p.data
-        v[...] = self.keep * v + (1 - self.keep) * g**2
+        v[...] = self.beta * v + (1 - self.beta) * g**2
         p.data[...] -= lr * g / (xp.sqrt(not_infinite(v)) + self.eps)
 
 
@@ -219,17 +219,17 @@ def orthogonal_gradient(params):
 
 
 class Grokfast:
-    """mu = keep mu + (1 - keep) g,   g = g + amplify mu.
+    """mu = beta mu + (1 - beta) g,   g = g + amplify mu.
 
     This amplifies the part of the gradient that changes slowly. Call `filter` between backward and
     the optimizer's step. mu is initialised with the first gradient. This is the variant of Lee et
     al. 2024, arXiv:2405.20233, that uses an exponential mean.
     """
 
-    def __init__(self, params, *, keep=0.98, amplify=2.0):
-        require_below_1(keep=keep)
+    def __init__(self, params, *, beta=0.98, amplify=2.0):
+        require_below_1(beta=beta)
         require_not_negative(amplify=amplify)
-        self.params, self.keep, self.amplify = checked_params("Grokfast", params), keep, amplify
+        self.params, self.beta, self.amplify = checked_params("Grokfast", params), beta, amplify
         self.mu = None
 
     def filter(self):
@@ -237,7 +237,7 @@ class Grokfast:
         if self.mu is None:
             self.mu = [p.grad.copy() for p in self.params]
         for p, mu in zip(self.params, self.mu, strict=True):
-            mu[...] = self.keep * mu + (1 - self.keep) * p.grad
+            mu[...] = self.beta * mu + (1 - self.beta) * p.grad
             p.grad[...] = p.grad + self.amplify * mu
 
 
@@ -263,24 +263,24 @@ def orthogonalised(G, steps=5):
 
 class Muon(AdamW):
     """v = momentum v + g,
-    theta = theta - faster lr max(1, E / D)^(1/2) orthogonalised(g + momentum v).
+    theta = theta - lr_ratio lr max(1, E / D)^(1/2) orthogonalised(g + momentum v).
 
     This rule is for the matrices theta (D, E) whose names are in `names`, usually those between the
     embedding and the classifier. AdamW updates the other parameters. Weight decay comes first, as
-    in AdamW: theta = theta - lr decay theta. `faster` is the ratio of the learning rates of this
+    in AdamW: theta = theta - lr decay theta. `lr_ratio` is the ratio of the learning rates of this
     rule and of AdamW. Jordan et al. 2024, kellerjordan.github.io/posts/muon.
     """
 
     moments = ("m", "v", "velocity")
 
-    def __init__(self, model, names, lr=1e-3, *, faster=20.0, momentum=0.95, betas=(0.9, 0.999),
+    def __init__(self, model, names, lr=1e-3, *, lr_ratio=20.0, momentum=0.95, betas=(0.9, 0.999),
                  eps=1e-8, weight_decay=1e-2):
         super().__init__(model, lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        require_not_negative(faster=faster)
+        require_not_negative(lr_ratio=lr_ratio)
         require_below_1(momentum=momentum)
         if isinstance(names, str) or not hasattr(names, "__iter__"):
             raise InputError(f"muon: names = {names!r}; give a list of names of matrices")
-        self.names, self.faster, self.momentum = frozenset(names), faster, momentum
+        self.names, self.lr_ratio, self.momentum = frozenset(names), lr_ratio, momentum
         invalid = sorted(name for name in self.names if name not in self.params
                          or self.params[name].data.ndim != 2)
         if invalid:
@@ -295,4 +295,4 @@ class Muon(AdamW):
         v[...] = self.momentum * v + p.grad
         direction = math.sqrt(max(1, E / D)) * orthogonalised(p.grad + self.momentum * v)
         p.data[...] -= lr * decay * p.data
-        p.data[...] -= self.faster * lr * direction
+        p.data[...] -= self.lr_ratio * lr * direction

@@ -66,8 +66,7 @@ def npdl_decoding(folder, tokens, threads):
     model = load(folder).model
 
     def step():
-        prompt = continuation(model, PROMPT, capacity=len(PROMPT) + tokens)
-        return greedy(prompt, tokens)[0].log_prob
+        return greedy(continuation(model, PROMPT), tokens)[0].log_prob
 
     return step, None
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, is_eos, start_one
+from npdl.decoding.scorer import Hypothesis, Ranking, checked, ends, is_eos, start_one
 from npdl.errors import require_positive
 
 
@@ -91,8 +91,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     """
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one(scorer)
-    check_eos(eos, rows)
+    rows, state = start_one(scorer, eos)
     live, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
         parents, tokens, totals = expansions(live, rows, width)

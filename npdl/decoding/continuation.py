@@ -4,7 +4,7 @@
     beam_search(scorer, width=5, max_len=20, eos=eos).best.tokens
 """
 
-from npdl.decoding.encoder_decoders import CachedSeq2Seq, CarriedSeq2Seq
+from npdl.decoding.encoder_decoders import RecomputedSeq2Seq
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.models.gpt import GPT
 from npdl.models.llama import Llama
@@ -12,8 +12,8 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.models.lstm_seq2seq import LSTMSeq2Seq
 from npdl.models.seq2seq import Seq2Seq
 
-KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: CachedSeq2Seq,
-         LSTMSeq2Seq: CarriedSeq2Seq}
+KINDS = {GPT: CachedGPT, Llama: CachedLlama, LSTMLM: CarriedLSTM, Seq2Seq: RecomputedSeq2Seq,
+         LSTMSeq2Seq: RecomputedSeq2Seq}
 
 
 def continuation(model, prompt, **options):

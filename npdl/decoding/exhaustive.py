@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_eos, checked, ends, start_one
+from npdl.decoding.scorer import Ranking, checked, ends, start_one
 from npdl.errors import require_positive
 
 
@@ -41,36 +41,20 @@ def exhaustive_search(scorer, max_len, eos=None, length_power=0.0, n_best=1):
     return ExhaustiveResult(best, count)
 
 
-class _Node:
-    """A node of the path: its incomplete children, and the index of the next one to visit."""
-
-    def __init__(self, tokens, totals, rows, state):
-        self.tokens, self.totals = tokens, totals           # (k,) last tokens, log-probabilities
-        self.rows, self.state = rows, state                 # (k, V) log-probs of next tokens
-        self.next = 0
-
-
 def complete_sequences(scorer, max_len, eos=None):
     """Yield (tokens, log-probability) of every complete sequence, depth first."""
-    rows, state = start_one(scorer)
-    check_eos(eos, rows)
-    path, stack = [], [_Node([None], [0.0], rows, state)]
-    while stack:
-        node = stack[-1]
-        if node.next == len(node.tokens):
-            stack.pop()
-            continue
-        i, node.next = node.next, node.next + 1
-        if len(stack) > 1:                                  # the root has no token
-            path[len(stack) - 2 :] = [node.tokens[i]]
-        tokens = np.flatnonzero(node.rows[i] > -math.inf)
-        totals = node.totals[i] + node.rows[i, tokens]
-        parents = np.full(len(tokens), i)
-        length = len(path) + 1
-        ended = ends(scorer, node.state, parents, tokens, length, max_len, eos)
+    def below(path, total, log_probs, state, row):
+        """Yield the sequences that begin with `path`, whose state is this row of `state`."""
+        tokens = np.flatnonzero(log_probs > -math.inf)
+        totals, parents = total + log_probs[tokens], np.full(len(tokens), row)
+        ended = ends(scorer, state, parents, tokens, len(path) + 1, max_len, eos)
         for token, total in zip(tokens[ended], totals[ended], strict=True):
             yield (*path, int(token)), float(total)
-        if length < max_len and not ended.all():
-            going = tokens[~ended]
-            rows, state = checked(scorer.advance(node.state, parents[~ended], going))
-            stack.append(_Node(going.tolist(), totals[~ended].tolist(), rows, state))
+        going = np.flatnonzero(~ended)
+        if len(going) and len(path) + 1 < max_len:
+            rows, state = checked(scorer.advance(state, parents[going], tokens[going]))
+            for i, j in enumerate(going):
+                yield from below((*path, int(tokens[j])), totals[j], rows[i], state, i)
+
+    rows, state = start_one(scorer, eos)
+    yield from below((), 0.0, rows[0], state, 0)

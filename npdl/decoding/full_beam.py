@@ -1,7 +1,7 @@
 """Beam search that always expands `width` unfinished hypotheses, as fairseq and transformers do."""
 
 from npdl.decoding.beam import BeamResult, expansions, extended
-from npdl.decoding.scorer import Hypothesis, Ranking, check_eos, checked, ends, start_one
+from npdl.decoding.scorer import Hypothesis, Ranking, checked, ends, start_one
 from npdl.errors import require_positive
 
 
@@ -21,8 +21,7 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one(scorer)
-    check_eos(eos, rows)
+    rows, state = start_one(scorer, eos)
     live, finished, reason = [Hypothesis()], [], "max_len"
     for length in range(1, max_len + 1):
         parents, tokens, totals = expansions(live, rows, width * _expansions_needed(eos))

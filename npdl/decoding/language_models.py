@@ -21,12 +21,12 @@ from npdl.functions import log_softmax, not_infinite
 from npdl.layers.attention import attend, causal_mask
 from npdl.layers.layer_norm import RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.rotary import turned
+from npdl.layers.rotary import rotate
 from npdl.layers.transformer import PreNormBlock
 from npdl.threads import ONE_BLAS_THREAD
 
 LARGE = 2**19       # entries; two threads read a larger matrix faster than one thread
-ROOM = 256          # new tokens for which memory is allocated at first by default
+ROOM = 256          # new tokens for which memory is allocated at first
 AT_ONCE = 64        # tokens of a prompt that are computed together; the attention weights need
                     # memory for each pair of a token in this part and an earlier one
 
@@ -95,21 +95,16 @@ class CachedGPT(StepByStep):
     tokens of the window, and are computed again. With keep = max_len - 1, the default, this happens
     at every further step, so the result is that of a model without a KV cache. With keep = max_len
     // 2 it happens seldom, but the context is shorter after each time. If a prompt is longer than
-    max_len, only its last max_len tokens are used. `capacity` is the number of tokens, with those
-    of the prompt, for which memory is allocated at first; the capacity is doubled when it is used
-    up.
+    max_len, only its last max_len tokens are used.
     """
 
-    def __init__(self, model, prompt, keep=None, capacity=None):
+    def __init__(self, model, prompt, keep=None):
         self.model = model
         self.prompt = checked_prompt(prompt)
         self.keep = model.max_len - 1 if keep is None else keep
         if not is_integer(self.keep) or not 0 <= self.keep < model.max_len:
             raise InputError(f"keep = {keep!r}; it must be from 0 to {model.max_len - 1}, below "
                              "the model's max_len")
-        if capacity is not None:
-            require_positive(capacity=capacity)
-        self.capacity = capacity or self.prompt.shape[1] + ROOM
 
     def start(self):
         return self._feed(self.prompt[:, -self.model.max_len :], None)
@@ -125,8 +120,7 @@ class CachedGPT(StepByStep):
         """Return the log-probabilities after the tokens `new` (B, R), which follow `past`."""
         B, R = new.shape
         if past is None:
-            capacity = min(max(R, self.capacity), self.model.max_len)
-            past = Tokens(new[:, :0], self.empty_cache(B, capacity))
+            past = Tokens(new[:, :0], self.empty_cache(B, min(R + ROOM, self.model.max_len)))
         kv, ids = past.kv, np.concatenate([past.ids, new], 1)
         for start in range(0, R, AT_ONCE):
             part = new[:, start : start + AT_ONCE]
@@ -158,9 +152,9 @@ class CachedGPT(StepByStep):
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
         for i, block in enumerate(model.decoder.blocks):
             pre = isinstance(block, PreNormBlock)
-            n = norm_if(block.norm1, x, pre)
-            past = kv.append(i, *keys_values(block.attention, n))
-            u = norm_if(block.norm1, x + cached_attention(block.attention, n, mask, past), not pre)
+            n, append = norm_if(block.norm1, x, pre), functools.partial(kv.append, i)
+            a = cached_attention(block.attention, n, mask, append)
+            u = norm_if(block.norm1, x + a, not pre)
             m = norm_if(block.norm2, u, pre)
             x = norm_if(block.norm2, u + block.ffn.forward(m)[0], not pre)
         return x
@@ -194,7 +188,7 @@ class CachedLlama(CachedGPT):
         n = attention.W_Q.sizes[1] // attention.W_K.sizes[1]        # heads in a group
         mask = xp.tile(causal_mask(seen + R)[seen:], (n, 1)) if R > 1 else None     # (n R, P + R)
         x, _ = model.embedding.forward(new.reshape(-1))             # x (B R, D)
-        angles = attention.rotary.turn(np.arange(seen, seen + R), x.dtype)
+        angles = attention.rotary.cos_and_sin(np.arange(seen, seen + R), x.dtype)
         for i, block in enumerate(model.blocks):
             n, append = rms_norm(block.norm1, x), functools.partial(kv.append, i)
             x = x + cached_grouped_attention(block.attention, n, B, mask, angles, append)
@@ -229,25 +223,21 @@ def norm_if(norm, x, condition):
     return norm.forward(x)[0] if condition else x
 
 
-def keys_values(attention, x, past=None):
-    """Return the keys and values of `past`, if it is given, followed by those of x (B, S, D)."""
-    k, v = (attention.split(W.forward(x)[0]) for W in (attention.W_K, attention.W_V))
-    if past is None:
-        return k, v
-    return xp.concatenate([past[0], k], 2), xp.concatenate([past[1], v], 2)
+def cached_attention(attention, x, mask, append):
+    """Compute MultiHeadAttention.forward for x (B, R, D), new positions.
 
-
-def cached_attention(attention, x, mask, keys_and_values):
-    """Compute MultiHeadAttention.forward for queries x (B, R, D), with cached keys and values."""
-    q = attention.split(attention.W_Q.forward(x)[0])
-    heads, _ = attend(q, *keys_and_values, mask)
+    `append` adds the new keys and values to the KV cache, and returns all keys and values.
+    """
+    q, k, v = (attention.split(W.forward(x)[0])
+               for W in (attention.W_Q, attention.W_K, attention.W_V))
+    heads, _ = attend(q, *append(k, v), mask)
     return attention.W_O.forward(attention.join(heads))[0]
 
 
 def cached_grouped_attention(attention, x, B, mask, angles, append):
     """Compute GroupedQueryAttention.forward for x (B * R, D), R new positions of B sequences.
 
-    `angles` are the cos and sin of Rotary.turn. `append` adds the new keys and values to the KV
+    `angles` are the results of Rotary.cos_and_sin. `append` adds the new keys and values to the KV
     cache, and returns all keys and values.
     """
     q, k, v = (apply_linear(W, x) for W in (attention.W_Q, attention.W_K, attention.W_V))
@@ -256,20 +246,11 @@ def cached_grouped_attention(attention, x, B, mask, angles, append):
         q = rms_norm(attention.norm_q, q.reshape(-1, d)).reshape(len(x), -1)
         k = rms_norm(attention.norm_k, k.reshape(-1, d)).reshape(len(x), -1)
     qk = xp.concatenate([q, k], 1).reshape(B, R, -1, d).swapaxes(1, 2)
-    qk = turned(qk, *angles)                                # qk (B, H + G, R, d)
+    qk = rotate(qk, *angles)                                # qk (B, H + G, R, d)
     k, v = append(qk[:, -G:], v.reshape(B, R, G, d).swapaxes(1, 2))
     q = qk[:, :-G].reshape(B, G, -1, d)                     # q (B, G, n R, d): n heads share k
-    heads = attend_without_cache(q, k, v, mask).reshape(B, -1, R, d)    # (B, H, R, d)
+    heads = attend(q, k, v, mask)[0].reshape(B, -1, R, d)       # heads (B, H, R, d)
     return apply_linear(attention.W_O, heads.swapaxes(1, 2).reshape(len(x), -1))
-
-
-def attend_without_cache(q, k, v, mask):
-    """Compute `attend` without the cache for backward."""
-    if mask is not None:
-        return attend(q, k, v, mask)[0]
-    scores = q @ k.swapaxes(-1, -2) * (1 / math.sqrt(q.shape[-1]))
-    e = xp.exp(scores - scores.max(-1, keepdims=True))
-    return (e / e.sum(-1, keepdims=True)) @ v
 
 
 def rms_norm(norm, x):

@@ -8,8 +8,6 @@ from npdl.decoding.scorer import Ranking, check_eos, checked, ends
 from npdl.errors import require_number, require_positive, require_share
 from npdl.init import generator
 
-FIRST = 1024        # tokens that top_p sorts at first; for real models, more are seldom needed
-
 
 def greedy(scorer, max_len, eos=None, on_token=None):
     """Return a Hypothesis for each prompt, with the most probable token at each step.
@@ -64,18 +62,11 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     top_p = 1 if top_p is None else top_p
     if top_k is None and top_p == 1:
         return p / p.sum(1, keepdims=True)
-    V, enough = p.shape[1], top_p * p.sum(1, keepdims=True)
-    count = FIRST if top_k is None else top_k
-    order = best_first(scaled, count)
+    order = best_first(scaled, p.shape[1] if top_k is None else top_k)
     ranked = np.take_along_axis(p, order, axis=1)
-    while top_k is None and count < V and (ranked.sum(1, keepdims=True) < enough).any():
-        count *= 4
-        order = best_first(scaled, count)
-        ranked = np.take_along_axis(p, order, axis=1)
     if top_p < 1:
         before = np.cumsum(ranked, axis=1) - ranked         # sum of the more probable tokens
-        enough = enough if top_k is None else top_p * ranked.sum(1, keepdims=True)
-        ranked[before >= enough] = 0
+        ranked[before >= top_p * ranked.sum(1, keepdims=True)] = 0
     kept = np.zeros_like(p)
     np.put_along_axis(kept, order, ranked, axis=1)
     return kept / kept.sum(1, keepdims=True)
@@ -84,18 +75,15 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
 def best_first(rows, count):
     """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
-    Of equal numbers, the lower index comes first. Only about `count` numbers of each row are
-    sorted.
+    Of equal numbers, the lower index comes first. If count is small, few numbers are sorted.
     """
-    n, V = rows.shape
-    if count >= V:
-        return np.argsort(-rows, axis=1, kind="stable")
-    least = np.partition(rows, V - count, axis=1)[:, V - count]
-    order = np.empty((n, count), int)
-    for i, row in enumerate(rows):
-        near = np.flatnonzero(row >= least[i])
-        order[i] = near[np.argsort(-row[near], kind="stable")][:count]
-    return order
+    V = rows.shape[1]
+    columns = np.arange(V)
+    if count < V:
+        least = np.partition(rows, V - count, axis=1)[:, V - count]
+        columns = np.flatnonzero((rows >= least[:, None]).any(0))
+    order = np.argsort(-rows[:, columns], axis=1, kind="stable")
+    return columns[order[:, :count]]
 
 
 def _generate(scorer, max_len, eos, count, choose, on_token):
@@ -107,35 +95,29 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
     ranking = Ranking(max_len)
     rows, state = checked(scorer.start())
     check_eos(eos, rows)
-    with scorer.settings(len(rows) * count):
-        return _extend(scorer, rows, state, ranking, eos, count, choose, on_token)
-
-
-def _extend(scorer, rows, state, ranking, eos, count, choose, on_token):
-    """Generate the tokens for `_generate`, after the prompts were scored."""
-    max_len = ranking.max_len
     row_of = np.repeat(np.arange(len(rows)), count)         # the row of each active sequence
     active = np.arange(len(row_of))                         # numbers of the active sequences
     sequences = [[] for _ in active]
     totals, complete = np.zeros(len(active)), np.zeros(len(active), bool)
-    for length in range(1, max_len + 1):
-        has_next = (rows.max(1) > -math.inf)[row_of]        # a Tree may have no next token
-        active, row_of = active[has_next], row_of[has_next]
-        if not len(active):
-            break
-        no_copy = np.array_equal(row_of, np.arange(len(rows)))
-        tokens = choose(rows if no_copy else rows[row_of], active, len(sequences))
-        totals[active] += rows[row_of, tokens]
-        for number, token in zip(active, tokens, strict=True):
-            sequences[number].append(token)
-            if on_token is not None:
-                on_token(int(number), int(token))
-        ended = ends(scorer, state, row_of, tokens, length, max_len, eos)
-        complete[active] = ended
-        if length == max_len or ended.all():
-            break
-        rows, state = checked(scorer.advance(state, row_of[~ended], tokens[~ended]))
-        active, row_of = active[~ended], np.arange(len(rows))
+    with scorer.settings(len(active)):
+        for length in range(1, max_len + 1):
+            has_next = (rows.max(1) > -math.inf)[row_of]    # a Tree may have no next token
+            active, row_of = active[has_next], row_of[has_next]
+            if not len(active):
+                break
+            no_copy = np.array_equal(row_of, np.arange(len(rows)))
+            tokens = choose(rows if no_copy else rows[row_of], active, len(sequences))
+            totals[active] += rows[row_of, tokens]
+            for number, token in zip(active, tokens, strict=True):
+                sequences[number].append(token)
+                if on_token is not None:
+                    on_token(int(number), int(token))
+            ended = ends(scorer, state, row_of, tokens, length, max_len, eos)
+            complete[active] = ended
+            if length == max_len or ended.all():
+                break
+            rows, state = checked(scorer.advance(state, row_of[~ended], tokens[~ended]))
+            active, row_of = active[~ended], np.arange(len(rows))
     return [
         ranking.hypothesis(tokens, total, bool(done))
         for tokens, total, done in zip(sequences, totals, complete, strict=True)

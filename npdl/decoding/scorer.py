@@ -95,11 +95,12 @@ class Ranking:
         return log_prob / max(length, 1) ** self.length_power if self.length_power else log_prob
 
 
-def start_one(scorer):
-    """Return scorer.start(), after a check that there is only one prompt."""
+def start_one(scorer, eos):
+    """Return scorer.start(), after a check of `eos`, and that there is only one prompt."""
     rows, state = checked(scorer.start())
     if len(rows) != 1:
         raise InputError(f"a search starts from one prompt; this scorer has {len(rows)}")
+    check_eos(eos, rows)
     return rows, state
 
 
@@ -133,8 +134,3 @@ def check_eos(eos, rows):
 def is_eos(tokens, eos):
     """Return bools (n,), True if tokens[i] is `eos` or, for a tuple `eos`, one of its tokens."""
     return np.isin(tokens, () if eos is None else eos)
-
-
-def total_probability(log_probs):
-    """Return sum exp(log_probs), for the checks of a Tree."""
-    return math.fsum(math.exp(value) for value in log_probs)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from npdl.decoding.scorer import Scorer, total_probability
+from npdl.decoding.scorer import Scorer
 from npdl.errors import InputError
 
 
@@ -28,7 +28,7 @@ class Tree(Scorer):
         self._nodes = []                                    # {token: (log-probability, node)}
         if not branches:
             raise InputError("Tree: there are no branches; give at least one word")
-        self.depth = self._add(branches, ())
+        self._add(branches, ())
 
     def token(self, word):
         """Return the token of a word. Raise InputError for an unknown word."""
@@ -62,19 +62,17 @@ class Tree(Scorer):
         return rows
 
     def _add(self, branches, path):
-        """Store a node and its subtree, and return the depth of the subtree."""
+        """Store a node and its subtree."""
         node = {}
         self._nodes.append(node)
-        depth = 0
         for word, value in branches.items():
             number, below = _split_branch(value)
             log_prob = self._checked(number, (*path, word))
             node[self.token(word)] = (log_prob, len(self._nodes))
-            depth = max(depth, 1 + self._add(below, (*path, word)))
-        if total_probability(log_prob for log_prob, _ in node.values()) > 1 + 1e-9:
+            self._add(below, (*path, word))
+        if math.fsum(math.exp(log_prob) for log_prob, _ in node.values()) > 1 + 1e-9:
             raise InputError(f"Tree: the branches after {list(path)} have probabilities that sum "
                              "to more than 1")
-        return depth
 
     def _checked(self, number, path):
         log_prob = self._log(number)

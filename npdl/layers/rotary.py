@@ -82,8 +82,8 @@ class Rotary(Layer):
 
     def forward(self, x, positions=None):
         positions = checked_rotary_positions(x, positions, self.d)
-        cos, sin = self.turn(positions, x.dtype)                    # cos, sin (S, d/2)
-        y = turned(x, cos, sin)                                     # y (..., S, d)
+        cos, sin = self.cos_and_sin(positions, x.dtype)             # cos, sin (S, d/2)
+        y = rotate(x, cos, sin)                                     # y (..., S, d)
         return y, Cache(cos=cos, sin=sin, shape=x.shape)
 
     def backward(self, dy, cache):
@@ -95,7 +95,7 @@ class Rotary(Layer):
         dx = xp.concatenate([da, db], -1)
         return dx
 
-    def turn(self, positions, dtype):
+    def cos_and_sin(self, positions, dtype):
         """Return the cos and the sin (S, d/2) of the rotation angles at these positions (S,)."""
         power = xp.arange(0, self.d, 2) / self.d                    # power (p,)
         f = 1 / self.rope_theta**power
@@ -104,7 +104,7 @@ class Rotary(Layer):
         return xp.cos(angle).astype(dtype), xp.sin(angle).astype(dtype)
 
 
-def turned(x, cos, sin):
+def rotate(x, cos, sin):
     """Return x (..., S, d) with each pair (x_i, x_{i+d/2}) rotated. cos and sin are (S, d/2)."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]                             # a (..., S, p)

@@ -59,7 +59,7 @@ def sample_lines(model, vocabulary, window, seed=0):
     ids = vocabulary.encode("\n" if "\n" in characters else characters[0])
     tokens = SAMPLE_LINES * SAMPLE_WIDTH
     if isinstance(model, GPT):
-        options = {"capacity": len(ids) + tokens, "keep": model.max_len // 2}
+        options = {"keep": model.max_len // 2}
     else:
         options = {} if isinstance(model, LSTMLM) else {"window": window}
     [hypothesis] = sample(continuation(model, ids, **options), tokens, generator(seed), None, 1,

@@ -12,7 +12,7 @@ from npdl.adapt import add_lora, merge_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.backend import stream
 from npdl.data.text import split_text, windows
-from npdl.decoding.encoder_decoders import CachedSeq2Seq
+from npdl.decoding.encoder_decoders import RecomputedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
 from npdl.layers.activation import Tanh
@@ -25,22 +25,11 @@ from npdl.layers.linear import Linear
 from npdl.layers.neuron import ThresholdNeuron
 from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 from npdl.layers.sequential import Sequential
-from npdl.losses import (
-    CrossEntropy,
-    KLDivergence,
-    SequenceLoss,
-    SquaredError,
-    exact_match,
-)
+from npdl.losses import CrossEntropy, KLDivergence, SequenceLoss, SquaredError, exact_match
 from npdl.models.gpt import GPT
 from npdl.models.mlp import MLP
 from npdl.models.seq2seq import Seq2Seq
-from npdl.optim import (
-    clip_by_global_norm,
-    matrices_only,
-    orthogonal_gradient,
-    orthogonalised,
-)
+from npdl.optim import clip_by_global_norm, matrices_only, orthogonal_gradient, orthogonalised
 from npdl.train.pretrained.exchange import from_torch
 
 D64 = {"dtype": "float64"}
@@ -194,7 +183,7 @@ REFUSED = {                                     # name: (call, what the message 
     "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
     **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
        for share in (-0.5, 0, 1.5, NAN, None)},
-    "a source's mask of integers": (lambda: CachedSeq2Seq(
+    "a source's mask of integers": (lambda: RecomputedSeq2Seq(
         Seq2Seq(5, 5, 4, 1, 2), [1, 2, 3], [1], [3, 1, 0]).start(), "must be bool"),
     "numbers too large for float32": (lambda: from_torch(
         Linear(1, 1), {"weight": [[1e300]], "bias": [0.0]}), "magnitude 1e.300, too large for"),

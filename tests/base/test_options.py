@@ -162,8 +162,8 @@ def test_every_option_is_known():
     assert not unknown, f"{unknown}: say in RIGHT which values each of these options may have"
 
 
-OPTIMIZERS = {**dict.fromkeys(("lr", "weight_decay", "eps", "faster"), between(0, math.inf)),
-              "momentum": between(0, 1), "keep": between(0, 1), "betas": lambda v: False}
+OPTIMIZERS = {**dict.fromkeys(("lr", "weight_decay", "eps", "lr_ratio"), between(0, math.inf)),
+              "momentum": between(0, 1), "beta": between(0, 1), "betas": lambda v: False}
 TREE = Tree({"a": (0.5, {"b": 0.5, "c": 0.25}), "b": 0.25}, probabilities=True)
 CALLS = {
     "greedy's max_len": (lambda v: greedy(TREE, v), is_count),
@@ -188,7 +188,7 @@ CALLS = {
        for kind in (optim.SGD, optim.NesterovSGD, optim.RMSprop, optim.Adam, optim.AdamW,
                     optim.Muon)
        for name, right in OPTIMIZERS.items() if name in inspect.signature(kind).parameters},
-    "Grokfast's keep": (lambda v: optim.Grokfast([Linear(2, 2).W], keep=v), between(0, 1)),
+    "Grokfast's beta": (lambda v: optim.Grokfast([Linear(2, 2).W], beta=v), between(0, 1)),
     "Grokfast's amplify": (lambda v: optim.Grokfast([Linear(2, 2).W], amplify=v),
                            between(0, math.inf)),
     "clipping": (lambda v: optim.clip_by_global_norm([Linear(2, 2).W], v), above_0),

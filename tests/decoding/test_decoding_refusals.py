@@ -5,15 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import (
-    Ranking,
-    Scorer,
-    Tree,
-    beam_search,
-    exhaustive_search,
-    filtered,
-    greedy,
-)
+from npdl.decoding import Ranking, Scorer, Tree, beam_search, exhaustive_search, filtered, greedy
 from npdl.errors import InputError
 
 
@@ -54,7 +46,7 @@ def test_refusals_are_one_line(call, message):
 
 def test_a_tree_is_its_data():
     tree = Tree({"b": [0.5, {"a": 0.5}], "a": 0.0}, probabilities=True)     # lists, as in JSON
-    assert tree.vocab == ["a", "b"] and tree.depth == 2 and tree.token("b") == 1
+    assert tree.vocab == ["a", "b"] and tree.token("b") == 1
     rows, state = tree.start()
     np.testing.assert_array_equal(rows, [[-math.inf, math.log(0.5)]])
     assert tree.is_leaf(state, [0, 0], [0, 1]).tolist() == [True, False]

@@ -6,7 +6,7 @@ import pytest
 from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
 from npdl.decoding.continuation import continuation
-from npdl.decoding.encoder_decoders import CachedSeq2Seq, CarriedSeq2Seq
+from npdl.decoding.encoder_decoders import RecomputedSeq2Seq
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.errors import InputError
 from npdl.functions import log_softmax
@@ -111,19 +111,18 @@ def test_cached_and_uncached_log_probabilities_agree(model, prompt):
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("mask", [None, np.array([[True, True, False]])])
-def test_cached_seq2seq(norm, mask):
+def test_seq2seq(norm, mask):
     model = randomised(Seq2Seq(V, V, 16, 2, 2, 2, max_len=16, norm=norm))
     model = model if mask is None else adapted(model)
     source = np.array([[3, 1, 4]])
-    assert_same_walk(CachedSeq2Seq(model, source, [1, 2], mask),
+    assert_same_walk(RecomputedSeq2Seq(model, source, [1, 2], mask),
                      Recomputed(Seq2SeqTarget(model, source, mask), [1, 2]))
 
 
 @pytest.mark.parametrize("lengths", [None, np.array([2])])
-def test_carried_seq2seq(lengths):
+def test_lstm_seq2seq(lengths):
     model = randomised(LSTMSeq2Seq(V, V, 16, 2))
-    scorer = continuation(model, [3, 1, 4], first=[1, 2], lengths=lengths)
-    assert isinstance(scorer, CarriedSeq2Seq)
+    scorer = continuation(model, [3, 1, 4], first=[1, 2], valid=lengths)
     assert_same_walk(scorer, Recomputed(Seq2SeqTarget(model, [[3, 1, 4]], lengths), [1, 2]))
 
 
@@ -155,11 +154,8 @@ def test_a_step_computes_one_position(monkeypatch):
 
     monkeypatch.setattr(Linear, "forward", counted(Linear.forward))
     monkeypatch.setattr(language_models, "apply_linear", counted(language_models.apply_linear))
-    source = Seq2Seq(V, V, 16, 2, 2, 2, max_len=16)
     for scorer in (CachedGPT(gpt(), np.arange(5)), CarriedLSTM(lstm(), np.arange(5)),
-                   CachedLlama(llama(), np.arange(5)),
-                   CachedSeq2Seq(source, np.arange(6), np.arange(5)),
-                   CarriedSeq2Seq(LSTMSeq2Seq(V, V, 16), np.arange(6), np.arange(5))):
+                   CachedLlama(llama(), np.arange(5))):
         _, state = scorer.start()
         rows.clear()
         scorer.advance(state, np.zeros(3, int), np.arange(3))
@@ -198,10 +194,9 @@ def test_a_shorter_context_after_each_move():
     (lambda: CachedGPT(gpt(), [V]).start(), "allowed are 0 to 6"),
     (lambda: CarriedLSTM(lstm(), [-1]).start(), "contain -1"),
     (lambda: CachedLlama(llama(), [V]).start(), f"allowed are 0 to {V - 1}"),
-    *((lambda n=n: continuation(gpt(), [1], capacity=n), "capacity") for n in (0, -1, 2.0, True)),
     *((lambda n=n: Recomputed(gpt(), [1], window=n), "window") for n in (0, -1, 2.5, True)),
     (lambda: beam_search(CachedGPT(gpt(), [[1], [2]]), 2, 2), "from one prompt"),
-    (lambda: greedy(CachedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
+    (lambda: greedy(RecomputedSeq2Seq(Seq2Seq(V, V, 8, 1, 2, max_len=4), [1], [1]), 9), "max_len"),
 ])
 def test_refusals(call, message):
     with pytest.raises(InputError, match=message) as caught:

@@ -18,7 +18,7 @@ ONE = np.array([0])
 
 
 @pytest.mark.parametrize("make", [gpt, llama])
-def test_memory_is_made_once_for_the_capacity_that_is_known(make, monkeypatch):
+def test_memory_is_made_once_if_it_is_enough(make, monkeypatch):
     made = []
     before = KVCache.__init__
 
@@ -27,18 +27,20 @@ def test_memory_is_made_once_for_the_capacity_that_is_known(make, monkeypatch):
         made.append(self)
 
     monkeypatch.setattr(KVCache, "__init__", counted)
-    (found,) = greedy(continuation(make(), [1, 2, 3], capacity=13), 10)
+    monkeypatch.setattr(language_models, "ROOM", 10)
+    (found,) = greedy(continuation(make(), [1, 2, 3]), 10)
     assert len(found.tokens) == 10 and len(made) == 1
     assert made[0].keys.shape[3] == 13 and made[0].filled == 12     # the last token has no follower
     made.clear()
-    again = greedy(continuation(make(), [1, 2, 3], capacity=4), 10)
+    monkeypatch.setattr(language_models, "ROOM", 1)
+    again = greedy(continuation(make(), [1, 2, 3]), 10)
     assert [kv.keys.shape[3] for kv in made] == [4, 8, 16]  # doubled, up to max_len
     assert again == [found]
 
 
 def test_two_futures_of_one_state():
     """The first writes where the state's memory goes on, so the second has to copy."""
-    scorer = continuation(llama(), [1, 2], capacity=9)
+    scorer = continuation(llama(), [1, 2])
     _, state = scorer.start()
     _, first = scorer.advance(state, ONE, np.array([3]))
     _, second = scorer.advance(state, ONE, np.array([4]))
@@ -62,7 +64,7 @@ def test_a_long_prompt_takes_little_memory(make):
     """Its attention's weights, whole, are a number for each head and pair of tokens."""
     model, prompt = make(max_len=1024), np.arange(1024) % V
     tracemalloc.start()
-    continuation(model, prompt, capacity=1025).start()
+    continuation(model, prompt).start()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * 1024 * 1024 * 4                       # two heads' weights, once

@@ -9,15 +9,7 @@ from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
-from npdl.optim import (
-    SGD,
-    Adam,
-    AdamW,
-    NesterovSGD,
-    RMSprop,
-    clip_by_global_norm,
-    matrices_only,
-)
+from npdl.optim import SGD, Adam, AdamW, NesterovSGD, RMSprop, clip_by_global_norm, matrices_only
 from npdl.schedule import schedule
 
 
@@ -58,7 +50,7 @@ TORCH = {
         lambda m: NesterovSGD(m, 0.05, momentum=0.9, weight_decay=0.02),
         lambda t, p: t.SGD(p, 0.05, momentum=0.9, weight_decay=0.02, nesterov=True)),
     "RMSprop, decay": (
-        lambda m: RMSprop(m, 0.03, keep=0.9, eps=1e-5, weight_decay=0.02),
+        lambda m: RMSprop(m, 0.03, beta=0.9, eps=1e-5, weight_decay=0.02),
         lambda t, p: t.RMSprop(p, 0.03, alpha=0.9, eps=1e-5, weight_decay=0.02)),
     "Adam, decay, betas": (
         lambda m: Adam(m, 3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
@@ -119,7 +111,7 @@ def test_nesterov_and_rmsprop_by_hand():
     found = steps_of(lambda m: NesterovSGD(m, 0.1, momentum=0.5), 1.0, [2, -1])
     assert found == pytest.approx([0.7, 0.8])
     # v = 0.25 * 4 = 1, step 2; v = 0.75 + 0.25 * 9 = 3, step 3 / sqrt(3)
-    found = steps_of(lambda m: RMSprop(m, 0.1, keep=0.75, eps=0.0), 1.0, [2, 3])
+    found = steps_of(lambda m: RMSprop(m, 0.1, beta=0.75, eps=0.0), 1.0, [2, 3])
     assert found == pytest.approx([0.8, 0.8 - 0.1 * 3**0.5])
 
 

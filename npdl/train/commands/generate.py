@@ -174,7 +174,7 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     if keep is None and source.kind == "model":
         keep = model.max_len // 2       # computing a whole long window again is slow
     tokens = TOKENS[source.kind] if chosen.tokens is None else chosen.tokens
-    options = {"capacity": len(ids) + tokens, "keep": keep} if slides else {}
+    options = {"keep": keep} if slides else {}
     if source.kind == "dates":
         options = {"first": [source.words.bos]}
     scorer = continuation(model, ids, **options)
