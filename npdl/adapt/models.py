@@ -2,7 +2,7 @@
 
     quantize_linears(model, bits=4)         # only for QLoRA
     add_lora(model, rank=4)                 # then train as usual: only the adapters change
-    print(report(model))
+    report(model).trainable                 # the number of parameters that are trained
     merge_lora(model)                       # Linears again, without adapters
 """
 
@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.core import Layer, Param, named_layers, walk
+from npdl.core import Param, named_layers, rebuilt, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.linear import Linear
@@ -36,8 +36,7 @@ def add_lora(model, rank=4, *, alpha=None, where=None, rng=0):
         if id(layer) not in adapters:                       # a shared layer has one adapter
             adapters[id(layer)] = LoRALinear(layer, rank, alpha=alpha, rng=rng)
     model.set_trainable(False)
-    for name, layer in chosen.items():
-        _put(model, name, adapters[id(layer)])
+    _replace(model, adapters)
     return list(chosen)
 
 
@@ -54,8 +53,7 @@ def quantize_linears(model, bits=4, *, rounding="floor", block=None, double=Fals
         if id(layer) not in quantized:
             quantized[id(layer)] = QuantLinear(layer, bits, rounding=rounding, block=block,
                                                double=double)
-    for name, layer in chosen.items():
-        _put(model, name, quantized[id(layer)])
+    _replace(model, quantized)
     return list(chosen)
 
 
@@ -68,9 +66,7 @@ def merge_lora(model):
     adapters = {n: layer for n, layer in named_layers(model) if isinstance(layer, LoRALinear)}
     if not adapters:
         raise InputError("merge_lora: the model has no adapters; add_lora adds them")
-    merged = {id(adapter): merged_linear(adapter) for adapter in adapters.values()}
-    for name, adapter in adapters.items():
-        _put(model, name, merged[id(adapter)])
+    _replace(model, {id(adapter): merged_linear(adapter) for adapter in adapters.values()})
     return adapters
 
 
@@ -89,45 +85,17 @@ def merged_linear(adapter):
 
 
 @dataclass
-class Row:
-    """One linear layer of a Report. `kind` is its class; Report explains the other fields."""
-
-    name: str
-    kind: str
-    trainable: int
-    stored_bytes: int
-    multiplies: int
-
-
-@dataclass
 class Report:
-    """The linear layers of a model, and the totals over all its parameters.
+    """The parameters of a model, and the cost of its linear layers.
 
     `trainable` and `frozen` count parameters, and `stored_bytes` is their memory. `multiplies` is
     the number of multiplications in the linear layers for `rows` rows of input.
     """
 
-    rows: int
-    layers: list
     trainable: int
     frozen: int
     stored_bytes: int
-
-    @property
-    def multiplies(self):
-        return sum(row.multiplies for row in self.layers)
-
-    def __str__(self):
-        width = max([len(row.name) for row in self.layers] + [20])
-        head = ("layer", "kind", "trainable", "bytes", f"multiplies ({self.rows} rows)")
-        table = [(r.name, r.kind, r.trainable, r.stored_bytes, r.multiplies) for r in self.layers]
-        table.append(("all parameters", "", self.trainable, self.stored_bytes, self.multiplies))
-        lines = [f"{head[0]:<{width}}  {head[1]:<22}{head[2]:>12}{head[3]:>12}  {head[4]:>22}"]
-        for name, kind, trainable, stored, multiplies in table:
-            lines.append(f"{name:<{width}}  {kind:<22}{trainable:>12,}{stored:>12,}"
-                         f"  {multiplies:>22,}")
-        lines.append(f"frozen parameters: {self.frozen:,}")
-        return "\n".join(lines)
+    multiplies: int
 
 
 def report(model, rows=1):
@@ -135,21 +103,19 @@ def report(model, rows=1):
 
     The stored bytes of a quantized layer are those of its codes and step sizes.
     """
-    layers, inside, num_entries = [], set(), {}
-    for name, layer in named_layers(model):
+    multiplications, inside, num_entries = 0, set(), {}
+    for layer in walk(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
-            kind = type(layer).__name__
-            if isinstance(layer, LoRALinear):
-                kind += "+" + type(layer.base).__name__
-            layers.append(Row(name, kind, layer.count_params(), _bytes(layer),
-                              multiplies(layer, rows)))
+            multiplications += multiplies(layer, rows)
         if isinstance(layer, QuantLinear):
             num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
+    params = [param for _, param in model.params(frozen=True)]
     frozen = sum(num_entries.get(id(param), param.data.size)
-                 for _, param in model.params(frozen=True) if not param.trainable)
-    return Report(rows, layers, model.count_params(), frozen, _bytes(model))
+                 for param in params if not param.trainable)
+    return Report(model.count_params(), frozen, sum(param.data.nbytes for param in params),
+                  multiplications)
 
 
 def _choose(model, kinds, where, caller):
@@ -175,28 +141,17 @@ def _choose(model, kinds, where, caller):
     return chosen
 
 
-def _put(owner, name, layer):
-    """Return `owner` with `layer` at a dotted name, such as decoder.blocks.0.attention.W_Q.
+def _replace(model, replacements):
+    """Replace layers below `model` in place. `replacements` is {id of a layer: another layer}."""
+    def replaced(value):
+        if isinstance(value, (list, tuple, dict)):
+            items = value.values() if isinstance(value, dict) else value
+            return rebuilt(value, [replaced(item) for item in items])
+        return replacements.get(id(value), value)
 
-    Layers, lists and dicts are changed in place; a tuple on the way is replaced.
-    """
-    if not name:
-        return layer
-    first, _, rest = name.partition(".")
-    if isinstance(owner, Layer):
-        setattr(owner, first, _put(getattr(owner, first), rest, layer))
-        return owner
-    keys = list(owner) if isinstance(owner, dict) else list(range(len(owner)))
-    key = next(key for key in keys if str(key) == first)
-    part = _put(owner[key], rest, layer)
-    if isinstance(owner, tuple):
-        return (*owner[:key], part, *owner[key + 1 :])
-    owner[key] = part
-    return owner
-
-
-def _bytes(layer):
-    return sum(param.data.nbytes for _, param in layer.params(frozen=True))
+    for layer in list(walk(model)):
+        for name, value in vars(layer).items():
+            setattr(layer, name, replaced(value))
 
 
 def multiplies(layer, rows):

@@ -5,7 +5,7 @@ longest sequence of tokens, because inputs and targets are shifted by one positi
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from operator import index as as_index
 
 import numpy as np
@@ -18,33 +18,19 @@ MOST_EQUATIONS = 10_000_000     # all equations are in memory: these take 0.7 GB
 MOST_NUMBERS = 1_000_000        # each is a token
 
 
-@dataclass(frozen=True)
 class Vocabulary:
-    """The tokens in the order of their ids: 0, 1, 2 .., the operator, `=`, `BOS`, `EOS`, `PAD`."""
+    """The tokens in the order of their ids: the numbers 0 .. count - 1, then an operator such as
+    "+", and then `=`, `BOS`, `EOS`, `PAD`.
 
-    tokens: tuple[str, ...]
+    `tokens` is the tuple of all tokens and `size` their number. `operator`, `eq`, `bos`, `eos` and
+    `pad` are the ids of the last five.
+    """
 
-    def __post_init__(self):
-        numbers = tuple(map(str, range(len(self.tokens) - 5)))
-        if self.tokens not in [(*numbers, operator, *SPECIAL) for operator in OPERATORS]:
-            raise InputError(f"tokens = {_shown(self.tokens)}; allowed: a tuple of 0, 1, .., an "
-                             "operator, =, BOS, EOS, PAD; use Vocabulary.of_numbers")
-
-    @classmethod
-    def of_numbers(cls, count, operator):
-        """Return the vocabulary of the numbers 0 .. count - 1 and one operator."""
-        return cls((*map(str, range(count)), operator, *SPECIAL))
-
-    size = property(lambda self: len(self.tokens), doc="Number of tokens.")
-    pad = property(lambda self: self.size - 1, doc="Id of `PAD`.")
-    eos = property(lambda self: self.size - 2, doc="Id of `EOS`.")
-    bos = property(lambda self: self.size - 3, doc="Id of `BOS`.")
-    eq = property(lambda self: self.size - 4, doc="Id of `=`.")
-    operator = property(lambda self: self.size - 5, doc="Id of the operator.")
-
-    @cached_property
-    def _ids(self):
-        return {token: i for i, token in enumerate(self.tokens)}
+    def __init__(self, count, operator):
+        self.tokens = (*map(str, range(count)), operator, *SPECIAL)
+        self.size = len(self.tokens)
+        self.operator, self.eq, self.bos, self.eos, self.pad = range(count, self.size)
+        self._ids = {token: i for i, token in enumerate(self.tokens)}
 
     def id_of(self, token):
         """Return the id of one token. Raise InputError if it is unknown."""
@@ -121,7 +107,7 @@ class ModularArithmetic:
         largest = max(self.p, self.q)
         numbers = checked_integer("numbers", largest if numbers is None else numbers, largest,
                            MOST_NUMBERS)
-        self.vocabulary = Vocabulary.of_numbers(numbers, operator)
+        self.vocabulary = Vocabulary(numbers, operator)
         self.sequence_length = 2 * max(self.orders) + 2  # S
 
         examples = self._make_examples()

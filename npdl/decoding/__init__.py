@@ -5,9 +5,8 @@ Scorer whose probabilities are given as data. npdl.decoding.continuation makes t
 model.
 """
 
-from npdl.decoding.beam import BeamResult, Step, beam_search
+from npdl.decoding.beam import BeamResult, Step, beam_search, full_beam_search
 from npdl.decoding.exhaustive import ExhaustiveResult, exhaustive_search
-from npdl.decoding.full_beam import full_beam_search
 from npdl.decoding.sampling import filtered, greedy, sample
 from npdl.decoding.scorer import Hypothesis, Ranking, Scorer
 from npdl.decoding.tree import Tree

@@ -13,53 +13,16 @@ from npdl.errors import (
     check_gradient,
     require_above_0,
     require_bool,
-    require_choice,
     require_dtype,
     require_positive,
     require_share,
 )
 from npdl.functions import mean_over, not_infinite, sum_rows
 
-KINDS = ("batch", "layer", "instance", "group", "rms")
 
-
-def statistics(x, kind, groups=1):
-    """Return the mean and the biased variance of x (N, C, L) or (N, C).
-
-    `kind` is one of these names, or a tuple of axes. The averaged axes are kept with length 1:
-
-        kind        averaged over                                 shape of the results
-        "batch"     samples and positions                         (1, C, 1) or (1, C)
-        "layer"     channels and positions                        (N, 1, 1) or (N, 1)
-        "instance"  positions                                     (N, C, 1)
-        "group"     the positions and channels of a group         (N, G, 1)
-        "rms"       the last axis; returns 0 and the mean square  (N, C, 1) or (N, 1)
-
-    Raises InputError for another kind or shape, and if `groups` does not divide C.
-    """
-    if isinstance(kind, str):
-        require_choice("kind", kind, KINDS)
-        check_channels(x, None, kind, needs_positions=kind == "instance")
-    x = wide(x)
-    if kind == "rms":
-        mean_square = not_infinite(mean_over(x * x, -1))
-        return xp.zeros_like(mean_square), mean_square
-    if kind == "group":
-        x, axes = split_groups(x, groups), (2,)
-    elif isinstance(kind, str):
-        axes = AXES[kind](x)
-    else:
-        axes = tuple(kind)
-    _, mean, var = centred(x, axes)
-    return mean, var
-
-
-def places(x):
+def position_axes(x):
     """Return the axes of x that are positions: (2,) for x (N, C, L), and () for x (N, C)."""
     return tuple(range(2, x.ndim))
-
-
-AXES = {"batch": lambda x: (0, *places(x)), "layer": lambda x: (1, *places(x)), "instance": places}
 
 
 def wide(x):
@@ -157,7 +120,7 @@ class BatchNorm(ChannelNorm):
         check_channels(x, self.channels, "BatchNorm")
         x = wide(x)
         if training:
-            c, mean, var = centred(x, (0, *places(x)))      # mean   (1, C, 1) or (1, C)
+            c, mean, var = centred(x, (0, *position_axes(x)))      # mean   (1, C, 1) or (1, C)
             self.move(mean.reshape(-1), var.reshape(-1), x.size // self.channels)
         else:
             c = x - per_channel(self.running_mean.data, x)
@@ -171,7 +134,7 @@ class BatchNorm(ChannelNorm):
         x_hat, std = cache.x_hat, cache.std
         dx_hat = self.scaled_backward(dy, x_hat)
         if cache.training:
-            dx = normalise_backward(dx_hat, x_hat, std, (0, *places(dy)))
+            dx = normalise_backward(dx_hat, x_hat, std, (0, *position_axes(dy)))
         else:
             dx = dx_hat / std                               # mean and std are fixed
         return dx

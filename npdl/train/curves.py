@@ -9,15 +9,7 @@ from npdl.train import style
 LOOKS = {"train": (style.BLUE, "-"), "validation": (style.VERMILION, (0, (3, 1)))}
 
 
-def plot_curves(records, path, title, log_steps=False):
-    """Draw loss (logarithmic) and accuracy over steps of one run into the PNG file `path`.
-
-    The other arguments and errors are those of `plot_groups`.
-    """
-    plot_groups({title: [list(records)]}, path, log_steps)
-
-
-def plot_groups(groups, path, log_steps=False):
+def plot_curves(groups, path, log_steps=False):
     """Draw loss (logarithmic) and accuracy over steps into the PNG file `path`.
 
     groups     {title: [records of a run, ..]}; the groups are drawn side by side, and each shows

@@ -8,6 +8,7 @@ summary.json      best values, the steps that reached them, wall time
 """
 
 import contextlib
+import dataclasses
 import os
 from pathlib import Path
 
@@ -91,23 +92,16 @@ def write_results(folder, config, model, step, records, seconds):
     """Write curves.png (if it can be drawn) and then summary.json; return the summary."""
     summary = {**summarise(records), "seconds": seconds, "steps": step}
     if config.is_finetuned:
-        summary["adapted"] = count_parameters(model)
+        summary["adapted"] = dataclasses.asdict(adapt.report(model))
     try:
         if len(records) > 1:
-            plot_curves(records, folder / "curves.png", describe(config))
+            plot_curves({describe(config): [records]}, folder / "curves.png")
     except NpdlError:
         raise
     except Exception as error:                  # matplotlib documents no list of its errors
         note(f"{folder / 'curves.png'} cannot be drawn ({reason(error)}); everything else is saved")
     write_json(folder / "summary.json", summary)
     return summary
-
-
-def count_parameters(model):
-    """Return the totals of npdl.adapt.report: trainable, frozen, stored_bytes and multiplies."""
-    report = adapt.report(model)
-    return {name: getattr(report, name)
-            for name in ("trainable", "frozen", "stored_bytes", "multiplies")}
 
 
 def describe(config):

@@ -94,9 +94,10 @@ def test_the_higher_accuracy_is_bold():
 
 @pytest.mark.slow
 def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
-    plot_curves(RECORDS, tmp_path / "a.png", "a title with $ and _")
-    plot_curves(RECORDS, tmp_path / "b.png", "a title with $ and _")
-    plot_curves(RECORDS, tmp_path / "c.png", "a title with $ and _", log_steps=True)
+    groups = {"a title with $ and _": [RECORDS]}
+    plot_curves(groups, tmp_path / "a.png")
+    plot_curves(groups, tmp_path / "b.png")
+    plot_curves(groups, tmp_path / "c.png", log_steps=True)
     first = (tmp_path / "a.png").read_bytes()
     assert first.startswith(b"\x89PNG") and b"Software" not in first
     assert first == (tmp_path / "b.png").read_bytes() != (tmp_path / "c.png").read_bytes()
@@ -105,8 +106,8 @@ def test_curves_are_a_png_and_the_same_bytes_again(tmp_path):
 
 def test_curves_of_little_or_nothing(tmp_path):
     with pytest.raises(InputError):
-        plot_curves([], tmp_path / "a.png", "empty")
-    plot_curves([{"step": 0, "train_loss": 0.0}], tmp_path / "a.png", "zero", log_steps=True)
+        plot_curves({"empty": [[]]}, tmp_path / "a.png")
+    plot_curves({"zero": [[{"step": 0, "train_loss": 0.0}]]}, tmp_path / "a.png", log_steps=True)
     assert (tmp_path / "a.png").exists()
     with pytest.raises(CheckpointError, match="cannot be written"):
-        plot_curves(RECORDS, tmp_path / "none" / "a.png", "no folder")
+        plot_curves({"no folder": [RECORDS]}, tmp_path / "none" / "a.png")

@@ -20,7 +20,7 @@ from npdl.study.plots.embedding_spectrum import plot_embeddings
 from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import group_runs
-from npdl.train.curves import plot_groups
+from npdl.train.curves import plot_curves
 from npdl.train.folder import describe, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
@@ -54,7 +54,7 @@ def run(options):
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
             describe(read_config(options.runs[0])): options.runs}
-        plot_groups({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
+        plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, options.out, options.log_steps)
     else:
         save(_plot_model(options), options.out)

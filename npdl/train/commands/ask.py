@@ -6,26 +6,17 @@
 The output also says whether the model was trained on the equation, and which answer is right.
 """
 
-import dataclasses
 import re
 from pathlib import Path
 
 import numpy as np
 
-from npdl.cli.console import file_or_folder, set_description
-from npdl.cli.options import COUNT, add_settings, pop_settings, setting
+from npdl.cli.console import file_or_folder, positive, set_description
 from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.train.run import load_run
 
 UNSEEN = 2          # equations that are shown if no question is given
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The options of `ask`."""
-
-    top: int = setting("", 5, "answers to show", "N", COUNT)
 
 
 def check_equations(run):
@@ -106,20 +97,20 @@ def print_answers(run, question, top):
 
 def add_arguments(parser):
     """Add the options of `ask` to an argparse parser."""
-    set_description(parser, __doc__, given_only=True)
+    set_description(parser, __doc__)
     parser.add_argument("run", type=file_or_folder, help="a run folder")
     parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
-    add_settings(parser, "ask", ("",), Settings())
+    parser.add_argument("--top", type=positive, default=5, metavar="N",
+                        help="answers to show (default: %(default)s)")
 
 
 def run(options):
     """Print the answers to the question in the options, and return the exit status."""
-    top = pop_settings(Settings, vars(options)).top
     if not (Path(options.run) / "config.json").is_file():
         raise InputError(f"{options.run} is not a run's folder; give one that a training "
                          "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
     asked = unseen_equations(loaded) if options.question is None else [options.question]
     for question in asked:
-        print_answers(loaded, question, top)
+        print_answers(loaded, question, options.top)
     return 0

@@ -22,6 +22,7 @@ import dataclasses
 import textwrap
 from pathlib import Path
 
+from npdl.adapt import report
 from npdl.cli.console import file_or_folder, note, set_description
 from npdl.cli.options import add_settings, option_of
 from npdl.errors import InputError
@@ -156,7 +157,7 @@ def counts(before, after):
     """Return a table of the parameters, bytes and multiplications (for one token) of two models."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in (("the run", before), ("adapted", after)):
-        c = folders.count_parameters(model)
-        lines.append(f"{name:<10}{c['trainable']:>12,}{c['frozen']:>12,}{c['stored_bytes']:>14,}"
-                     f"{c['multiplies']:>12,}")
+        c = report(model)
+        lines.append(f"{name:<10}{c.trainable:>12,}{c.frozen:>12,}{c.stored_bytes:>14,}"
+                     f"{c.multiplies:>12,}")
     return "\n".join(lines)

@@ -31,8 +31,6 @@ npdl's names by the module's. ``ignore=("positions",)`` skips arrays whose names
 "positions", which are not parameters.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear
@@ -50,20 +48,6 @@ from npdl.layers.recurrent import LSTM, RNN, LSTMCell
 STYLES = ("course", "torch")
 
 
-@dataclass
-class Conversion:
-    """The conversion between Params of a layer and the PyTorch arrays with the same values.
-
-    `out(*data)` converts the data of `params` into the list of arrays with these `names`, and
-    `back(*arrays)` converts these arrays into the list of data.
-    """
-
-    params: list
-    names: list
-    out: object
-    back: object
-
-
 def to_torch(layer, style="course", rename=None):
     """Return {torch's name: NumPy array, contiguous} for every parameter of `layer`.
 
@@ -75,9 +59,9 @@ def to_torch(layer, style="course", rename=None):
         raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
                          "replaces adapters by plain matrices")
     arrays = {}
-    for conversion in _conversions(layer, "", style):
-        values = conversion.out(*(to_host(param.data) for param in conversion.params))
-        for name, value in zip(conversion.names, values, strict=True):
+    for params, names, out, _ in _conversions(layer, "", style):
+        values = out(*(to_host(param.data) for param in params))
+        for name, value in zip(names, values, strict=True):
             theirs = _renamed(name, rename)
             if theirs in arrays:
                 raise InputError(f"rename gives {name!r} the name {theirs!r}, which another "
@@ -102,12 +86,12 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
                              f"this model needs floats {shape}")
     values = {}
-    for conversion in _conversions(layer, "", style):
-        data = conversion.back(*(given[_renamed(name, rename)] for name in conversion.names))
-        for param, value in zip(conversion.params, data, strict=True):
+    for params, names, _, back in _conversions(layer, "", style):
+        data = back(*(given[_renamed(name, rename)] for name in names))
+        for param, value in zip(params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
-                raise InputError(f"{conversion.names[0]!r} and another array belong to one "
+                raise InputError(f"{names[0]!r} and another array belong to one "
                                  "parameter (tied weights), but differ; give equal arrays")
     with np.errstate(over="ignore"):
         cast = [(param, value, value.astype(param.data.dtype)) for param, value in values.values()]
@@ -140,13 +124,17 @@ def _check_names(wanted, given):
 
 
 def _conversions(layer, path, style):
-    """Yield the Conversions of a layer, whose name is `path`, and of its sub-layers."""
+    """Yield (params, names, out, back) for the parameters of a layer, whose name is `path`.
+
+    `names` are PyTorch's arrays with the same values as the Params `params`. `out(*data)` converts
+    the data of the Params into the list of these arrays, and `back(*arrays)` converts the arrays.
+    """
     if style not in STYLES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
     for kind, rule in RULES[style].items():
         if isinstance(layer, kind):
             for params, names, out, back in rule(layer):
-                yield Conversion(params, [f"{path}.{n}" if path else n for n in names], out, back)
+                yield params, [f"{path}.{n}" if path else n for n in names], out, back
             return
     if any(isinstance(value, Param) for value in vars(layer).values()):
         raise InputError(f"{path or 'the layer'}: npdl can't convert a {type(layer).__name__} to "
@@ -164,7 +152,7 @@ def _transposed(*data):
 
 
 def _linear(layer, name=""):
-    """Yield (params, names, out, back) for each Conversion, as all functions in RULES do."""
+    """Yield (params, names, out, back), as `_conversions` and all functions in RULES do."""
     yield [layer.W], [f"{name}weight"], _transposed, _transposed
     if isinstance(layer.b, Param):
         yield [layer.b], [f"{name}bias"], _same, _same

@@ -192,7 +192,7 @@ class FolderWeights:
 
 def _shards(folder):
     """Return the names of a folder's safetensors files. Raise InputError if one is missing."""
-    if is_file(folder / ONE, or_nothing=True) and (folder / ONE).exists():
+    if is_file(folder / ONE):
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
         raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can execute code; "
