@@ -5,9 +5,9 @@ from npdl.core import Cache, Layer
 from npdl.errors import checked_key_mask, checked_tokens, require_choice, require_positive
 from npdl.init import generator
 from npdl.layers.attention import causal_mask
+from npdl.layers.cross_attention import CROSS_BLOCKS, CrossDecoder
 from npdl.layers.dropout import Dropout
 from npdl.layers.embedding import Embedding, make_positions
-from npdl.layers.encoder import CROSS_BLOCKS, CrossDecoder
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
 from npdl.layers.transformer import BLOCKS, Encoder, attention_weights, padding_mask

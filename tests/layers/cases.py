@@ -23,8 +23,8 @@ from npdl.errors import InputError
 from npdl.layers import activation, attention, embedding, graph, recurrent, rotary, transformer
 from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.cross_attention import CrossDecoder, DecoderBlock
 from npdl.layers.dropout import Dropout
-from npdl.layers.encoder import CrossDecoder, DecoderBlock
 from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
@@ -42,7 +42,7 @@ from npdl.study.check.examples import Repeated, drawn, ids, off_zero, part, part
 from npdl.study.check.samples import ROW, every_sample
 from tests.tools.running import npdl_layers
 
-COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.encoder",
+COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.cross_attention",
             "npdl.layers.bidirectional", "npdl.layers.llama")
 STACKS = ("npdl.layers.recurrent.RNN", "npdl.layers.recurrent.GRU", "npdl.layers.recurrent.LSTM")
 FEW = 4                         # entries of each array of a composed layer

@@ -12,8 +12,8 @@ from torch.func import functional_call
 from npdl.layers.activation import GELU, ReLU, Sigmoid, Softmax, Tanh, TanhGELU
 from npdl.layers.attention import DotAttention, MultiHeadAttention, ScaledDotAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm, InstanceNorm
+from npdl.layers.cross_attention import CrossDecoder, DecoderBlock, PreNormDecoderBlock
 from npdl.layers.embedding import Embedding, LearnedPositions, Unembedding
-from npdl.layers.encoder import CrossDecoder, DecoderBlock, PreNormDecoderBlock
 from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear

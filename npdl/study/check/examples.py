@@ -20,8 +20,8 @@ from npdl.functions import softmax
 from npdl.layers.activation import Tanh
 from npdl.layers.attention import causal_mask
 from npdl.layers.bidirectional import Bidirectional
+from npdl.layers.cross_attention import DecoderBlock, PreNormDecoderBlock
 from npdl.layers.embedding import Embedding
-from npdl.layers.encoder import DecoderBlock, PreNormDecoderBlock
 from npdl.layers.graph import ReLUUpdate
 from npdl.layers.layer_norm import LayerNorm
 from npdl.layers.linear import Linear
