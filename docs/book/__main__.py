@@ -74,7 +74,8 @@ def build(options):
         app.build()
         if app.statuscode:
             return app.statuscode
-        with new_folder(out, replace=True) as whole:
+        shutil.rmtree(out, ignore_errors=True)
+        with new_folder(out) as whole:
             shutil.copytree(made, whole, dirs_exist_ok=True)
     size = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
     print(f"{out / 'index.html'}: {len(list(out.rglob('*.html')))} pages, {size / 1e6:.1f} MB, "

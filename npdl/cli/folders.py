@@ -15,26 +15,23 @@ TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
 
 @contextlib.contextmanager
-def new_folder(path, replace=False):
+def new_folder(path):
     """Yield a temporary folder, which is renamed to `path` when the block ends.
 
     After an error, a kill or a power failure, `path` is as before, and the same call works again.
-    With `replace`, an existing folder is first renamed, and deleted when the new one is in place.
-    If the process is killed between the two renames, there is no folder `path`. Raises
-    InputError if `path` exists and is not an empty folder (unless `replace` is set), and
-    CheckpointError if the system can't create the folder.
+    Raises InputError if `path` exists and is not an empty folder, and CheckpointError if the system
+    can't create the folder.
     """
     path = Path(os.path.realpath(path))
-    temporary, old = (path.with_name(f".{path.name}.{what}{os.getpid()}.tmp")
-                      for what in ("", "old."))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     not_empty = InputError(f"--out {path} is not an empty folder; choose an empty or a new one")
     try:
-        if os.path.lexists(path) and (not path.is_dir() or (os.listdir(path) and not replace)):
+        if os.path.lexists(path) and (not path.is_dir() or os.listdir(path)):
             raise not_empty
         if path == Path.cwd():                          # the shell's current folder would vanish
             raise InputError(f"--out {path} is the folder that you are in; name another one")
         path.parent.mkdir(parents=True, exist_ok=True)
-        for stale in (*_stale_files(path.parent, path.name), temporary, old):
+        for stale in (*_stale_files(path.parent, path.name), temporary):
             shutil.rmtree(stale, ignore_errors=True)    # left by killed processes
         temporary.mkdir()
     except OSError as error:
@@ -47,7 +44,7 @@ def new_folder(path, replace=False):
                 sync(Path(folder, name))
             sync(Path(folder))
         if path.exists():
-            os.rename(path, old) if os.listdir(path) else path.rmdir()
+            path.rmdir()
         os.rename(temporary, path)
         sync(path.parent)
     except OSError as error:
@@ -57,10 +54,7 @@ def new_folder(path, replace=False):
     except CheckpointError as error:                    # use the final name in the message
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:
-        if old.exists() and not path.exists():
-            os.rename(old, path)
-        for leftover in (temporary, old):
-            shutil.rmtree(leftover, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _stale_files(folder, name=None):

@@ -55,18 +55,6 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
         "rare": rare})
 
 
-def pop_settings(settings_class, given):
-    """Remove the options of a settings class from `given`, and return a checked instance.
-
-    given  {name: value} of the options that were given, the vars() of a command's options
-    """
-    fields = dataclasses.fields(settings_class)
-    settings = settings_class(**{field.name: given.pop(field.name) for field in fields
-                                 if field.name in given})
-    check(settings)
-    return settings
-
-
 def option_of(name):
     """Return the command-line option of a setting."""
     return f"--{name.replace('_', '-')}"

@@ -179,29 +179,24 @@ class GroupNorm(ChannelNorm):
         return dx.reshape(dy.shape)
 
 
-class InstanceNorm(ChannelNorm):
+class InstanceNorm(GroupNorm):
     """x_hat = (x - mean) / sqrt(var + eps),   y = gain * x_hat + bias.
 
     x and y are (N, C, L). Each channel of each sample has its own mean and variance over its L
-    positions. Raises InputError if L is 1, because every value would become 0. Ulyanov et al. 2016,
-    arXiv:1607.08022.
+    positions, so this is GroupNorm with one channel in each group. Raises InputError if L is 1,
+    because every value would become 0. Ulyanov et al. 2016, arXiv:1607.08022.
     """
+
+    def __init__(self, channels, *, eps=1e-5, affine=True, dtype="float32"):
+        require_positive(channels=channels)
+        super().__init__(channels, channels, eps=eps, affine=affine, dtype=dtype)
 
     def forward(self, x):
         check_channels(x, self.channels, "InstanceNorm", needs_positions=True)
         if x.shape[2] < 2:
             raise InputError(f"InstanceNorm: the input has shape {x.shape}; its last axis must "
                              "have at least 2 entries, or every value would become 0")
-        c, _, var = centred(wide(x), (2,))                  # c      (N, C, L)
-        std = xp.sqrt(var + self.eps)                       # std    (N, C, 1)
-        x_hat = c / std                                     # x_hat  (N, C, L)
-        y = self.scaled(x_hat)
-        return y, Cache(x_hat=x_hat, std=std)
-
-    def backward(self, dy, cache):
-        dx_hat = self.scaled_backward(dy, cache.x_hat)
-        dx = normalise_backward(dx_hat, cache.x_hat, cache.std, (2,))
-        return dx
+        return super().forward(x)
 
 
 def per_channel(values, x):

@@ -42,57 +42,36 @@ class LSTMSeq2Seq(Layer):
         self.classifier = Linear(d_hidden, target_vocab, bias=bias, rng=rng, dtype=dtype)
 
     def forward(self, source, target, lengths=None, rng=None):
-        (memory, state), c_encode = self.encode(source, lengths, rng)
-        (logits, _), c_decode = self.decode(target, memory, state, lengths, rng)
-        return logits, Cache(encode=c_encode, decode=c_decode)
-
-    def backward(self, dlogits, cache):
-        dtarget, dmemory, dstate = self.decode_backward(dlogits, cache.decode)
-        dsource = self.encode_backward(dmemory, dstate, cache.encode)
-        return dsource, dtarget                                         # None: ids have no gradient
-
-    def encode(self, source, lengths=None, rng=None):
-        """Return the memory (B, S, H) and the last state for a source (B, S), and a cache."""
-        source = checked_tokens(source, "LSTMSeq2Seq")
-        x, c_embedding = self.source_embedding.forward(source)          # x (B, S, D)
-        (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)
-        return (memory, state), Cache(embedding=c_embedding, encoder=c_encoder)
-
-    def encode_backward(self, dmemory, dstate, cache):
-        """Add to the encoder's gradients. Return None, because token ids have no gradient."""
-        dx, dstart = self.encoder.backward((dmemory, dstate), cache.encoder)
-        return self.source_embedding.backward(dx, cache.embedding)
-
-    def decode(self, target, memory, state, lengths=None, rng=None):
-        """Return the logits (B, T, V) for a target (B, T), the last state, and a cache.
-
-        `state` is the state before the first token of the target.
-        """
-        target = checked_tokens(target, "LSTMSeq2Seq")
+        source, target = (checked_tokens(ids, "LSTMSeq2Seq") for ids in (source, target))
         mask = None
         if lengths is not None:
-            mask = length_mask(lengths, memory.shape[1])[:, None]       # mask (B, 1, S)
-        x, c_embedding = self.target_embedding.forward(target)          # x (B, T, D)
-        (h, state), c_decoder = self.decoder.forward(x, state, rng)     # h (B, T, H)
-        a, c_attention = self.attention.forward(h, memory, memory, mask)    # a (B, T, H)
-        z, c_combine = self.combine.forward(xp.concatenate([a, h], -1))
-        u, c_tanh = self.tanh.forward(z)                                # u (B, T, H)
-        logits, c_classifier = self.classifier.forward(u)
-        return (logits, state), Cache(embedding=c_embedding, decoder=c_decoder, combine=c_combine,
-                                      attention=c_attention, tanh=c_tanh, classifier=c_classifier)
+            mask = length_mask(lengths, source.shape[1])[:, None]           # mask   (B, 1, S)
+        x, c_source = self.source_embedding.forward(source)                 # x      (B, S, D)
+        (memory, state), c_encoder = self.encoder.forward(x, None, rng, lengths)    # (B, S, H)
+        y, c_target = self.target_embedding.forward(target)                 # y      (B, T, D)
+        (h, _), c_decoder = self.decoder.forward(y, state, rng)             # h      (B, T, H)
+        a, c_attention = self.attention.forward(h, memory, memory, mask)    # a      (B, T, H)
+        z, c_combine = self.combine.forward(xp.concatenate([a, h], -1))     # z      (B, T, H)
+        u, c_tanh = self.tanh.forward(z)
+        logits, c_classifier = self.classifier.forward(u)                   # logits (B, T, V)
+        return logits, Cache(source=c_source, encoder=c_encoder, target=c_target, decoder=c_decoder,
+                             attention=c_attention, combine=c_combine, tanh=c_tanh,
+                             classifier=c_classifier)
 
-    def decode_backward(self, dlogits, cache):
-        """Return the gradients of the target (None), the memory and the first state."""
+    def backward(self, dlogits, cache):
         du = self.classifier.backward(dlogits, cache.classifier)
-        dz = self.tanh.backward(du, cache.tanh)                         # u = tanh(z)
+        dz = self.tanh.backward(du, cache.tanh)                             # u = tanh(z)
         da, dh = xp.split(self.combine.backward(dz, cache.combine), 2, -1)  # z = [a, h] W_c
-        dq, dk, dv = self.attention.backward(da, cache.attention)       # a = attention(h, m, m)
+        dq, dk, dv = self.attention.backward(da, cache.attention)           # a = attention(h, m, m)
         dh = dh + dq
         dmemory = dk + dv
-        dx, dstate = self.decoder.backward((dh, None), cache.decoder)
-        return self.target_embedding.backward(dx, cache.embedding), dmemory, dstate
+        dy, dstate = self.decoder.backward((dh, None), cache.decoder)
+        dx, _ = self.encoder.backward((dmemory, dstate), cache.encoder)
+        dtarget = self.target_embedding.backward(dy, cache.target)
+        dsource = self.source_embedding.backward(dx, cache.source)
+        return dsource, dtarget                                         # None: ids have no gradient
 
 
 def attentions(cache):
     """Return the attention weights alpha (B, T, S) from the cache of LSTMSeq2Seq.forward."""
-    return cache.decode.attention.A
+    return cache.attention.A

@@ -56,7 +56,10 @@ def finetune_config(run, adapters, given, folder="the run"):
         settings["batch"] = base.batch
     config = type(base)(**{**DEFAULTS, **settings, **given, "adapters": adapters})
     for name in ("p", "q") if base.text is None else ():
-        _check_number(name, getattr(config, name), config.numbers)
+        value = getattr(config, name)
+        if value is not None and value > config.numbers:
+            raise InputError(f"--{name} {value}: the run's vocabulary has the {config.numbers} "
+                             f"numbers 0 to {config.numbers - 1}; choose at most {config.numbers}")
     return config
 
 
@@ -81,9 +84,3 @@ def model_config(path, adapters, given):
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
     return PretrainedConfig(**{**given, "block": window, "pretrained": str(path),
                                "adapters": chosen})
-
-
-def _check_number(name, value, numbers):
-    if isinstance(value, int) and value > numbers:
-        raise InputError(f"--{name} {value}: the run's vocabulary has the {numbers} numbers 0 to "
-                         f"{numbers - 1}; choose at most {numbers}")

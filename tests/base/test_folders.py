@@ -13,8 +13,8 @@ from npdl.errors import CheckpointError
 from npdl.files import write_atomically
 
 
-def filled(path, text, **how):
-    with new_folder(path, **how) as made:
+def filled(path, text):
+    with new_folder(path) as made:
         (made / "deep").mkdir()
         (made / "deep" / "page").write_text(text)
 
@@ -25,7 +25,7 @@ def page(path):
 
 @pytest.mark.parametrize("write", [
     lambda path: write_atomically(path, lambda file: file.write(b"x")),
-    lambda path: filled(path, "x"), lambda path: filled(path, "y", replace=True)])
+    lambda path: filled(path, "x")])
 def test_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch, write):
     calls = []
 
@@ -45,43 +45,40 @@ def test_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, m
     assert calls[place - 1] == temporary and calls[place + 1:] == ["fsync there"]
 
 
-def test_a_folder_is_replaced_as_a_whole_or_stays(tmp_path):
+def test_a_folder_is_made_as_a_whole_or_not_at_all(tmp_path):
     site = tmp_path / "site"
+    with pytest.raises(KeyError), new_folder(site) as made:
+        (made / "half").write_text("")
+        raise KeyError
+    assert os.listdir(tmp_path) == []
     filled(site, "one")
     with pytest.raises(ValueError, match="is not an empty folder"):
         filled(site, "two")
-    with pytest.raises(KeyError), new_folder(site, replace=True) as made:
-        (made / "half").write_text("")
-        raise KeyError
     assert page(site) == "one" and os.listdir(tmp_path) == ["site"]
-    filled(site, "two", replace=True)
-    assert page(site) == "two" and os.listdir(tmp_path) == ["site"]
 
 
-@pytest.mark.parametrize("renames", [0, 1, 2])
-def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path, renames):
-    """Killed before the old one is moved, before the new one appears, before the old one goes."""
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_folder_whose_maker_was_killed_can_be_made_again(tmp_path, is_renamed):
     site, rename = tmp_path / "site", os.rename
-    filled(site, "one")
-    left = [renames]
+    site.mkdir()
 
-    def counted(*paths):
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left[0] -= 1
-        rename(*paths)
-        if renames == 2 and left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def killed(*paths):
+        if is_renamed:
+            rename(*paths)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     pid = os.fork()
     if pid == 0:
-        os.rename = counted
-        filled(site, "two", replace=True)
+        os.rename = killed
+        filled(site, "one")
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert not site.exists() if renames == 1 else page(site) == ("one" if renames == 0 else "two")
-    filled(site, "three", replace=True)
-    assert page(site) == "three" and os.listdir(tmp_path) == ["site"]
+    if is_renamed:
+        assert page(site) == "one"
+    else:
+        filled(site, "two")
+        assert page(site) == "two"
+    assert os.listdir(tmp_path) == ["site"]
 
 
 def test_clean_stale_removes_only_temporaries_of_dead_processes(tmp_path):

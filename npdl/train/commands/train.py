@@ -6,7 +6,7 @@ import textwrap
 from npdl import backend
 from npdl.backend import plain_errors
 from npdl.cli.console import OneLineParser, add_help_all, guarded, note, set_description
-from npdl.cli.options import COUNT, add_settings, option_of, pop_settings, setting
+from npdl.cli.options import COUNT, add_settings, check, option_of, setting
 from npdl.errors import InputError
 from npdl.train.config import (
     ARITHMETIC,
@@ -70,9 +70,11 @@ def run_script(train, model, description, arguments=None):
 def split_options(options):
     """Return (the settings that were given, --out, the other arguments of `train`)."""
     given = vars(options)
-    process = pop_settings(Process, given)
-    train_options = {name: getattr(process, name) for name in ("resume", "quiet", "for_steps")}
-    return given, process.out, train_options
+    names = [field.name for field in dataclasses.fields(Process)]
+    process = Process(**{name: given.pop(name) for name in names if name in given})
+    check(process)
+    train_options = dataclasses.asdict(process)
+    return given, train_options.pop("out"), train_options
 
 
 def add_process_options(parser, folder):

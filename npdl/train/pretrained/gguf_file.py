@@ -50,7 +50,10 @@ class GGUFWeights:
     """
 
     def __init__(self, path):
-        self.path, self.library = path, _import_gguf()
+        require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
+        import gguf
+
+        self.path, self.library = path, gguf
         try:
             if not is_file(path):
                 raise ValueError("it is not a file")
@@ -193,12 +196,6 @@ class GGUFWeights:
             if value != plain:
                 raise InputError(f"{self.path}: {kind}.{name} is {str(value)[:40]!r}; "
                                  f"supported: {plain}; use another model")
-
-
-def _import_gguf():
-    require_package("gguf", "a GGUF file", "use a folder with model.safetensors")
-    import gguf
-    return gguf
 
 
 def _short(value):
