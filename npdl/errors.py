@@ -323,12 +323,6 @@ def check_graph(h, *edges):
                          "(..., N, D) with N >= 1, and (N, N) or (..., N, N)")
 
 
-def check_same(what, shape, wanted):
-    """Raise InputError unless two shapes are the same."""
-    if tuple(shape) != tuple(wanted):
-        raise InputError(f"{what} has shape {tuple(shape)}; it must be {tuple(wanted)}")
-
-
 def described(x):
     """Return the dtype and shape of an array, or the type of any other value."""
     kind = type(x).__name__

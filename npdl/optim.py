@@ -49,18 +49,13 @@ class Optimizer:
         Raises InputError, and changes nothing, if a parameter was frozen after the optimizer was
         made, or if `lr` is not a finite number of at least 0.
         """
-        lr = self.rate(lr)
+        lr = self.lr if lr is None else lr
+        require_not_negative(lr=lr)
         for name, p in self.params.items():
             check_trainable(f"{type(self).__name__}: {name}", p)
         self.steps += 1
         for name, p in self.params.items():
             self.update(name, p, lr, self.weight_decay * p.decay)
-
-    def rate(self, lr):
-        """Return `lr`, or the learning rate of the constructor if `lr` is None, after a check."""
-        lr = self.lr if lr is None else lr
-        require_not_negative(lr=lr)
-        return lr
 
     def update(self, name, p, lr, decay):
         """Update the Param `p` with this name, and its moments."""

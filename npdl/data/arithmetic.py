@@ -10,6 +10,7 @@ from operator import index as as_index
 
 import numpy as np
 
+from npdl.backend import stream
 from npdl.errors import InputError, checked_ids, checked_integer, require_share
 
 OPERATORS = ("+", "-", "*", "/")
@@ -199,8 +200,7 @@ def batch_indices(n, batch_size, step, seed):
 
 @lru_cache(maxsize=1)
 def _epoch_order(n, seed, epoch):
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((seed, epoch, 1))))
-    return stream.permutation(n)
+    return stream(seed, epoch, 1).permutation(n)
 
 
 def _shown(value):

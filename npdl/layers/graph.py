@@ -12,12 +12,12 @@ import math
 from npdl.backend import xp
 from npdl.core import Cache, Layer
 from npdl.errors import (
+    InputError,
     check_floats,
     check_gradient,
     check_graph,
     check_layer,
     check_mask,
-    check_same,
     check_width,
     require_number,
 )
@@ -39,7 +39,9 @@ class ReLUUpdate(Layer):
 
     def forward(self, h, m):
         check_floats("ReLUUpdate", h=h, m=m)
-        check_same("ReLUUpdate: m", m.shape, (*h.shape[:-1], self.own.sizes[1]))
+        wanted = (*h.shape[:-1], self.own.sizes[1])
+        if m.shape != wanted:
+            raise InputError(f"ReLUUpdate: m has shape {m.shape}; it must be {wanted}")
         a, c_own = self.own.forward(h)
         r, c_relu = self.relu.forward(m)
         y = a + r

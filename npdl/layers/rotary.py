@@ -1,6 +1,7 @@
 """Rotary position embeddings (Su et al. 2021, arXiv:2104.09864), and scalings for long contexts."""
 
 import math
+from dataclasses import dataclass
 
 from npdl.backend import to_device, xp
 from npdl.core import Cache, Layer
@@ -14,6 +15,7 @@ from npdl.errors import (
 )
 
 
+@dataclass(frozen=True)
 class LinearScaling:
     """frequencies(f) = f / factor, for the frequencies f (d/2,) of Rotary.
 
@@ -21,17 +23,16 @@ class LinearScaling:
     arXiv:2306.15595.
     """
 
-    def __init__(self, factor):
-        require_above_0(factor=factor)
-        self.factor = factor
+    factor: float
 
-    def __repr__(self):
-        return f"LinearScaling({self.factor})"
+    def __post_init__(self):
+        require_above_0(factor=self.factor)
 
     def frequencies(self, f):
         return f / self.factor
 
 
+@dataclass(frozen=True)
 class Llama3Scaling:
     """frequencies(f) = (1 - s) f / factor + s f,   s = (L f / 2 pi - low) / (high - low) in [0, 1].
 
@@ -41,16 +42,16 @@ class Llama3Scaling:
     In between, it becomes a mean of both. Llama 3.1 to 3.3 use this.
     """
 
-    def __init__(self, factor=8.0, low=1.0, high=4.0, original_length=8192):
-        require_above_0(factor=factor, low=low, high=high)
-        require_positive(original_length=original_length)
-        if low >= high:
-            raise InputError(f"low = {low} must be below high = {high}")
-        self.factor, self.low, self.high = factor, low, high
-        self.original_length = original_length
+    factor: float = 8.0
+    low: float = 1.0
+    high: float = 4.0
+    original_length: int = 8192
 
-    def __repr__(self):
-        return f"Llama3Scaling({self.factor}, {self.low}, {self.high}, {self.original_length})"
+    def __post_init__(self):
+        require_above_0(factor=self.factor, low=self.low, high=self.high)
+        require_positive(original_length=self.original_length)
+        if self.low >= self.high:
+            raise InputError(f"low = {self.low} must be below high = {self.high}")
 
     def frequencies(self, f):
         rotations = self.original_length * f / (2 * math.pi)

@@ -51,47 +51,38 @@ class Seq2Seq(Layer):
         self.max_len = max_len
 
     def forward(self, source, target, source_mask=None, target_mask=None, rng=None):
-        memory, c_encode = self.encode(source, source_mask, rng)        # memory (B, S, D)
-        target = checked_tokens(target, "Seq2Seq", self.max_len)
+        source, target = (checked_tokens(ids, "Seq2Seq", self.max_len) for ids in (source, target))
+        if source_mask is not None:
+            checked_key_mask(source_mask, source.shape, "Seq2Seq")
+        s, c_source = self.source_embedding.forward(source)             # s (B, S, D)
+        s, c_source_positions = self.source_positions.forward(s)
+        s, c_source_drop = self.dropout.forward(s, rng)
+        memory, c_encoder = self.encoder.forward(s, source_mask, rng)   # memory (B, S, D)
         mask = causal_mask(target.shape[1])                             # mask (T, T)
         if target_mask is not None:
             checked_key_mask(target_mask, target.shape, "Seq2Seq")
             mask = mask & padding_mask(target_mask)                     # mask (B, 1, T, T)
-        x, c_embedding = self.target_embedding.forward(target)
-        x, c_positions = self.target_positions.forward(x)
-        x, c_drop = self.dropout.forward(x, rng)                        # x (B, T, D)
+        x, c_target = self.target_embedding.forward(target)             # x (B, T, D)
+        x, c_target_positions = self.target_positions.forward(x)
+        x, c_target_drop = self.dropout.forward(x, rng)
         y, c_decoder = self.decoder.forward(x, memory, mask, padding_mask(source_mask), rng)
         logits, c_classifier = self.classifier.forward(y)
-        return logits, Cache(encode=c_encode, embedding=c_embedding, positions=c_positions,
-                             drop=c_drop, decoder=c_decoder, classifier=c_classifier)
+        return logits, Cache(source=c_source, source_positions=c_source_positions,
+                             source_drop=c_source_drop, encoder=c_encoder, target=c_target,
+                             target_positions=c_target_positions, target_drop=c_target_drop,
+                             decoder=c_decoder, classifier=c_classifier)
 
     def backward(self, dlogits, cache):
         dy = self.classifier.backward(dlogits, cache.classifier)
         dx, dmemory = self.decoder.backward(dy, cache.decoder)
-        dx = self.dropout.backward(dx, cache.drop)
-        dx = self.target_positions.backward(dx, cache.positions)
-        dtarget = self.target_embedding.backward(dx, cache.embedding)
-        dsource = self.encode_backward(dmemory, cache.encode)
+        dx = self.dropout.backward(dx, cache.target_drop)
+        dx = self.target_positions.backward(dx, cache.target_positions)
+        dtarget = self.target_embedding.backward(dx, cache.target)
+        ds = self.encoder.backward(dmemory, cache.encoder)
+        ds = self.dropout.backward(ds, cache.source_drop)
+        ds = self.source_positions.backward(ds, cache.source_positions)
+        dsource = self.source_embedding.backward(ds, cache.source)
         return dsource, dtarget                                         # None: ids have no gradient
-
-    def encode(self, source, source_mask=None, rng=None):
-        """Return the memory (B, S, D) for a source (B, S), and a cache."""
-        source = checked_tokens(source, "Seq2Seq", self.max_len)
-        if source_mask is not None:
-            checked_key_mask(source_mask, source.shape, "Seq2Seq")
-        x, c_embedding = self.source_embedding.forward(source)
-        x, c_positions = self.source_positions.forward(x)
-        x, c_drop = self.dropout.forward(x, rng)
-        memory, c_encoder = self.encoder.forward(x, source_mask, rng)
-        return memory, Cache(embedding=c_embedding, positions=c_positions, drop=c_drop,
-                             encoder=c_encoder)
-
-    def encode_backward(self, dmemory, cache):
-        """Add to the encoder's gradients. Return None, because token ids have no gradient."""
-        dx = self.encoder.backward(dmemory, cache.encoder)
-        dx = self.dropout.backward(dx, cache.drop)
-        dx = self.source_positions.backward(dx, cache.positions)
-        return self.source_embedding.backward(dx, cache.embedding)
 
 
 def attentions(cache):
@@ -101,5 +92,5 @@ def attentions(cache):
     the decoder (B, L, H, T, T), and its cross-attention weights (B, L, H, T, S).
     """
     blocks = cache.decoder.blocks
-    return (attention_weights(cache.encode.encoder.blocks), attention_weights(blocks),
+    return (attention_weights(cache.encoder.blocks), attention_weights(blocks),
             xp.stack([c.cross.attend.A for c in blocks], 1))

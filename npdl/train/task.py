@@ -79,20 +79,13 @@ class ArithmeticTask(Task):
         self._sets = {name: examples.take(np.lexsort(examples.inputs.T[::-1]))
                       for name, examples in sets.items() if len(examples)}
         self.evaluation = {name: _batch(examples) for name, examples in self._sets.items()}
-        self._last = (None, None)
 
     def batch(self, step):
-        """Return the Batch of update `step`, or the previous Batch if it has the same examples."""
+        """Return the Batch of update `step`, always the same one if it is the whole set."""
         train, size = self._sets["train"], self.config.batch
-        if size < len(train):
-            indices = np.sort(batch_indices(len(train), size, step, self.config.seed))
-        else:
-            indices = np.arange(len(train))
-        known, batch = self._last
-        if known is None or not np.array_equal(indices, known):
-            batch = _batch(train.take(indices))
-            self._last = (indices, batch)
-        return batch
+        if size >= len(train):
+            return self.evaluation["train"]
+        return _batch(train.take(np.sort(batch_indices(len(train), size, step, self.config.seed))))
 
     def details(self, name, loss, count):
         """Return loss and accuracy for each number of operands, if there are several."""

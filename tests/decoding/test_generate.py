@@ -5,8 +5,7 @@ import pytest
 
 from npdl.adapt import add_lora, quantize_linears
 from npdl.decoding import beam_search, greedy
-from npdl.decoding.continuation import continuation
-from npdl.decoding.encoder_decoders import RecomputedSeq2Seq
+from npdl.decoding.continuation import RecomputedSeq2Seq, continuation
 from npdl.decoding.language_models import CachedGPT, CachedLlama, CarriedLSTM, Recomputed
 from npdl.errors import InputError
 from npdl.functions import log_softmax

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from npdl.errors import InputError
 from npdl.init import BLANK
@@ -189,15 +188,6 @@ class Architecture:
     def _refuse(self, name, value, supported):
         raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
 
-    @property
-    def num_layers(self):
-        return self.options["num_layers"]
-
-    @cached_property
-    def size(self):
-        """Return the number of parameters of the model."""
-        return sum(math.prod(row.shape) for row in self.rows())
-
     def rows(self):
         """Yield the Row of every array, layer by layer, each bias before its matrix."""
         D, V = self.options["d_model"], self.vocab_size
@@ -211,7 +201,7 @@ class Architecture:
         if not self.tied:
             yield Row("lm_head.weight", ("classifier.W",), (V, D), True)
         block = self._gpt2_block if self.kind == "gpt2" else self._llama_block
-        for i in range(self.num_layers):
+        for i in range(self.options["num_layers"]):
             yield from block(i)
 
     def _norm(self, theirs, ours, D):

@@ -230,9 +230,10 @@ def _checked_rows(architecture, weights, itemsize):
     The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
     """
     where, shapes = architecture.where, weights.shapes
-    if architecture.num_layers > len(shapes):
-        raise InputError(f"{where} needs {architecture.num_layers:,} layers, but the files hold "
-                         f"only {len(shapes)} arrays; download them again")
+    num_layers = architecture.options["num_layers"]
+    if num_layers > len(shapes):
+        raise InputError(f"{where} needs {num_layers:,} layers, but the files hold only "
+                         f"{len(shapes)} arrays; download them again")
     rows = list(architecture.rows())
     wanted = {row.theirs: row.shape for row in rows}
     missing = [name for name in wanted if name not in shapes]

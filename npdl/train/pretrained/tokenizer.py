@@ -48,11 +48,6 @@ class Tokenizer:
         rules.no_padding()
         rules.no_truncation()
 
-    @property
-    def size(self):
-        """Return the number of tokens of the tokenizer."""
-        return self.rules.get_vocab_size()
-
     def encode(self, text, special=False):
         """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
         with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
