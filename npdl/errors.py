@@ -323,6 +323,12 @@ def check_graph(h, *edges):
                          "(..., N, D) with N >= 1, and (N, N) or (..., N, N)")
 
 
+def shown(value, most=60):
+    """Return the repr of a value on one line of at most `most` characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def described(x):
     """Return the dtype and shape of an array, or the type of any other value."""
     kind = type(x).__name__

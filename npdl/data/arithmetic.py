@@ -11,7 +11,7 @@ from operator import index as as_index
 import numpy as np
 
 from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, checked_integer, require_share
+from npdl.errors import InputError, checked_ids, checked_integer, require_share, shown
 
 OPERATORS = ("+", "-", "*", "/")
 SPECIAL = ("=", "BOS", "EOS", "PAD")
@@ -38,14 +38,14 @@ class Vocabulary:
         try:
             return self._ids[str(token)]
         except KeyError:
-            raise InputError(f"unknown token {_shown(token)}; allowed: 0 to {self.size - 6} and "
+            raise InputError(f"unknown token {shown(token)}; allowed: 0 to {self.size - 6} and "
                              f"{' '.join(self.tokens[-5:])}, separated by spaces") from None
 
     def encode(self, text):
         """Return the ids (int64, 1-D) of tokens separated by spaces, or of a list of tokens."""
         tokens = text.split() if isinstance(text, str) else text
         if not isinstance(tokens, (list, tuple)):
-            raise InputError(f"cannot encode {_shown(text)}; give a text or a list of tokens")
+            raise InputError(f"cannot encode {shown(text)}; give a text or a list of tokens")
         return np.array([self.id_of(token) for token in tokens], dtype=np.int64)
 
     def decode(self, ids):
@@ -124,7 +124,7 @@ class ModularArithmetic:
             raise InputError(f"p = {self.p} with orders = {self.orders} gives more than "
                              f"{MOST_EQUATIONS:,} equations; choose a smaller p")
         if not isinstance(self.operator, str) or self.operator not in OPERATORS:
-            raise InputError(f"operator = {_shown(self.operator)} is unknown; "
+            raise InputError(f"operator = {shown(self.operator)} is unknown; "
                              f"choose one of {' '.join(OPERATORS)}")
         if self.operator == "/" and not _is_prime(self.p):
             raise InputError(f"p = {self.p} is not prime; '/' needs a prime p; choose another p")
@@ -203,11 +203,6 @@ def _epoch_order(n, seed, epoch):
     return stream(seed, epoch, 1).permutation(n)
 
 
-def _shown(value):
-    """Return the repr of a value on one line, shortened to 60 characters."""
-    return " ".join(repr(value).split())[:60]
-
-
 def _checked_indices(what, values, size):
     """Return `values` as a 1-D array of integers, after a check that they are in [0, size)."""
     empty = isinstance(values, (list, tuple)) and not values
@@ -223,7 +218,7 @@ def _checked_orders(orders):
     except TypeError:
         result = ()
     if result not in ((2,), (3,), (2, 3)):
-        raise InputError(f"orders = {_shown(orders)}; choose (2,), (3,) or (2, 3)")
+        raise InputError(f"orders = {shown(orders)}; choose (2,), (3,) or (2, 3)")
     return result
 
 

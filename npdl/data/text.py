@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from npdl.backend import stream
-from npdl.errors import InputError, checked_ids, require_positive, require_share
+from npdl.errors import InputError, checked_ids, require_positive, require_share, shown
 
 LARGEST = 1 << 30           # bytes of a text, whose ids then take 8 GiB
 AT_ONCE = 1 << 20           # characters encoded at a time; each takes 30 bytes of memory
@@ -23,7 +23,7 @@ class Characters:
     def __init__(self, characters):
         is_text = isinstance(characters, str) and characters
         if not is_text or list(characters) != sorted(set(characters)):
-            raise InputError(f"characters = {_shown(characters)}; give a text of at least one "
+            raise InputError(f"characters = {shown(characters, 100)}; give a text of at least one "
                              "character, sorted and without repetitions")
         self.characters = characters
 
@@ -50,7 +50,7 @@ class Characters:
             if not known.all():
                 position = start + int(np.flatnonzero(~known)[0])
                 raise InputError(f"character {text[position]!r} is not among the {self.size} "
-                                 f"characters of the vocabulary: {_shown(self.characters)}")
+                                 f"characters of the vocabulary: {shown(self.characters, 100)}")
             ids[start : start + AT_ONCE] = indices
         return ids
 
@@ -124,9 +124,3 @@ def windows(ids, block, count, *key):
 
 def _code_points(text):
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-
-
-def _shown(text):
-    """Return the repr of a text, shortened to 100 characters."""
-    shown = repr(text)
-    return shown if len(shown) <= 100 else shown[:97] + "..."

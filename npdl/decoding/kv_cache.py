@@ -6,16 +6,15 @@ from npdl.backend import to_device, xp
 
 
 class KVCache:
-    """The keys and the values of all L blocks, in two preallocated arrays (L, B, G, capacity, d).
+    """The keys and the values of all L blocks, in two arrays (L, B, G, capacity, d).
 
-    The first `filled` positions are in use. A position is written only once, so several states of a
-    search, with different lengths, can share a KVCache.
+    They are made by the first `append`. The first `filled` positions are in use. A position is
+    written only once, so several states of a search, with different lengths, can share a KVCache.
     """
 
-    def __init__(self, L, B, G, capacity, d, dtype):
-        self.keys = xp.empty((L, B, G, capacity, d), dtype)
-        self.values = xp.empty((L, B, G, capacity, d), dtype)
-        self.filled = 0
+    def __init__(self, L, capacity):
+        self.L, self.capacity, self.filled = L, capacity, 0
+        self.keys = self.values = None
 
     def append(self, block, k, v):
         """Append the new k and v (B, G, R, d) of a block.
@@ -23,6 +22,10 @@ class KVCache:
         Returns all keys and values of this block, (B, G, filled + R, d) each. The caller increases
         `filled` by R after it has called `append` for all blocks.
         """
+        if self.keys is None:
+            B, G, _, d = k.shape
+            self.keys, self.values = (xp.empty((self.L, B, G, self.capacity, d), k.dtype)
+                                      for _ in range(2))
         end = self.filled + k.shape[2]
         keys, values = self.keys[block, :, :, :end], self.values[block, :, :, :end]
         keys[:, :, self.filled :] = k
@@ -36,14 +39,13 @@ class KVCache:
         is `seen`, and there is room for more positions. The copy of a full cache has twice the
         capacity, but at most `max_capacity`.
         """
-        capacity = self.keys.shape[3]
+        is_full = seen == self.capacity
         same = len(parents) == self.keys.shape[1] and (np.diff(parents, prepend=-1) == 1).all()
-        if same and seen == self.filled and seen < capacity:
+        if same and seen == self.filled and not is_full:
             return self
-        L, _, G, _, d = self.keys.shape
-        capacity = capacity if seen < capacity else min(2 * capacity, max_capacity)
-        copy, rows = KVCache(L, len(parents), G, capacity, d, self.keys.dtype), to_device(parents)
-        copy.keys[:, :, :, :seen] = self.keys[:, rows, :, :seen]
-        copy.values[:, :, :, :seen] = self.values[:, rows, :, :seen]
+        capacity = min(2 * self.capacity, max_capacity) if is_full else self.capacity
+        copy, rows = KVCache(self.L, capacity), to_device(parents)
+        for i in range(self.L):
+            copy.append(i, self.keys[i, rows, :, :seen], self.values[i, rows, :, :seen])
         copy.filled = seen
         return copy

@@ -100,6 +100,7 @@ class CachedGPT(StepByStep):
 
     def __init__(self, model, prompt, keep=None):
         self.model = model
+        self.stack = getattr(model, "decoder", model)       # it has the blocks and the last norm
         self.prompt = checked_prompt(prompt)
         self.keep = model.max_len - 1 if keep is None else keep
         if not is_integer(self.keep) or not 0 <= self.keep < model.max_len:
@@ -118,28 +119,18 @@ class CachedGPT(StepByStep):
 
     def _feed(self, new, past):
         """Return the log-probabilities after the tokens `new` (B, R), which follow `past`."""
-        B, R = new.shape
+        R = new.shape[1]
         if past is None:
-            past = Tokens(new[:, :0], self.empty_cache(B, min(R + ROOM, self.model.max_len)))
+            capacity = min(R + ROOM, self.model.max_len)
+            past = Tokens(new[:, :0], KVCache(len(self.stack.blocks), capacity))
         kv, ids = past.kv, np.concatenate([past.ids, new], 1)
         for start in range(0, R, AT_ONCE):
             part = new[:, start : start + AT_ONCE]
             x = self.run_blocks(part, kv)
             kv.filled += part.shape[1]
-        x, _ = self.norm.forward(x[:, -1])
+        x, _ = self.stack.norm.forward(x[:, -1])
         logits, _ = self.model.classifier.forward(x)
         return self.scores(logits), Tokens(ids, kv)
-
-    @property
-    def norm(self):
-        """Return the norm after the last block."""
-        return self.model.decoder.norm
-
-    def empty_cache(self, B, capacity):
-        """Return an empty KVCache for B sequences."""
-        blocks, table = self.model.decoder.blocks, self.model.embedding.W.data
-        H = blocks[0].attention.num_heads
-        return KVCache(len(blocks), B, H, capacity, table.shape[1] // H, table.dtype)
 
     def run_blocks(self, new, kv):
         """Return the last block's output (B, R, D) for tokens `new` (B, R) after those in `kv`.
@@ -150,7 +141,7 @@ class CachedGPT(StepByStep):
         x, _ = model.embedding.forward(new)
         x, _ = model.positions.forward(x, np.arange(seen, seen + R))
         mask = causal_mask(seen + R)[seen:] if R > 1 else None      # mask (R, P + R)
-        for i, block in enumerate(model.decoder.blocks):
+        for i, block in enumerate(self.stack.blocks):
             pre = isinstance(block, PreNormBlock)
             n, append = norm_if(block.norm1, x, pre), functools.partial(kv.append, i)
             a = cached_attention(block.attention, n, mask, append)
@@ -171,16 +162,6 @@ class CachedLlama(CachedGPT):
         """
         small = math.prod(self.model.blocks[0].ffn.up.sizes) < LARGE
         return (super() if small else super(StepByStep, self)).settings(rows)
-
-    @property
-    def norm(self):
-        return self.model.norm
-
-    def empty_cache(self, B, capacity):
-        blocks = self.model.blocks
-        attention = blocks[0].attention
-        return KVCache(len(blocks), B, attention.num_kv_heads, capacity, attention.rotary.d,
-                      self.model.embedding.W.data.dtype)
 
     def run_blocks(self, new, kv):
         model, seen, (B, R) = self.model, kv.filled, new.shape

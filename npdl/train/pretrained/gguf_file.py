@@ -45,7 +45,7 @@ LLAMA3 = {"low": 1.0, "high": 4.0, "original_length": 8192}
 class GGUFWeights:
     """The arrays of a GGUF file: `shapes` is {name: shape}, and `take` returns an array.
 
-    `metadata` has the file's settings without lists of texts, and `config` those of a config.json.
+    `metadata` has the file's settings, and `config` those of a config.json.
     Raises InputError if the package is missing, and CheckpointError if the file is damaged.
     """
 
@@ -58,7 +58,9 @@ class GGUFWeights:
             if not is_file(path):
                 raise ValueError("it is not a file")
             self.size = os.path.getsize(path)
-            self.metadata, arrays, start = self._header(texts=False)
+            with open(path, "rb") as file, mmap.mmap(file.fileno(), 0,
+                                                     access=mmap.ACCESS_READ) as data:
+                self.metadata, arrays, start = _header(data)
             self._arrays = {}
             for name, shape, kind, offset in arrays:
                 self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
@@ -69,15 +71,6 @@ class GGUFWeights:
         self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()
                        if name != FREQUENCIES}
         self.config = self._config()
-
-    def _header(self, texts):
-        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0,
-                                                      access=mmap.ACCESS_READ) as data:
-            return _header(data, texts)
-
-    def whole_metadata(self):
-        """Return `metadata` with the tokenizer's lists of texts, which take much memory."""
-        return self._header(texts=True)[0]
 
     def _span(self, name, shape, kind, start):
         """Return (type, bytes of a row, first byte) of an array, or raise ValueError."""
@@ -212,7 +205,7 @@ def _their_name(name):
     return f"{block}{NAMES[match[2]]}.{match[3]}"
 
 
-def _header(data, texts):
+def _header(data):
     """Return (metadata, [(name, shape, type, offset)], start of the arrays) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -225,7 +218,7 @@ def _header(data, texts):
     for _ in range(values):
         key, at = _string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        metadata[key], at = _value(data, at + 4, kind, texts)
+        metadata[key], at = _value(data, at + 4, kind)
     entries = []
     for _ in range(arrays):
         name, at = _string(data, at)
@@ -257,8 +250,8 @@ def _string(data, at):
     return data[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-def _value(data, at, kind, texts):
-    """Return (the value at `at`, start of the next); without `texts`, lists of texts are None."""
+def _value(data, at, kind):
+    """Return (the value at byte `at`, start of the next value)."""
     if kind == STRING:
         return _string(data, at)
     if kind != ARRAY:
@@ -280,6 +273,5 @@ def _value(data, at, kind, texts):
     items = []
     for _ in range(length):
         text, at = _string(data, at)
-        if texts:
-            items.append(text)
-    return items if texts else None, at
+        items.append(text)
+    return items, at

@@ -133,7 +133,7 @@ def read_tokenizer(path, architecture, weights):
     path = Path(path)
     with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
-        tokenizer = (_from_gguf(weights.whole_metadata()) if hasattr(weights, "metadata")
+        tokenizer = (_from_gguf(weights.metadata) if hasattr(weights, "metadata")
                      else _from_folder(path, architecture.kind))
     tokenizer.ends = tokenizer.ends or _ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
