@@ -291,10 +291,8 @@ def embedding_names(layer):
 
 
 def walk(layer):
-    """Yield the layer and every layer below it."""
-    yield layer
-    for _, child in layer.children():
-        yield from walk(child)
+    """Return an iterator over the layer and every layer below it."""
+    return (part for _, part in named_layers(layer))
 
 
 def named_layers(layer, name=""):

@@ -122,16 +122,13 @@ def check_width(x, width, owner, ndim=None):
 
 
 def check_channels(x, channels, owner, needs_positions=False):
-    """Raise InputError unless `x` is (N, C, L), or (N, C) if `needs_positions` is False.
-
-    If `channels` is given, C must be equal to it.
-    """
+    """Raise InputError unless `x` is (N, C, L), or (N, C) if `needs_positions` is False."""
     check_real(owner, the_input=x)
     if x.ndim not in ((3,) if needs_positions else (2, 3)) or 0 in x.shape:
         wanted = "(N, C, L)" if needs_positions else "(N, C, L) or (N, C)"
         raise InputError(f"{owner}: the input has shape {x.shape}; it must be {wanted}, and not "
                          "empty")
-    if channels is not None and x.shape[1] != channels:
+    if x.shape[1] != channels:
         raise InputError(f"{owner}: the input {x.shape} has {x.shape[1]} channels; it must have "
                          f"{channels}")
 
