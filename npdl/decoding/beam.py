@@ -96,27 +96,27 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
     rows, state = start_one(scorer, eos)
-    live, finished, steps, reason = [Hypothesis()], [], [], "max_len"
+    active, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = expansions(live, rows, width)
+        parents, tokens, totals = expansions(active, rows, width)
         ended = ends(scorer, state, parents, tokens, length, max_len, eos)
-        kept = extended(ranking, live, parents, tokens, totals, ended)
-        going = [hypothesis for hypothesis in kept if not hypothesis.complete]
+        kept = extended(ranking, active, parents, tokens, totals, ended)
+        unfinished = [hypothesis for hypothesis in kept if not hypothesis.complete]
         finished += [hypothesis for hypothesis in kept if hypothesis.complete]
         finished.sort(key=ranking.key)
-        bound = ranking.bound(going[0]) if going else -math.inf
+        bound = ranking.bound(unfinished[0]) if unfinished else -math.inf
         best = finished[0] if finished else None
         if keep_steps:
-            steps.append(Step(live, rows, kept, best, bound, ranking, eos))
-        live = going
-        if not live or length == max_len:
-            reason = reason if live else "empty"
+            steps.append(Step(active, rows, kept, best, bound, ranking, eos))
+        active = unfinished
+        if not active or length == max_len:
+            reason = reason if active else "empty"
             break
         if stop and len(finished) >= n_best and finished[n_best - 1].score >= bound:
             reason = "bound"
             break
         rows, state = checked(scorer.advance(state, parents[~ended], tokens[~ended]))
-    return BeamResult(finished, live, steps, reason)
+    return BeamResult(finished, active, steps, reason)
 
 
 def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
@@ -136,25 +136,25 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
     rows, state = start_one(scorer, eos)
-    live, finished, reason = [Hypothesis()], [], "max_len"
+    active, finished, reason = [Hypothesis()], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = expansions(live, rows, width * _expansions_needed(eos))
+        parents, tokens, totals = expansions(active, rows, width * _expansions_needed(eos))
         ended = ends(scorer, state, parents, tokens, length, max_len, eos)
-        every = extended(ranking, live, parents, tokens, totals, ended)
+        every = extended(ranking, active, parents, tokens, totals, ended)
         finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
         finished = sorted(finished, key=ranking.key)[:width]
-        going = [i for i, hypothesis in enumerate(every) if not hypothesis.complete][:width]
-        live = [every[i] for i in going]
-        if not live or length == max_len:
-            reason = reason if live else "empty"
+        unfinished = [i for i, hypothesis in enumerate(every) if not hypothesis.complete][:width]
+        active = [every[i] for i in unfinished]
+        if not active or length == max_len:
+            reason = reason if active else "empty"
             break
-        if len(finished) == width and live[0].score <= finished[-1].score:
+        if len(finished) == width and active[0].score <= finished[-1].score:
             reason = "bound"
             break
-        rows, state = checked(scorer.advance(state, parents[going], tokens[going]))
+        rows, state = checked(scorer.advance(state, parents[unfinished], tokens[unfinished]))
     if length == max_len:
-        finished, live = sorted(finished + live, key=ranking.key)[:width], []
-    return BeamResult(finished, live, [], reason)
+        finished, active = sorted(finished + active, key=ranking.key)[:width], []
+    return BeamResult(finished, active, [], reason)
 
 
 def _expansions_needed(eos):
@@ -162,24 +162,24 @@ def _expansions_needed(eos):
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
-def extended(ranking, live, parents, tokens, totals, ended):
+def extended(ranking, active, parents, tokens, totals, ended):
     """Return a list with the Hypothesis of each of these expansions (see `expansions`)."""
     return [
-        ranking.hypothesis((*live[p].tokens, token), total, bool(end))
+        ranking.hypothesis((*active[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
     ]
 
 
-def expansions(live, rows, limit=None):
-    """Return parents (indices in `live`), tokens and log-probabilities of the `limit` best ones."""
-    totals = np.array([hypothesis.log_prob for hypothesis in live])[:, None] + rows
+def expansions(active, rows, limit=None):
+    """Return parents (indices in `active`), tokens, log-probabilities of the `limit` best ones."""
+    totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)
     totals = totals[parents, tokens]
     if limit is not None and len(totals) > limit:
         near = totals >= np.partition(totals, -limit)[-limit]
         parents, tokens, totals = parents[near], tokens[near], totals[near]
-    alphabetical = sorted(range(len(live)), key=lambda i: live[i].tokens)
-    rank = np.empty(len(live), int)
-    rank[alphabetical] = np.arange(len(live))
+    alphabetical = sorted(range(len(active)), key=lambda i: active[i].tokens)
+    rank = np.empty(len(active), int)
+    rank[alphabetical] = np.arange(len(active))
     order = np.lexsort((tokens, rank[parents], -totals))[:limit]
     return parents[order], tokens[order], totals[order]

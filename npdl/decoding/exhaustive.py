@@ -50,10 +50,10 @@ def complete_sequences(scorer, max_len, eos=None):
         ended = ends(scorer, state, parents, tokens, len(path) + 1, max_len, eos)
         for token, total in zip(tokens[ended], totals[ended], strict=True):
             yield (*path, int(token)), float(total)
-        going = np.flatnonzero(~ended)
-        if len(going) and len(path) + 1 < max_len:
-            rows, state = checked(scorer.advance(state, parents[going], tokens[going]))
-            for i, j in enumerate(going):
+        unfinished = np.flatnonzero(~ended)
+        if len(unfinished) and len(path) + 1 < max_len:
+            rows, state = checked(scorer.advance(state, parents[unfinished], tokens[unfinished]))
+            for i, j in enumerate(unfinished):
                 yield from below((*path, int(tokens[j])), totals[j], rows[i], state, i)
 
     rows, state = start_one(scorer, eos)
