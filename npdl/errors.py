@@ -67,6 +67,7 @@ def _requirement(allowed, wanted):
     return require
 
 
+# These raise InputError unless every named number is valid. Example: require_positive(width=3).
 require_positive = _requirement(lambda n: is_integer(n) and n >= 1, "a positive integer")
 require_above_0 = _requirement(lambda x: 0 < x < math.inf, "a finite number above 0")
 require_not_negative = _requirement(lambda x: 0 <= x < math.inf, "a finite number, 0 or more")

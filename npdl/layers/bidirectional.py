@@ -63,10 +63,10 @@ class BidirectionalStack(Layer):
                             Bidirectional(LSTM(10, 5, rng=2), LSTM(10, 5, rng=3))])
 
     This example has the structure of torch.nn.LSTM(3, 5, num_layers=2, bidirectional=True). Each
-    layer reads the outputs of both directions of the layer below. The arguments of
-    forward are those of Bidirectional. It maps x (B, S, D) to y (B, S, H_a + H_b), the outputs of
-    both directions, and the last states. `state` is a list with a pair
-    for each layer: the first states of its two directions.
+    layer reads the outputs of both directions of the layer below. The arguments of forward are
+    those of Bidirectional. It maps x (B, S, D) to y (B, S, H_a + H_b), the outputs of both
+    directions, and the last states. `state` is a list with a pair for each layer: the first states
+    of its two directions.
     """
 
     def __init__(self, layers, dropout=0.0):

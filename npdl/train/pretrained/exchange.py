@@ -127,7 +127,7 @@ def _conversions(layer, path, style):
     """Yield (params, names, out, back) for the parameters of a layer, whose name is `path`.
 
     `names` are PyTorch's arrays with the same values as the Params `params`. `out(*data)` converts
-    the data of the Params into the list of these arrays, and `back(*arrays)` converts the arrays.
+    the data of the Params into the list of these arrays, and `back(*arrays)` does the opposite.
     """
     if style not in STYLES:
         raise InputError(f"style = {style!r}; choose one of: {', '.join(STYLES)}")
