@@ -238,12 +238,6 @@ def depth(kept):
                           xlabel="step; up: the loss")
 
 
-def one_vector(kept):
-    return drawing.curves(kept["lengths"], {"attention": kept["attention"],
-                                            "last state only": kept["one_vector"]},
-                          xlabel="sequence length (letters) / accuracy", **SHARES)
-
-
 def dates(kept):
     return drawing.table(378, np.array(kept["A"]).T, [*kept["text"], "end"], list(kept["iso"]),
                          aspect="auto")

@@ -332,35 +332,6 @@ def dates():
             "A": kept(cache.attention.A[0][:10], 2)}
 
 
-def one_vector():
-    """Train models to repeat letters, from the last state only or with attention."""
-    rng, V = np.random.default_rng(0), 10
-    found = {"lengths": list(range(2, 13))}
-
-    class NoAttention(npdl.Layer):
-        """Its output is zero, so the decoder gets the encoder's last state only."""
-
-        def forward(self, q, k, v, mask=None):
-            return 0 * q, npdl.Cache(q=q, k=k)
-
-        def backward(self, dy, cache):
-            return 0 * cache.q, 0 * cache.k, 0 * cache.k
-
-    def copies(rng, count, S):
-        source = rng.integers(2, V, (count, S))
-        return (source, np.concatenate([np.ones((count, 1), int), source[:, :-1]], 1)), source
-
-    for name in ("one_vector", "attention"):
-        model = npdl.LSTMSeq2Seq(V, V, 16, 1, 16, rng=0, dtype="float64")
-        if name == "one_vector":
-            model.attention = NoAttention()
-        fit(model, lambda step: copies(rng, 32, 2 + step % 11), 900)
-        tests = [copies(np.random.default_rng(S), 200, S) for S in found["lengths"]]
-        found[name] = kept([(model.forward(*inputs)[0].argmax(-1) == source).mean()
-                            for inputs, source in tests])
-    return found
-
-
 class SelfAttention(npdl.MultiHeadAttention):
     """Attention of each position to itself and to earlier ones."""
 
@@ -547,5 +518,5 @@ def further():
 
 
 MODELS = {function.__name__: function for function in (
-    thermometers, bends, letters, week, switch, brackets, names, meanings, depth, one_vector, dates,
-    heads, blocks, gpt, valley, sentences, ranks, late, further)}
+    thermometers, bends, letters, week, switch, brackets, names, meanings, depth, dates, heads,
+    blocks, gpt, valley, sentences, ranks, late, further)}
