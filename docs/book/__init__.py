@@ -16,8 +16,8 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Write it yourself         a homework and the notebook (inserted here)
     Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
 
-chapter.py checks the order of the sections, the three lines of the box, and that each grade has a
-folded solution.
+A test checks the order of the sections, the three lines of the box, that each grade has a folded
+solution, and that each equation is cited (tests/book/test_book.py).
 
 The text is written by hand. Fences insert what is computed from the source:
 
@@ -38,8 +38,8 @@ The text is written by hand. Fences insert what is computed from the source:
     ```{questions} 002.3.1    worked out by `exercises`
 
 What is wrong breaks the build, with file and line: a check that fails or compares nothing, a line
-that is not in the source or cites nothing, an equation that nothing cites, a mistake that blame
-does not see or puts on another line, a question or a link that leads nowhere. pictures.py draws,
+that is not in the source or cites nothing, a mistake that blame does not see or puts on another
+line, a question or a link that leads nowhere. pictures.py draws,
 notebooks.py makes a notebook of every chapter, equations/ reads the
 TeX of an equation and decides whether it holds for arrays.
 """

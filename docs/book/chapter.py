@@ -1,6 +1,6 @@
 """A chapter as it is written: its text and its fenced directives, checked for its form.
 
-A chapter is docs/book/chapters/NN-name.md: a title, the box, the question, then the SECTIONS.
+A chapter is docs/book/chapters/NN-name.md; docs.book says which sections it has.
 Directives are fences, ```{equation} name-3; {from}`name-3` cites an equation in the text. A wrong
 form raises a BookError with file and line.
 """
@@ -13,11 +13,6 @@ from pathlib import Path
 from npdl.errors import NpdlError
 
 FOLDER = Path(__file__).parent / "chapters"
-SECTIONS = ("What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
-            "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
-            "Write it yourself", "Elsewhere")
-BOX = ("> **You will be able to** ", "> **You need** ", "> **Time** ")
-GRADES = ("### Easy", "### Medium", "### Hard")
 DIRECTIVES = ("index", "picture", "graph", "sum", "ask", "equation", "said", "source", "proof",
               "mistakes", "questions")
 FORMULA = re.compile(r"(?<![\\$])\$(?!\$)((?:[^$\\]|\\.)+)\$", re.S)
@@ -103,28 +98,6 @@ def read(path):
     return chapter
 
 
-def complete(chapter):
-    """Raise BookError unless the chapter has its title, all sections in order, and exercises."""
-    if not chapter.title:
-        chapter.fail(1, f"the first line must be the title: # {chapter.number}. The LSTM")
-    text = "\n".join(part.body for part in chapter.directives(""))
-    heads = re.findall("^## (.*)$", text, re.M)
-    for i, name in enumerate(SECTIONS):
-        if heads[i: i + 1] != [name]:
-            chapter.fail(1, f"section {i + 1} must be '## {name}'; the sections are: "
-                            f"{', '.join(SECTIONS)}")
-    if len(heads) > len(SECTIONS):
-        chapter.fail(1, "no section comes after the last; use ### inside one")
-    if not all(f"\n{line}" in text for line in BOX):
-        chapter.fail(1, f"the box at the top must have the lines: {', '.join(BOX)}")
-    exercises = text.partition("\n## Exercises\n")[2].partition("\n## ")[0]
-    for grade in GRADES:
-        given = exercises.partition(f"{grade}\n")[2].partition("\n### ")[0]
-        if "<details><summary>Solution" not in given:
-            chapter.fail(1, f"'{grade}' must have an exercise with a solution in "
-                            "<details><summary>Solution</summary>")
-
-
 def _split(chapter, text):
     """Cut a file into its parts; a fence that is no directive of ours stays in the text."""
     lines, held, start, i = text.split("\n"), [], 1, 0
@@ -193,32 +166,6 @@ def _claim(chapter):
                            "holds(\"how it begins\", ...) below, or say it in words")
 
 
-def _cited(chapter):
-    """Return the labels that text and sources cite."""
-    found = [match for part in chapter.directives("", "mistakes")
-             for match in CITED.findall(part.body)]
-    found += [line.partition("<-")[2] for part in chapter.directives("source")
-              for line in part.body.split("\n")]
-    return set(labels(" ".join(found)))
-
-
 def labels(text):
     """Return the labels in a text: "lstm-3 lstm-4" -> ["lstm-3", "lstm-4"]."""
     return text.replace(",", " ").split()
-
-
-def every_equation(chapters):
-    """Return {label: chapter} of all chapters. Raises BookError for duplicate or uncited labels."""
-    found = {}
-    for chapter in chapters:
-        for label, part in chapter.equations.items():
-            if label in found:
-                chapter.fail(part.line, f"equation {label} is in {found[label].path.name} too")
-            found[label] = chapter
-    cited = set().union(*map(_cited, chapters))
-    for chapter in chapters:
-        for label, part in chapter.equations.items():
-            if label not in cited:
-                chapter.fail(part.line, f"equation {label} is cited by no line and no text: cite "
-                                        f"it in a source (<- {label}) or by {{from}}`{label}`")
-    return found

@@ -20,7 +20,7 @@ WIDE = 60               # a longer formula repeats its line of code, and is wide
 
 
 class Page:
-    """Makes the page of a chapter; `known` is every_equation() of the book."""
+    """Makes the page of a chapter; `known` is {label of an equation: its chapter} of all chapters."""
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from docs.book.chapter import BookError, complete, every_equation, paths, read
+from docs.book.chapter import BookError, paths, read
 from docs.book.frame import step_page
 from docs.book.markup import coloured, raw, words
 from docs.book.notebooks import WHEEL, notebooks, write_wheel
@@ -53,16 +53,14 @@ def pages():
 class Site:
     """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is).
 
-    `only` are the numbers of the chapters to make, as a draft: it may have equations that nothing
-    cites, and lack sections and pages that are linked to.
+    `only` are the numbers of the chapters to make, as a draft: it may lack pages that are linked to.
     """
 
     def __init__(self, folder, extra, only=()):
         self.folder, self.extra, self.only = Path(folder), Path(extra), only
         chapters = [read(path) for path in paths()]
         self.chosen = [c for c in chapters if not only or c.number in only]
-        self.known = ({label: c for c in chapters for label in c.equations} if only else
-                      every_equation(chapters))
+        self.known = {label: c for c in chapters for label in c.equations}
         self.pages = {key: "index.md" if only else place for key, place in pages().items()}
         self.pages |= {f"docs/book/chapters/{c.path.name}": f"chapters/{c.path.name}"
                        for c in self.chosen}
@@ -75,8 +73,6 @@ class Site:
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
-            if not self.only:
-                complete(chapter)
             page = Page(chapter, self.known)
             self._put(f"chapters/{chapter.path.name}", page.text(),
                       f"docs/book/chapters/{chapter.path.name}")

@@ -15,7 +15,7 @@ pytest.importorskip("pygments")
 
 from docs.book import chapter as chapters
 from docs.book import checks, graphs, opening, pictures, sources, trained
-from docs.book.chapter import complete, every_equation, read
+from docs.book.chapter import CITED, labels, read
 from docs.book.formulas import mathml
 from docs.book.proofs import proof
 from npdl import Block, LSTMCell
@@ -25,11 +25,36 @@ from tests.book import printed_signs
 ROOT = Path(__file__).resolve().parents[2]
 PATHS = chapters.paths()
 NAMES = [path.stem for path in PATHS]
+SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand", "The derivation",
+            "Summary", "Backward, line by line", "The proof", "What goes wrong here", "Exercises",
+            "Write it yourself", "Elsewhere"]
 GRAPHS = sorted({part.given for path in PATHS for part in read(path).directives("graph")})
 
 
 def test_every_equation_has_its_own_label_and_is_cited():
-    assert len(every_equation([read(path) for path in PATHS])) > 200
+    """By the text, a mistake's reason, or a line of a source."""
+    chapters = [read(path) for path in PATHS]
+    known = [label for chapter in chapters for label in chapter.equations]
+    cited = []
+    for part in (part for chapter in chapters for part in chapter.parts):
+        if part.name in ("", "mistakes"):
+            cited += CITED.findall(part.body)
+        if part.name == "source":
+            cited += re.findall("<-(.*)", part.body)
+    assert len(known) == len(set(known)) > 200
+    assert set(known) <= set(labels(" ".join(cited)))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_a_chapter_has_its_form(path):
+    text = path.read_text(encoding="utf-8")
+    assert re.findall("^## (.*)$", text, re.M) == SECTIONS
+    for line in ("You will be able to", "You need", "Time"):
+        assert f"\n> **{line}** " in text
+    exercises = re.search("^## Exercises$(.*?)^## ", text, re.M | re.S)[1]
+    grades = dict(re.findall("^### (.*?)$(.*?)(?=^### |\\Z)", exercises, re.M | re.S))
+    for grade in ("Easy", "Medium", "Hard"):
+        assert "<details><summary>Solution" in grades[grade]
 
 
 @pytest.mark.parametrize("path", [       # the slowest is tried when the book is built
@@ -37,7 +62,7 @@ def test_every_equation_has_its_own_label_and_is_cited():
     for path in PATHS], ids=NAMES)
 def test_equations_hold_and_are_cited_by_the_source(path):
     chapter = read(path)
-    complete(chapter)
+    assert chapter.title
     assert set(checks.run(chapter)) == chapter.formulas.keys()
     for part in chapter.directives("equation"):
         assert mathml(part.body, block=True).startswith("<math")

@@ -5,17 +5,11 @@ import pytest
 pytest.importorskip("docutils")
 pytest.importorskip("pygments")
 
-from docs.book.chapter import BookError, complete, every_equation, read
+from docs.book.chapter import BookError, read
 from docs.book.mistakes import mistakes
 from docs.book.render import Page
 
 WHOLE = """# 1. A map
-
-> **You will be able to** read a map.
->
-> **You need** nothing.
->
-> **Time** one minute.
 
 Why?
 
@@ -47,10 +41,6 @@ How far is it from {steps[0]} to {steps[-1]}?
 ```{source} npdl.layers.linear:Linear.forward
 ```
 
-## Backward by hand
-
-## The derivation
-
 ```{equation} map-1
 y = x W
 ---
@@ -63,8 +53,6 @@ Row by row $y_n = x_n W$.
 ```{said}
 holds("y_n", y=x @ W)
 ```
-
-## Summary
 
 ## Backward, line by line
 
@@ -92,24 +80,10 @@ dx = dy_rows @ self.W.data.T -> dx = -dy_rows @ self.W.data.T
 
 ## Exercises
 
-### Easy
-
-<details><summary>Solution</summary>One.</details>
-
-### Medium
-
-<details><summary>Solution</summary>Two.</details>
-
-### Hard
-
-<details><summary>Solution</summary>Three.</details>
-
 ```{questions} 001.3.1
 ```
 
 ## Write it yourself
-
-## Elsewhere
 """
 
 
@@ -117,8 +91,7 @@ def page_of(path):
     """Make the page of a chapter, as a build does."""
     read.cache_clear()
     chapter = read(path)
-    complete(chapter)
-    page = Page(chapter, every_equation([chapter]))
+    page = Page(chapter, dict.fromkeys(chapter.equations, chapter))
     return page, page.text()
 
 
@@ -139,13 +112,13 @@ def test_a_mistake_that_raises_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("old, new, said", [
-    ("y = x W", "y = -x W", ":47: check map-1 fails"),
-    ("y_n = x_n W", "y_n = -x_n W", ":53: check said-1 fails"),
+    ("y = x W", "y = -x W", ":37: check map-1 fails"),
+    ("y_n = x_n W", "y_n = -x_n W", ":43: check said-1 fails"),
     ("y_n = x_n W", r"y_n \\text{ is } x_n W = b", "equation y_n"),
     ('holds("y_n"', 'holds("x_n"', "0 formulas of the text above begin with 'x_n'"),
     ('holds("y_n", y=x @ W)', "x", "does not evaluate statement 1 of its equation"),
-    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":72: $x \le y$ has a relation and no check"),
-    ("y = x W", "y = x W^\\top", ":47: check map-1 fails"),
+    ("The proof\n", "The proof\n\nOf $x \\le y$.\n", r":60: $x \le y$ has a relation and no check"),
+    ("y = x W", "y = x W^\\top", ":37: check map-1 fails"),
     ("y = x W", "y \\text{ is } x W", "equation map-1: no relation"),
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
@@ -154,17 +127,13 @@ def test_a_mistake_that_raises_is_named(tmp_path):
     ("{equation} map-1", "{equation} map-2", "must be map-1"),
     ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
     ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
-    ("<- map-1", "<- ", "cited by no line"),
-    ("## The proof\n", "", "section 8 must be"),
-    ("> **Time** one", "> One", "the box at the top must have the lines"),
-    ("### Hard", "### Harder", "'### Hard' must have an exercise with a solution"),
     ("{graph} Linear", "{graph} Linen", "'Linen' is not a layer of npdl"),
     ("dx = dy_rows @ self.W.data.T ->", "dx = dy_rows ->", "is no statement of"),
     ("-> dx = -dy_rows @ self.W.data.T", "-> dx = dy_rows @ self.W.data.T + 0", "nothing wrong"),
     (": A sign.", ": A sign.\n> Linear(2, 3).W.shape", "is (2, 3) with 'dx = -dy_rows"),
     (": A sign.", ": A sign.\n! Another.", "itself: take the ! line out"),
     ("{picture} thermometers", "{picture} thermo", "picture 'thermo': there are: "),
-    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":21: check of the sum fails"),
+    ("2 \\cdot 3 = 6", "2 \\cdot 3 = 7", ":15: check of the sum fails"),
     ("approx 1.41", "approx 1.42", "1.414214 is not 1.42, rounded"),
     ("---\n", "--\n", "this is TeX, a line ---"),
     ("> steps[-1]", "steps[-1]", "an {ask} has a question"),
