@@ -293,11 +293,9 @@ def ranks(kept):
 
 
 def late(kept):
-    rows = [row for row in zip(kept["step"], kept["train_accuracy"], kept["validation_accuracy"],
-                               strict=True) if None not in row]
-    step, seen, new = zip(*rows, strict=True)
-    return drawing.curves(step, {"training set": seen, "held-out set": new}, xscale="log",
-                          xlabel="training step / accuracy", **SHARES)
+    return drawing.curves(kept["step"], {"training set": kept["train_accuracy"],
+                                         "held-out set": kept["validation_accuracy"]},
+                          xscale="log", xlabel="training step / accuracy", **SHARES)
 
 
 def further(kept):

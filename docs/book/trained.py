@@ -8,7 +8,6 @@ and compares.
 """
 
 import copy
-import csv
 import itertools
 import json
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import npdl
+from experiments.study.runs import Study
 from npdl.adapt.models import add_lora
 from npdl.data.dates import Dates
 from npdl.decoding.beam import beam_search
@@ -25,7 +25,6 @@ from npdl.functions import softmax
 from npdl.layers.sequential import first
 
 DATA = Path(__file__).parent / "data"
-STUDY = Path(__file__).resolve().parents[2] / "experiments" / "results" / "study"
 IGNORED = -1            # a target that doesn't count
 
 
@@ -483,15 +482,11 @@ def ranks():
 
 
 def late():
-    """Return both accuracies of a kept run of the study: the default GPT with seed 42."""
-    with open(STUDY / "sanity.csv", encoding="utf-8", newline="") as file:
-        rows = [(row["model"], row["recipe"], row["seed"]) for row in csv.DictReader(file)]
-    at = rows.index(("gpt", "default", "42"))
-    with np.load(STUDY / "sanity.npz") as arrays:
-        found = {"step": arrays["step"].tolist()}
-        for name in ("train_accuracy", "validation_accuracy"):
-            found[name] = [float(f"{value:.5g}") for value in arrays[name][at]]
-    return found
+    """Return both accuracies of a stored run of the study: the default GPT with seed 42."""
+    runs = Study().runs("gpt")
+    at = runs.seeds.index(42)
+    return {"step": runs.step.tolist(), **{
+        name: kept(runs.values[name][at], 5) for name in ("train_accuracy", "validation_accuracy")}}
 
 
 def further():
