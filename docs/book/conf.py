@@ -1,9 +1,8 @@
 """Sphinx's settings for the book; `python -m docs.book` makes the pages that it reads."""
 
-from html import escape
 from pathlib import Path
 
-from docutils.nodes import SkipNode, paragraph
+from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
 
@@ -48,11 +47,7 @@ def _visit(block):
 
 
 def _finish(app, pagename, templatename, context, doctree):
-    """Give a page its description, and the captions of the side bar a level for screen readers."""
-    first = next(doctree.findall(paragraph), None) if doctree else None
-    said = " ".join(first.astext().split()) if first else project
-    context["metatags"] = (context.get("metatags", "")
-                           + f'<meta name="description" content="{escape(said)}">')
+    """Give the captions of the side bar a level for screen readers."""
     for name in ("furo_navigation_tree", "body"):
         if name in context:
             context[name] = context[name].replace('class="caption" role="heading"',
