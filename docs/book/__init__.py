@@ -13,7 +13,7 @@ A chapter is chapters/NN-name.md in MyST. It has this form:
     Backward, line by line    source;  The proof: gradient checks;  What goes wrong here: mistakes
     Exercises                 ### Easy, ### Medium, ### Hard, each with a folded solution;
                               the questions of the course in a fold "From the course"
-    Write it yourself         a homework and the notebook (inserted here)
+    Write it yourself         a homework, and the link to the notebook of a chapter with a backward
     Elsewhere                 the same topic in d2l, CS231n and the paper, with their symbols
 
 A test checks the order of the sections, the three lines of the box, that each grade has a folded
@@ -39,7 +39,6 @@ The text is written by hand. Fences insert what is computed from the source:
 
 What is wrong breaks the build, with file and line: a check that fails or compares nothing, a line
 that is not in the source or cites nothing, a mistake that blame does not see or puts on another
-line, a question or a link that leads nowhere. pictures.py draws,
-notebooks.py makes a notebook of every chapter, equations/ reads the
-TeX of an equation and decides whether it holds for arrays.
+line, a question or a link that leads nowhere. pictures.py draws, notebooks.py makes the notebooks,
+equations/ reads the TeX of an equation and decides whether it holds for arrays.
 """

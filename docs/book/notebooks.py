@@ -1,12 +1,11 @@
-"""Notebooks: one of each chapter, and those in docs/book/notebooks.
+"""Notebooks: one of each chapter with a backward to write, and those in docs/book/notebooks.
 
-A chapter's notebook has its text and its equations, and cells that run: its layers step by step,
-their gradient checks, its first mistake with what blame says of it, and a backward to write. The
-first cell installs npdl where it is missing, from the wheel that the site has beside the notebooks.
+The text is on the chapter's page. The notebook has the cells that run: a layer step by step, the
+gradient checks, and the backward to write, with hints and a solution. The first cell installs npdl
+where it is missing, from the wheel that the site has in the folder of the notebooks.
 """
 
 import inspect
-import re
 import subprocess
 import sys
 import textwrap
@@ -16,14 +15,11 @@ import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import npdl
-from docs.book import opening, sources
-from docs.book.chapter import CITED, BookError, labels
+from docs.book import sources
+from docs.book.chapter import BookError
 from docs.book.frame import step_names
-from docs.book.mistakes import changed, read_mistakes
-from docs.book.solved import asked
-from docs.book.sources import ROOT, find
+from docs.book.sources import ROOT
 from npdl.study.check.samples import layer_classes
-from npdl.study.check.target import find_class
 
 WRITTEN = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
@@ -55,8 +51,8 @@ def write_wheel(folder):
 
 
 def notebooks(chapters, known):
-    """Return {name: notebook} of the chapters and of those written by hand."""
-    cells = {chapter.name: _Cells(chapter, known).cells() for chapter in chapters}
+    """Return {name: notebook} of the chapters with a backward, and of those written by hand."""
+    cells = {chapter.name: cells_of(chapter, known) for chapter in chapters if asks_for(chapter)[0]}
     cells |= {path.stem: nbformat.read(path, 4).cells for path in WRITTEN.glob("*.ipynb")}
     return {name: notebook(own) for name, own in cells.items()}
 
@@ -94,98 +90,41 @@ def folded(summary, text):
     return words(f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>")
 
 
-class _Cells:
-    """Makes the cells of a chapter: the method of a directive's name yields its cells."""
+def cells_of(chapter, known):
+    """Yield the cells of a chapter: a layer step by step, its gradients, a backward to write."""
+    cls, part = asks_for(chapter)
+    names = step_names(chapter)
+    yield words(f"# {chapter.title}\n\nThe text and the equations are on the page of this chapter.")
+    yield code(SETUP)
+    yield words("## One run, line by line")
+    yield code(f"layer, inputs, options = samples.sample(layers[{cls.__name__!r}])\n"
+               "npdl.step(layer, *inputs, **options)")
+    yield words("## Gradient checks")
+    yield code(f"for name in {names!r}:\n"
+               "    layer, inputs, options = samples.sample(layers[name])\n"
+               "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
+    yield from to_write(chapter, known, cls, sources.cited(chapter, part))
 
-    def __init__(self, chapter, known):
-        self.chapter, self.known = chapter, known
 
-    def cells(self):
-        yield words(f"# {self.chapter.title}")
-        yield code(SETUP)
-        for part in self.chapter.parts:
-            make = getattr(self, part.name or "prose", None)        # {said} has no cell
-            yield from make(part) if make else ()
-        yield from self.to_write()
-
-    def prose(self, part):
-        text = re.sub(r"!\[([^]]*)\]\([^)]*\)", r"*(On the page of this chapter: \1.)*", part.body)
-        before, wrong, after = text.partition("## What goes wrong here\n")
-        if before.strip():
-            yield words(self.linked(before))
-        if wrong:
-            for name in step_names(self.chapter)[:1]:
-                yield code(f"layer, inputs, options = samples.sample(layers[{name!r}])\n"
-                           "npdl.step(layer, *inputs, **options)")
-            yield words(self.linked(wrong + after))
-
-    def linked(self, text):
-        """Return a text with the numbers of the equations that it cites."""
-        return CITED.sub(lambda m: self.shown(labels(m[1])), text)
-
-    def shown(self, cited):
-        return ", ".join(self.chapter.shown(label, self.known[label]) for label in cited)
-
-    def equation(self, part):
-        yield words(f"$$\n{part.body}\n\\tag{{{part.given.rpartition('-')[2]}}}\n$$")
-
-    def picture(self, part):
-        yield words(f"*(On the page of this chapter: {opening.picture(part)[1]})*")
-
-    def sum(self, part):
-        yield words("\n".join(f"$$\n{line}\n$$" for line in opening.summed(self.chapter, part)))
-
-    def ask(self, part):
-        question, _, answer = opening.question(self.chapter, part)
-        yield words(f"**{question}**")
-        yield folded("The answer", answer)
-
-    def source(self, part):
-        found = sources.cited(self.chapter, part)
-        lines = [f"{line.code}    # from {self.shown(line.cited)}" if line.cited else line.code
-                 for line in found.lines]
-        yield words("\n".join(["```python", found.head, *lines, "```"]))
-
-    def proof(self, part):
-        yield code(f"for name in {part.given.split()!r}:\n"
-                   "    layer, inputs, options = samples.sample(layers[name])\n"
-                   "    print(gradcheck(layer, *inputs, **options), end=\"\\n\\n\")")
-
-    def mistakes(self, part):
-        """Yield each mistake in words, and the first one also as a class on which blame runs."""
-        target, *layer = part.given.split()
-        for number, one in enumerate(read_mistakes(self.chapter, part)):
-            yield words(f"```diff\n- {one.was}\n+ {one.now}\n```\n"
-                        + self.linked(f"{one.why} {one.other}".strip()))
-            if number == 0 and not one.asked and isinstance(find(target), type):
-                cls = find_class(layer[0] if layer else target.partition(":")[2])
-                yield code(_wrong(cls, *changed(find(target), one.was), one.now))
-
-    def questions(self, part):
-        for number in part.given.split():
-            for full, title, body in asked(number):
-                yield folded(f"{full} {title}", body)
-
-    def to_write(self):
-        """Yield a backward to write, its check, hints one by one, and the solution."""
-        cls, part = asks_for(self.chapter)
-        if cls is None:
-            return
-        found, function = sources.cited(self.chapter, part), vars(cls)["backward"]
-        blank = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
-        whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
-        yield words(f"**Write the backward of `{cls.__name__}`** into the next cell, in place of "
-                    "the `raise`; the cell behind it checks every gradient, and says which line is "
-                    "wrong. If you are stuck, open one hint at a time.")
-        yield code(_subclass("Mine", cls, function, blank), solution=whole)
-        yield code("layer, inputs, options = samples.sample(Mine)\n"
-                   "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
-        told = [line for line in found.lines if line.cited]
-        for number, line in enumerate(told, 1):
-            written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
-            yield folded(f"Hint {number} of {len(told)}",
-                         f"`{written}`: from {self.shown(line.cited)}")
-        yield folded("The solution", f"```python\n{whole}\n```")
+def to_write(chapter, known, cls, found):
+    """Yield a backward to write, its check, hints one by one, and the solution."""
+    function = vars(cls)["backward"]
+    blank = f"{found.head}\n    raise NotImplementedError(\"your backward of {cls.__name__}\")"
+    whole = _subclass("Mine", cls, function, textwrap.dedent(inspect.getsource(function)))
+    yield words(f"## Write it yourself\n\nWrite the backward of `{cls.__name__}` into the next "
+                "cell, in place of the `raise`. The cell after it checks every gradient, and names "
+                "the incorrect line. If you don't know how to go on, open one hint at a time.")
+    yield code(_subclass("Mine", cls, function, blank), solution=whole)
+    yield code("layer, inputs, options = samples.sample(Mine)\n"
+               "assert_right(layer, *inputs, **options)\nprint(\"every gradient is right\")")
+    cited = [line for line in found.lines if line.cited]
+    for number, line in enumerate(cited, 1):
+        written = line.code.strip().partition("=")[0].rstrip(" +") or "the last line"
+        equations = "\n\n".join(
+            f"Equation {chapter.shown(label, known[label])}:\n\n"
+            f"$$\n{known[label].equations[label].body}\n$$" for label in line.cited)
+        yield folded(f"Hint {number} of {len(cited)}", f"`{written}`\n\n{equations}")
+    yield folded("The solution", f"```python\n{whole}\n```")
 
 
 def asks_for(chapter):
@@ -209,14 +148,3 @@ def _subclass(name, cls, function, text):
     lines = [f"from {module.__name__} import {', '.join(used)}", "", ""] if used else []
     return "\n".join([*lines, f"class {name}(layers[{cls.__name__!r}]):",
                       textwrap.indent(text.rstrip(), "    ")])
-
-
-def _wrong(cls, function, statement, now):
-    """Return the code of a subclass with one incorrect statement, and a call of blame."""
-    lines, first = inspect.getsourcelines(function)
-    at = statement.first - first
-    indent = " " * statement.node.col_offset
-    lines[at: at + 1 + statement.last - statement.first] = [f"{indent}{now}       # the mistake\n"]
-    return "\n".join([_subclass("Wrong", cls, function, textwrap.dedent("".join(lines))), "", "",
-                      "layer, inputs, options = samples.sample(Wrong)",
-                      "npdl.blame(layer, *inputs, **options)"])

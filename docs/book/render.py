@@ -10,6 +10,7 @@ from docs.book.chapter import CITED, labels
 from docs.book.formulas import in_parts
 from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
+from docs.book.notebooks import asks_for
 from docs.book.proofs import proofs
 from docs.book.solved import asked, papers
 from npdl.errors import InputError
@@ -20,7 +21,7 @@ WIDE = 60               # a longer formula repeats its line of code, and is wide
 
 
 class Page:
-    """Makes the page of a chapter; `known` is {label of an equation: its chapter} of all chapters."""
+    """Makes the page of a chapter; `known` is {label of an equation: its chapter}."""
 
     def __init__(self, chapter, known):
         self.chapter, self.known = chapter, known
@@ -41,11 +42,10 @@ class Page:
     def prose(self, part):
         """Return text with its citations as links, and with step pages and a notebook's link."""
         text = CITED.sub(lambda m: self.links(part.line, labels(m[1])), part.body)
-        notebook = raw(
-            f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>The '
-            "notebook of this chapter</a>: its text and its equations, with cells that run its "
-            "layers and check your own.</p>")
-        text = text.replace(YOURSELF, YOURSELF + notebook)
+        if asks_for(self.chapter)[0]:
+            text = text.replace(YOURSELF, YOURSELF + raw(
+                f'<p class="notebook"><a href="../notebooks/{self.chapter.name}.ipynb" download>'
+                "The notebook of this chapter</a> runs its layers and checks your own.</p>"))
         return text.replace(WRONG, frame.steps(self.steps) + "\n" + WRONG)
 
     def picture(self, part):

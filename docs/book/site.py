@@ -53,7 +53,7 @@ def pages():
 class Site:
     """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is).
 
-    `only` are the numbers of the chapters to make, as a draft: it may lack pages that are linked to.
+    `only` are the numbers of the chapters to make, as a draft: pages that are linked to may lack.
     """
 
     def __init__(self, folder, extra, only=()):
