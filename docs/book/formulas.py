@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 
 from docutils.utils.math.latex2mathml import tex2mathml
 
-ACCENTS = ("˙", "ˆ", "¯", "ˉ", "˜", "~", "→", "_")
 LONG = 40                       # letters of TeX: no wider than a phone
 SIGN = r"(?<=[^=\s{(])\s*[+-]|\\,(?=\s*\\mathrm)"      # a sum's, or a product's of words
 SIZED = r"\\[bB]igg?\s*[()\[\]]"
 RELATION = r"(?<![<>])=|\\(?:le|ge|ne|approx|leftarrow|Rightarrow)\b|<|>"
-ALSO = (                        # what docutils does not know, or sets differently from TeX
+ALSO = (    # what docutils doesn't know or sets differently, such as an index below an accent
     (r"\\[lr]Vert\b", r"\\|"),
+    (r"(\\(?:dot|hat|bar|tilde|vec|over\w+)(?: \w|\\\w+|\{(?:\w|\\\w+\{\w\})\}))(?=_)", r"{\1{}}"),
     (r"\\([bB]igg?)(?=\s*(?:[)\]|]|\\\}|\\r[a-z]+|\\\|))", r"\\\1r"),
     (r"\\([bB]igg?)(?=\s*[(\[\\])", r"\\\1l"),
 )
@@ -30,8 +30,6 @@ def mathml(tex, block=False):
         node.text, node.tail = node.text and node.text.strip(" \n"), None
         node.tag = node.tag.rpartition("}")[2]
     for node in root.iter():
-        if node.tag == "munderover" and node[2].text in ACCENTS:
-            _accent(node)
         if node.tag == "mover" and node[1].tag == "mo" and node[0].tag != "mo":
             node[1].set("style", "padding-bottom: .13em")       # or it sits on the letter
         if node.tag == "mo" and node.text in ("⟨", "⟩", "‖") and "minsize" not in node.attrib:
@@ -87,12 +85,3 @@ def _apart(row):
         if apart and (power or part.text == "\u2061"):
             made.append(ElementTree.Element("mspace", width="0.1667em"))
     row[:] = made
-
-
-def _accent(node):
-    """Turn an x with a dot above and k below into a dotted x with the index k."""
-    base, index, accent = node
-    over = ElementTree.Element("mover", accent="true")
-    over.extend([base, accent])
-    node.tag = "msub"
-    node[:] = [over, index]
