@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import ziamath
 from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from sphinx.errors import ExtensionError
@@ -20,7 +21,10 @@ suppress_warnings = ["myst.header", "toc.not_included"]  # a skipped level; sour
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "npdl: the book"
-html_static_path = ["static", "../gallery/grokking.webp", "../gallery/grokking-curves.png"]
+# STIX Two Math (SIL Open Font License): without it, many browsers set indices badly
+FONT = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
+html_static_path = ["static", "../gallery/grokking.webp", "../gallery/grokking-curves.png",
+                    str(FONT)]
 html_favicon = "static/favicon.svg"
 templates_path = ["templates"]
 html_css_files = ["book.css"]

@@ -25,8 +25,6 @@ CODE = r"`[^`\n]*`"
 LINK = re.compile(          # or code, which is left as it is
     r"(?ms)^(`{3,}).*?^\1[ \t]*$|"
     rf"{CODE}|(!?)\[((?:{CODE}|[^\[\]`]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
-GLYPHS = ("U+20-7E,U+A0-F7,U+2C6-2DC,U+300-338,U+391-3F5,U+2010-2064,U+210B-2135,U+2190-21D4,"
-          "U+2200-22C6,U+2308-230B,U+23B4-23DF,U+27E8-27E9,U+1D400-1D467,U+1D49C-1D4CF")
 INDEX = "docs/book/pages/index.md"
 WHEEL_IN_TEXT = "npdl_textbook-VERSION-py3-none-any.whl"
 DRAFT = """# The book
@@ -53,7 +51,7 @@ def pages():
 class Site:
     """Fills `folder` (what Sphinx reads) and `extra` (what is copied as it is).
 
-    `only` are the numbers of the chapters to make, as a draft: pages that are linked to may lack.
+    `only` are the numbers of the chapters to make, as a draft without the other pages.
     """
 
     def __init__(self, folder, extra, only=()):
@@ -69,7 +67,6 @@ class Site:
 
     def write(self):
         """Make every page."""
-        write_font(self.extra / "_static" / "math.woff")
         steps = {}
         for chapter in self.chosen:
             print(chapter.name, flush=True)
@@ -112,8 +109,6 @@ class Site:
         if path in self.pages:
             return f"[{shown}]({posixpath.relpath(self.pages[path], here)}{anchor})"
         file = ROOT / path
-        if self.only and not file.exists():
-            return shown
         if path.startswith("..") or not file.exists():
             raise BookError(origin, 1, f"the link to {full} leads nowhere")
         if picture:
@@ -163,17 +158,3 @@ def _listing(file):
     return f"# {name}\n" + raw(
         f'<div class="listing highlight" role="group" aria-label="{escape(name)}">'
         f"<pre>{rows}</pre></div>")
-
-
-def write_font(path):
-    """Write the font of the formulas: without one, many browsers set indices badly.
-
-    It is STIX Two Math (SIL Open Font License), from the package ziamath, cut down to what is used.
-    """
-    import ziamath
-    from fontTools import subset
-
-    source = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    subset.main([str(source), f"--output-file={path}", "--flavor=woff", f"--unicodes={GLYPHS}",
-                 "--layout-features=*", "--name-IDs=*"])
