@@ -2,9 +2,9 @@
 
 A check is code that makes the numbers and calls `holds(dx=dx, ...)`: the equation above it, with
 these values for its symbols (docs.book.equations). A name of the code need not be handed over.
-Whatever else there is to say of a layer stands beside it as `assert close(a, b)`. A function of the
-check may not go round behind a list's first place (`steps[t - 1]` at 0), and an inequality is to be
-asked for numbers where it is an equality, and for others.
+Whatever else there is to say of a layer stands beside it as `assert close(a, b)`. An inequality is
+to be asked for numbers where it is an equality, and for others. Number what a sum goes over by
+`dict(enumerate(steps, 1))`: `steps[t - 1]` is the last one at 0, so a wrong range has the same sum.
 
 What the text says between two $, with a relation, is checked by an {said} below it, whose
 `holds("how the formula begins", ...)` is that equation. Its names are its own.
@@ -86,7 +86,7 @@ def check(chapter, part, texts, space):
             raise NotRead(f"{len(found)} formulas of the text above begin with {begin!r}")
         return found[0](names, **values)
 
-    space["close"], space["_placed"] = Close(), _placed
+    space["close"] = Close()
     space["holds"] = holds if part.name == "said" else equations[part.given]
     _execute(chapter, part, space)
     for name, equation in equations.items():
@@ -109,42 +109,11 @@ def _whole(chapter, part, name, equation):
             fail(f"has no {case} case of inequality {number}: call holds(...) for one")
 
 
-class _Places(ast.NodeTransformer):
-    """Replaces a[t - 1] by a[_placed(a, t - 1)] inside of functions."""
-
-    def __init__(self):
-        self.inside = 0
-
-    def visit_Lambda(self, node):
-        self.inside += 1
-        self.generic_visit(node)
-        self.inside -= 1
-        return node
-
-    visit_FunctionDef = visit_Lambda
-
-    def visit_Subscript(self, node):
-        self.generic_visit(node)
-        places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        made = [ast.Call(ast.Name("_placed", ast.Load()), [node.value, place], [])
-                if self.inside and isinstance(place, ast.BinOp | ast.Name) else place
-                for place in places]
-        node.slice = ast.Tuple(made, ast.Load()) if len(made) > 1 else made[0]
-        return ast.fix_missing_locations(ast.copy_location(node, node))
-
-
-def _placed(array, place):
-    """Return an index into a list or an array, after a check that it is not negative."""
-    if not isinstance(array, dict) and np.ndim(place) == 0 and place < 0:
-        raise NotRead(f"there is no place {place}")
-    return place
-
-
 def _execute(chapter, part, space):
     """Run a check's code with the line numbers of the chapter's file."""
     file = str(chapter.path)
     try:
-        tree = _Places().visit(ast.parse(part.code, file))
+        tree = ast.parse(part.code, file)
     except SyntaxError as error:
         chapter.fail(part.code_line + (error.lineno or 1), f"check {part.given}: {error.msg}")
     linecache.checkcache(file)
