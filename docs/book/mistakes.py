@@ -54,17 +54,25 @@ def mistakes(chapter, part, space):
             if mistake.asked:
                 mistake.said = _computed(mistake, space, edit)
             else:
-                cls = find_class(layer[0] if layer else target.partition(":")[2])
-                mistake.said = _blamed(mistake, cls, function, statement, edit)
+                name = layer[0] if layer else target.partition(":")[2]
+                mistake.said = _blamed(mistake, name, function, statement, edit)
         except InputError as error:
             chapter.fail(mistake.line, str(error))
     return made
 
 
-def _blamed(mistake, cls, function, statement, edit):
-    """Return what blame says. Raises InputError if it names another line without a reason."""
-    with edit:
-        report = blamed(cls)
+def _blamed(mistake, name, function, statement, edit):
+    """Return what blame says of a layer.
+
+    The limit of time is 10 minutes, so that the limit of work, which is as usual, ends the search:
+    the answer then doesn't depend on how fast or busy the machine is. Raises InputError if blame
+    names another line without a reason.
+    """
+    with edit, contextlib.chdir(ROOT), warnings.catch_warnings(), mock.patch.object(
+            blaming, "SECONDS", 600.0):
+        warnings.simplefilter("ignore")
+        layer, inputs, options = sample(find_class(name))
+        report = blaming.blame(layer, *inputs, **options)
     if report.right:
         raise InputError(f"blame finds nothing wrong with {mistake.now!r}")
     named = report.file, report.function, report.line
@@ -140,16 +148,3 @@ def edited(function, statement, now):
     with patched(function, code), mock.patch.dict(linecache.cache, {
             file: (len("".join(text)), None, text, file)}):
         yield
-
-
-def blamed(cls):
-    """Return what blame says of a layer.
-
-    The limit of time is 10 minutes, so that the limit of work, which is as usual, ends the search:
-    the answer then doesn't depend on how fast or busy the machine is.
-    """
-    layer, inputs, options = sample(cls)
-    with contextlib.chdir(ROOT), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with mock.patch.object(blaming, "SECONDS", 600.0):
-            return blaming.blame(layer, *inputs, **options)

@@ -12,7 +12,7 @@ from docs.book.markup import coloured, fold, raw, words
 from docs.book.mistakes import mistakes
 from docs.book.notebooks import asks_for
 from docs.book.proofs import proofs
-from docs.book.solved import asked, papers
+from docs.book.solved import asked
 from npdl.errors import InputError
 from npdl.study.step import maths
 
@@ -152,10 +152,9 @@ class Page:
                        for n, piece in enumerate(pieces))
 
     def questions(self, part):
-        numbers = part.given.split()
-        return raw("\n".join([f"<p>{papers(numbers)}</p>", *(
+        return raw("\n".join(
             fold(f"<b>{full}</b> {escape(title)}", body, "question")
-            for number in numbers for full, title, body in asked(number))]))
+            for number in part.given.split() for full, title, body in asked(number)))
 
 
 def listing(code):

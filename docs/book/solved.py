@@ -14,13 +14,6 @@ PAPERS = {"000": "the theory homework", "001": "the quiz", "002": "the exercise 
           "003": "the problem set", "004": "the programming homework"}
 
 
-def papers(numbers):
-    """Return a sentence that names the papers of some questions."""
-    named = [f"{number} is {name}" for number, name in PAPERS.items()
-             if any(full.startswith(number) for full in numbers)]
-    return f"From five papers of real courses: {', '.join(named)}."
-
-
 @functools.lru_cache(maxsize=64)
 def asked(number):
     """Return [(number, title, HTML of solution and verdicts)] of a question, or of its parts."""
