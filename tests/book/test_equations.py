@@ -42,18 +42,6 @@ def test_it_holds_and_a_millionth_off_it_does_not(tex, names):
                 Equation(tex, around)({**names, name: names[name] * (1 + 1e-6)})
 
 
-@pytest.mark.parametrize("tex, changed", [
-    (r"y = x W + b", r"y = x W - b"),
-    (r"y_n = x_n W + b", r"y_n = x_{n + 1} W + b"),
-    (r"y_{ne} = \sum_k x_{nk} W_{ke} + b_e", r"y_{ne} = \sum_k x_{nk} W_{ke} + b_k"),
-])
-def test_another_equation_does_not_hold(tex, changed):
-    names = {"x": x, "W": W, "b": b, "y": x @ W + b}
-    assert Equation(tex)(names)
-    with pytest.raises((AssertionError, IndexError, NotRead)):
-        Equation(changed)(names)
-
-
 @pytest.mark.parametrize("tex, said", [
     ("x W", "no relation"), (r"y = \text{for every } x", "has no value"),
     (r"y = (x W", "is missing"), (r"y = \sum_{k} 1", "goes over is not known"),
