@@ -93,7 +93,9 @@ def read(path):
     """Return the Chapter in a file. Raises BookError if the file has an invalid form."""
     chapter = Chapter(Path(path))
     _split(chapter, chapter.path.read_text(encoding="utf-8"))
-    _number(chapter)
+    for part in chapter.directives("equation"):
+        chapter.equations[part.given] = part
+        chapter.formulas[part.given] = {part.given: part.body}
     _claim(chapter)
     return chapter
 
@@ -126,17 +128,6 @@ def _split(chapter, text):
             held, start = [], end + 2
         i = end + 1
     chapter.parts.append(Part("", start, body="\n".join(held)))
-
-
-def _number(chapter):
-    """Collect the equations: each has the next label, lstm-1, lstm-2."""
-    for part in chapter.directives("equation"):
-        word = next(iter(chapter.equations), part.given).rpartition("-")[0] or "name"
-        label = f"{word}-{len(chapter.equations) + 1}"
-        if part.given != label:
-            chapter.fail(part.line, f"equation {part.given!r}: the label must be {label}")
-        chapter.equations[label] = part
-        chapter.formulas[label] = {label: part.body}
 
 
 def claims(text):

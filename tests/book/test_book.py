@@ -31,15 +31,17 @@ SECTIONS = ["What it does", "Diagram and shapes", "Forward", "Backward by hand",
 GRAPHS = sorted({part.given for path in PATHS for part in read(path).directives("graph")})
 
 
-def test_every_equation_has_its_own_label_and_is_cited():
+def test_equations_are_numbered_and_each_is_cited():
     """By the text, a mistake's reason, or a line of a source."""
-    chapters = [read(path) for path in PATHS]
-    known = [label for chapter in chapters for label in chapter.equations]
-    cited = []
-    for part in (part for chapter in chapters for part in chapter.parts):
-        if part.name in ("", "mistakes"):
+    known, cited = [], []
+    for chapter in map(read, PATHS):
+        given = [part.given for part in chapter.directives("equation")]
+        word = given[0].rpartition("-")[0]
+        assert given == [f"{word}-{n}" for n in range(1, len(given) + 1)]
+        known += given
+        for part in chapter.directives("", "mistakes"):
             cited += CITED.findall(part.body)
-        if part.name == "source":
+        for part in chapter.directives("source"):
             cited += re.findall("<-(.*)", part.body)
     assert len(known) == len(set(known)) > 200
     assert set(known) <= set(labels(" ".join(cited)))

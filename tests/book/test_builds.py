@@ -123,7 +123,6 @@ def test_a_mistake_that_raises_is_named(tmp_path):
     ("y=x @ W", "x=0 * x, y=0 * x @ W", "compares nothing"),
     ("y = x W", r"y \le x W", "no strict case of inequality 1.1"),
     ("y = x W", r"y_n = \sum_n x_n W", "stands outside of it"),
-    ("{equation} map-1", "{equation} map-2", "must be map-1"),
     ("dx = dy_rows @ self.W.data.T <-", "dx = dy_rows @ self.W.data <-", "is no line of Linear"),
     ("dx = dy_rows @ self.W.data.T <- map-1\n", "", "cites no equation"),
     ("{graph} Linear", "{graph} Linen", "'Linen' is not a layer of npdl"),
