@@ -92,6 +92,8 @@ SEQUENCE = BAD_ROW[None], np.array([[0, 9]]), np.array([[True, False]])
 IGNORED = BAD_ROW, np.array([0, -1])
 LOG2, LOG3 = math.log(2), math.log(3)
 VALUES = {                                      # name: (found, wanted, relative error)
+    "a neuron at its threshold fires": (
+        lambda: y_of(ThresholdNeuron.from_weights([1, -1], 0), np.ones((1, 2))), [[1]], 0),
     "uint8 lengths": (lambda: lstm_outputs(np.array([1, 6], "uint8")),
                       lambda: lstm_outputs([1, 6]), 1e-14),
     **{f"{type(norm).__name__} of a constant": (

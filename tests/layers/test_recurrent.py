@@ -1,9 +1,8 @@
-"""The GRU's gates, sequences in reverse, and attention over past states."""
+"""Sequences in reverse, and attention over past states."""
 
 import numpy as np
 
 from npdl.functions import reverse
-from npdl.layers.recurrent import GRUCell
 from npdl.models.attentive_rnn import AttentiveRNN
 
 
@@ -14,18 +13,6 @@ def normal(*shape):
 def assert_close(a, b, limit=1e-12):
     assert np.shape(a) == np.shape(b)
     assert np.abs(np.asarray(a) - np.asarray(b)).max(initial=0) <= limit
-
-
-def test_gru_gates_as_document_002_explains_them():
-    cell = GRUCell(2, 3, dtype="float64")
-    x, h = normal(4, 2), normal(4, 3)
-    W_x, W_h = cell.W_x.data, cell.W_h.data
-    cell.b.data[:] = np.repeat([-50.0, 0, 0], 3)            # z near 0: the state stays
-    assert_close(cell.forward(x, h)[0], h)
-    cell.b.data[:] = np.repeat([50.0, -50, 0], 3)           # z near 1, r near 0: only x counts
-    assert_close(cell.forward(x, h)[0], np.tanh(x @ W_x[:, 6:]))
-    cell.b.data[:] = np.repeat([50.0, 50, 0], 3)            # z and r near 1: a plain RNN
-    assert_close(cell.forward(x, h)[0], np.tanh(x @ W_x[:, 6:] + h @ W_h[:, 6:]))
 
 
 def test_reverse_turns_the_real_steps_only():
