@@ -82,18 +82,7 @@ def test_tokens_padding_and_masks_by_hand():
     for name in ("inputs", "targets", "eq_positions", "orders"):
         assert getattr(pair, name).dtype == np.int64
     assert pair.mask.dtype == pair.answer_mask.dtype == bool
-
-
-def test_vocabulary_ids_and_round_trip():
-    words = Vocabulary(11, "-")
-    assert words.tokens[10:] == ("10", "-", "=", "BOS", "EOS", "PAD")
-    assert (words.operator, words.eq, words.bos, words.eos, words.pad) == (11, 12, 13, 14, 15)
-    assert words.size == 16 and words.id_of("-") == 11 and words.id_of("10") == 10
-    assert words.encode("BOS 5 - 7 =").tolist() == [13, 5, 11, 7, 12]
-    assert words.encode(["BOS", 5, "-"]).tolist() == [13, 5, 11]
-    assert words.encode("").dtype == words.encode("5").dtype == np.int64
-    assert words.decode(words.encode("BOS 10 - 7 = 3 EOS")) == "BOS 10 - 7 = 3 EOS"
-    assert words.decode([]) == ""
+    assert data.vocabulary.encode("").dtype == data.vocabulary.encode("4").dtype == np.int64
 
 
 def test_take_copies_and_refuses_what_is_not_there():

@@ -11,7 +11,6 @@ the value of a local such as `D = 8`.
 
 import ast
 import io
-import math
 import re
 import sys
 import tokenize
@@ -30,13 +29,14 @@ DIMENSION = re.compile(r"\.\.\.|(\d+|\d*[A-Za-z])(\*\d*[A-Za-z])*")
 
 
 class ShapeComment(NamedTuple):
-    """`name` has one of the `shapes` once the statement on the lines first..last has run."""
+    """`name` has one of the `shapes` once the statement on the lines first..last has run.
 
-    file: str
-    line: int
+    `place` is (file, first line of the function, name of the function).
+    """
+
+    place: tuple
     first: int
     last: int
-    function: str
     name: str
     shapes: tuple
 
@@ -55,56 +55,42 @@ def read(path):
         if not all(DIMENSION.fullmatch(dim) for shape in shapes for dim in shape):
             continue
         around = [node for node in statements if node.lineno <= line <= node.end_lineno]
-        function = [node.name for node in around if isinstance(node, ast.FunctionDef)][-1]
+        function = [node for node in around if isinstance(node, ast.FunctionDef)][-1]
+        start = min(node.lineno for node in (function, *function.decorator_list))
         own = max(around, key=lambda node: node.lineno)
         assigned = [node.id for node in ast.walk(own) if isinstance(node, ast.Name)
                     and isinstance(node.ctx, ast.Store)]
         assert match[1] in assigned, f"{path}:{line}: the line assigns {assigned}"
-        found.append(ShapeComment(str(path), line, own.lineno, own.end_lineno, function, match[1],
-                                  tuple(map(tuple, shapes))))
+        found.append(ShapeComment((str(path), start, function.name), own.lineno, own.end_lineno,
+                                  match[1], tuple(map(tuple, shapes))))
     return found
 
 
 class Watcher:
-    """While it is entered, collects what is wrong with the comments of the lines that run."""
+    """A trace function that collects the comments of the lines that run, and what is wrong."""
 
     def __init__(self, comments):
-        self.comments = comments
-        self.of_code, self.reached, self.wrong = {}, set(), {}
+        self.comments, self.reached, self.wrong = {}, set(), {}
+        for comment in comments:
+            self.comments.setdefault(comment.place, []).append(comment)
 
-    def __enter__(self):
-        self.before = sys.gettrace()
-        sys.settrace(self.call)
-        return self
-
-    def __exit__(self, *error):
-        sys.settrace(self.before)
-
-    def call(self, frame, event, argument):
+    def __call__(self, frame, event, argument):
         code = frame.f_code
-        if code not in self.of_code:
-            lines = {line for _, _, line in code.co_lines()}
-            self.of_code[code] = [c for c in self.comments
-                                  if c.file == code.co_filename and c.first in lines]
-        if not self.of_code[code]:
-            return None
-        seen, pending = [], []                          # [(comment, shape)], [comment]
+        own = self.comments.get((code.co_filename, code.co_firstlineno, code.co_name))
+        seen, running = [], []                          # [(comment, shape)], [comment]
 
         def step(frame, event, argument):
-            inside = any(c.first <= frame.f_lineno <= c.last for c in pending)
-            if event in ("line", "return") and not (event == "line" and inside):
-                seen.extend((c, getattr(frame.f_locals.get(c.name), "shape", None))
-                            for c in pending)
-                pending[:] = [c for c in self.of_code[code] if event == "line"
-                              and c.first <= frame.f_lineno <= c.last]
-            elif event == "exception":                  # the statement did not finish
-                pending.clear()
+            for comment in running[:]:
+                if event == "return" or not comment.first <= frame.f_lineno <= comment.last:
+                    running.remove(comment)
+                    seen.append((comment, getattr(frame.f_locals[comment.name], "shape", None)))
             if event == "return":
                 self.verify(seen, {name: value for name, value in frame.f_locals.items()
                                    if len(name) == 1 and name.isupper() and type(value) is int})
+            running.extend(c for c in own if c.first == frame.f_lineno and c not in running)
             return step
 
-        return step
+        return step if own else None
 
     def verify(self, seen, sizes):
         """Note what contradicts `sizes`, {letter: size}, or what came before it."""
@@ -115,31 +101,24 @@ class Watcher:
             if pairs is None:
                 self.wrong[comment] = shape
             for dim, size in pairs or ():
-                factors = [dim] if dim == "..." else re.findall(r"\d+|[A-Za-z]", dim)
-                if len(factors) > 1:
-                    products.append((comment, shape, factors, size))
-                elif size != (int(dim) if dim.isdigit() else sizes.setdefault(dim, size)):
-                    self.wrong[comment] = shape, dim, sizes
-        for comment, shape, factors, size in products:
-            known = [int(f) if f.isdigit() else sizes[f] for f in factors
-                     if f.isdigit() or f in sizes]
-            rest = size % math.prod(known) if math.prod(known) else 0
-            if rest or len(known) == len(factors) and math.prod(known) != size:
-                self.wrong[comment] = shape, factors, sizes
+                if dim == "..." or len(dim) == 1 and dim.isalpha():
+                    if sizes.setdefault(dim, size) != size:
+                        self.wrong[comment] = shape, dim, sizes
+                else:
+                    products.append((comment, re.sub(r"(\d)([A-Za-z])", r"\1*\2", dim), size))
+        for comment, product, size in products:
+            if set(re.findall(r"[A-Za-z]", product)) <= sizes.keys() and eval(
+                    product, {}, sizes) != size:
+                self.wrong[comment] = product, size, sizes
 
 
 def fit(dims, shape):
     """Return pairs (dim, size), `...` with the tuple of the axes that it stands for, or None."""
-    if shape is None:
-        return None
-    if "..." not in dims:
-        return list(zip(dims, shape, strict=True)) if len(dims) == len(shape) else None
-    before, after = dims.index("..."), len(dims) - dims.index("...") - 1
-    end = len(shape) - after
-    if end < before:
-        return None
-    return [*zip(dims[:before], shape, strict=False), ("...", tuple(shape[before:end])),
-            *zip(dims[before + 1 :], shape[end:], strict=True)]
+    if shape is None or "..." not in dims:
+        return list(zip(dims, shape, strict=True)) if len(dims) == len(shape or ()) else None
+    at, more = dims.index("..."), len(shape) - len(dims)
+    sizes = [*shape[:at], tuple(shape[at : at + more + 1]), *shape[at + more + 1 :]]
+    return list(zip(dims, sizes, strict=True)) if more >= -1 else None
 
 
 @pytest.mark.slow
@@ -148,14 +127,17 @@ def test_every_shape_comment_is_run_and_true():
     nodes of a tree: tests of equality check their arrays.)"""
     comments = [comment for path in sorted(ROOT.rglob("*.py")) if path.parent.name != "engine"
                 for comment in read(path)]
-    with Watcher(comments) as watcher:
+    watcher, before = Watcher(comments), sys.gettrace()
+    sys.settrace(watcher)
+    try:
         for case in all_cases():
             built = build(case)
             outputs, cache = built.forward()
             built.gradients(built.upstream(outputs), cache)
+    finally:
+        sys.settrace(before)
     assert not watcher.wrong
-    entered = {(c.file, c.function) for c in watcher.reached}
+    entered = {comment.place for comment in watcher.reached}
     for comment in comments:
-        if comment.function in ("forward", "backward") or (comment.file,
-                                                            comment.function) in entered:
+        if comment.place[2] in ("forward", "backward") or comment.place in entered:
             assert comment in watcher.reached, comment

@@ -1,6 +1,5 @@
 """Fine-tuning a run with LoRA and QLoRA: what is trained, resuming, what is refused."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,7 +9,7 @@ from npdl import backend
 from npdl.data import ModularArithmetic
 from npdl.errors import InputError
 from npdl.losses import loss_and_accuracy
-from npdl.train.commands import ask, generate
+from npdl.train.commands import generate
 from npdl.train.config import Adapters, Config
 from npdl.train.finetune import finetune_config
 from npdl.train.loop import Trainer
@@ -105,27 +104,6 @@ def test_a_resumed_fine_tuning_is_bitwise_identical(tmp_path, model, kind, engin
     resumed_from(tmp_path / "cut", finetune_config(run, adapters, {**QUICK, **given}), 4,
                  run.model.state_dict())
     assert_same_runs(tmp_path / "whole", tmp_path / "cut")
-
-
-@pytest.mark.slow
-def test_from_the_command_line_it_learns_and_answers(tmp_path, base, capsys):
-    copy, out = tmp_path / "copy", tmp_path / "tuned"
-    shutil.copytree(base, copy)
-    options = ["--operator", "-", "--rank", "4", "--steps", "300", "--lr", "0.01", "--eval-every",
-               "300", "--weight-decay", "0", "--threads", "1", "--out", str(out)]
-    assert commands.finetune([str(copy), *options]) == 0
-    said = capsys.readouterr().out
-    shutil.rmtree(copy)                                 # the result stands by itself
-    run = load_run(out)
-    first, last = run.records[0], run.records[-1]
-    assert first["step"] == 0 and first["train_accuracy"] < 0.5 and last["train_accuracy"] == 1.0
-    summary = json.loads((out / "summary.json").read_text())["adapted"]
-    D, V, L, M = 16, 12, 2, 64
-    assert summary["trainable"] == 4 * (L * (4 * 2 * D + 2 * (D + M)) + D + V)
-    assert f"{summary['trainable']:,}" in said and f"{summary['stored_bytes']:,}" in said
-    assert ask.answers(run, "2 - 5 =")[0][0] == "4"
-    assert commands.generate([str(out), "2 - 5 ="]) == 0
-    assert capsys.readouterr().out.startswith("2 - 5 = 4 EOS    (probability ")
 
 
 def test_the_device_path_gives_the_same_run(tmp_path, base):

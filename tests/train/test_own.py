@@ -5,6 +5,7 @@ import json
 import runpy
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pytest
 
@@ -81,12 +82,14 @@ def example(name):
     return runpy.run_path(EXAMPLES / f"{name}.py")["main"]
 
 
-def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, capsys, curves):
+@pytest.mark.parametrize("processes", ["sequential", pytest.param("loky", marks=pytest.mark.slow)])
+def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, capsys, processes):
     settings = {"ends": (1.0, 0.1), "seeds": (0, 1), "steps": 4, "p": 5, "width": 8,
                 "engine": "plain"}
-    example("own_optimizer")(tmp_path, **settings)
-    shown = capsys.readouterr().out
-    assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
+    with joblib.parallel_config(backend=processes):
+        example("own_optimizer")(tmp_path, **settings)
+        shown = capsys.readouterr().out
+        assert example("own_optimizer")(tmp_path, **settings) >= 0      # all are finished
     assert capsys.readouterr().out == shown
     table, plotted, _ = shown.splitlines()[-3:]
     runs = table.split()[4:]

@@ -143,12 +143,6 @@ def test_the_plain_engine_warns_of_the_operation_that_overflows(tmp_path):
     assert "npdl/layers" in str(caught.traceback[-1].path)
 
 
-def test_without_a_validation_set_only_training_is_recorded(tmp_path):
-    train(small(steps=4, r_train=1.0), tmp_path, quiet=True)
-    records = read_records(tmp_path / "metrics.jsonl")
-    assert "validation_loss" not in records[0] and records[-1]["train_loss"] > 0
-
-
 def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
     def reach(trainer):
         return np.abs(trainer.model.embedding.W.data).max()

@@ -6,7 +6,6 @@ import pytest
 from npdl import safetensors
 from npdl.adapt import add_lora
 from npdl.errors import InputError
-from npdl.layers.attention import MultiHeadAttention
 from npdl.layers.batch_norm import BatchNorm, GroupNorm
 from npdl.layers.embedding import Embedding
 from npdl.layers.gru import ResetAfterGRU
@@ -79,20 +78,6 @@ def test_a_trained_lstm_comes_in_and_goes_out(torch, dtype, bias):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_multihead_attention(torch, bias):
-    torch.manual_seed(3)
-    q, k, v = np.random.default_rng(3).standard_normal((3, 2, 5, 4))
-    module = torch.nn.MultiheadAttention(4, 2, bias=bias, batch_first=True, dtype=torch.float64)
-    layer = MultiHeadAttention(4, 2, bias=bias, dtype="float64")
-    if bias:
-        torch.nn.init.normal_(module.in_proj_bias)
-    from_torch(layer, arrays_of(module), style="torch")
-    wanted = module(*map(torch.tensor, (q, k, v)))[0].detach().numpy()
-    np.testing.assert_allclose(layer.forward(q, k, v)[0], wanted, atol=1e-12)
-    fill(torch, module, to_torch(layer, style="torch"))
-
-
-@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "theirs"), [
     (RNN, "RNN"), (ResetAfterGRU, "GRU"), (LSTM, "LSTM")])
 def test_recurrent_networks(torch, kind, theirs, bias):
@@ -148,19 +133,6 @@ def test_out_and_in_again_without_torch(style, build):
     from_torch(other, {n: np.asfortranarray(a) for n, a in arrays.items()}, style)
     for name, array in model.state_dict().items():
         np.testing.assert_array_equal(other.state_dict()[name], array)
-
-
-def test_the_names_of_the_two_styles():
-    assert set(to_torch(LSTMCell(3, 2), "course")) == {
-        f"{gate}.{part}" for gate in ("input_gate", "forget_gate", "output_gate", "candidate")
-        for part in ("weight", "bias")}
-    assert to_torch(LSTMCell(3, 2))["forget_gate.weight"].shape == (2, 5)
-    assert list(to_torch(LSTM(3, 2), "torch")) == [
-        "weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
-    assert set(to_torch(MultiHeadAttention(4, 2), "torch")) == {
-        "in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"}
-    model = to_torch(GPT(6, 4, 1, 2))
-    assert "decoder.blocks.0.attention.W_Q.weight" in model and "classifier.bias" in model
 
 
 def test_the_forget_gate_is_the_forget_gate():

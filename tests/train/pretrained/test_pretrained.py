@@ -70,14 +70,6 @@ def test_transformers_reads_what_is_written(tmp_path, kind):
     to_huggingface(found, tmp_path / "ours")
     back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours").eval()
     np.testing.assert_array_equal(logits(back), wanted)
-    add_lora(found.model, rank=2)
-    for name, param in found.model.params():
-        param.data[...] = np.random.default_rng(len(name)).standard_normal(param.shape)
-    tuned = found.model.forward(IDS)[0]
-    to_huggingface(found, tmp_path / "tuned")
-    back = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "tuned").eval()
-    assert abs(logits(back) - tuned).max() < 1e-4 * abs(tuned).max()
-    assert abs(tuned - wanted).max() > 0.1
 
 
 def test_half_precision_becomes_float32(tmp_path):

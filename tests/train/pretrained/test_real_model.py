@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from npdl.train.metrics import read_records
-from npdl.train.pretrained import load
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,44 +60,6 @@ def test_it_knows_the_capital_of_france(model):
                          ("What is the capital of France?", ("--chat",))):
         done = run(*NPDL, "generate", model, prompt, "--tokens", "12", *more)
         assert "Paris" in done.stdout and "a second" in done.stderr
-
-
-@pytest.mark.torch
-def test_its_logits_and_tokens_are_those_of_transformers(model):
-    """The file as the package gguf reads it, in transformers' model; and transformers' own
-    reader of the tokenizer."""
-    torch = pytest.importorskip("torch", reason="compares with transformers")
-    transformers = pytest.importorskip("transformers", reason="compares with transformers")
-    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-        num_attention_heads=9, num_key_value_heads=3, max_position_embeddings=8192,
-        rms_norm_eps=1e-5, rope_theta=100000.0, tie_word_embeddings=True)).eval()
-    own = dict(theirs.named_parameters())
-    with torch.no_grad():
-        for name, array in dequantized(model, own):
-            own[name][...] = torch.tensor(array.reshape(own[name].shape))
-    words = transformers.AutoTokenizer.from_pretrained(model.parent, gguf_file=model.name)
-    ours = load(model)
-    for prompt in ("The capital of France is", "def square(x):\n    return 12", "Ünïcode 日本 😀"):
-        ids = ours.tokenizer.encode(prompt)
-        assert ids.tolist() == words(prompt)["input_ids"]
-        with torch.no_grad():
-            wanted = theirs(torch.tensor(ids[None])).logits.numpy()
-        assert abs(ours.model.forward(ids[None])[0] - wanted).max() < 1e-3, prompt
-
-
-def dequantized(path, names):
-    """{name: array} of a GGUF file, for these names of transformers."""
-    import gguf
-
-    theirs = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 30)
-    tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
-    for name in names:
-        tensor = tensors.pop(theirs.get_name(name, try_suffixes=(".weight",)))
-        W = gguf.dequantize(tensor.data, tensor.tensor_type)
-        heads = 9 if "q_proj" in name else 3 if "k_proj" in name else None
-        yield name, W if heads is None else W.reshape(heads, 32, 2, 576).swapaxes(1, 2)
-    assert not tensors
 
 
 def test_generating_takes_little_more_memory_than_the_weights(model):
