@@ -5,7 +5,6 @@ import errno
 import os
 import signal
 import socket
-import time
 
 import pytest
 
@@ -16,7 +15,7 @@ from npdl.cli.console import guarded
 from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.run import train
-from tests.tools.processes import ARITHMETIC, recorded_step, start
+from tests.tools.processes import ARITHMETIC, start, wait_for_step
 from tests.tools.refusals import status_of
 
 
@@ -75,8 +74,7 @@ def test_a_package_that_does_not_load_is_one_line(tmp_path):
 def test_a_training_whose_terminal_closes_saves_and_leaves(tmp_path):
     process = start("train_gpt", *ARITHMETIC, "--heads", 2, "--steps", 100_000, "--save-every",
                     100_000, "--out", tmp_path / "run")
-    while recorded_step(tmp_path / "run") < 3 and process.poll() is None:
-        time.sleep(0.01)
+    wait_for_step(process, tmp_path / "run", 3)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)                 # a system that shuts down sends both
     process.send_signal(signal.SIGHUP)

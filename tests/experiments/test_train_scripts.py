@@ -13,7 +13,7 @@ from npdl.train.config import Config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run, train
 from tests.tools import commands, slow
-from tests.tools.processes import ROOT, start, wait_for_checkpoint
+from tests.tools.processes import ROOT, start, wait_for_step
 from tests.tools.refusals import check_refused
 from tests.tools.trained import ENGINES, assert_same_runs
 
@@ -49,7 +49,7 @@ def test_a_killed_script_resumes_bitwise_identically(tmp_path, model, engine):
     options = [*OPTIONS, "--steps", "100", "--engine", engine]
     assert SCRIPTS[model]([*options, "--quiet", "--out", str(whole)]) == 0
     process = start(f"train_{model}", *options, "--out", killed)
-    wait_for_checkpoint(killed, 20, process)
+    wait_for_step(process, killed, 20)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert SCRIPTS[model](["--resume", "--quiet", "--out", str(killed)]) == 0
@@ -60,7 +60,7 @@ def test_ctrl_c_saves_and_leaves_without_a_traceback(tmp_path):
     # A shell's background process, as in CI, ignores SIGINT; a terminal's doesn't.
     process = start("train_gpt", *OPTIONS, "--steps", 3000, "--out", tmp_path / "run",
                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-    wait_for_checkpoint(tmp_path / "run", 6, process)
+    wait_for_step(process, tmp_path / "run", 5)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130

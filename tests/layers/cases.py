@@ -25,19 +25,15 @@ from npdl.layers.batch_norm import BatchNorm
 from npdl.layers.bidirectional import Bidirectional
 from npdl.layers.cross_attention import CrossDecoder, DecoderBlock
 from npdl.layers.dropout import Dropout
-from npdl.layers.grouped import GroupedQueryAttention
 from npdl.layers.layer_norm import LayerNorm, RMSNorm
 from npdl.layers.linear import Linear
-from npdl.layers.llama import LlamaBlock
 from npdl.layers.sequential import Sequential
 from npdl.layers.transformer import Block
 from npdl.models.attentive_rnn import AttentiveRNN
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
-from npdl.models.llama import Llama
 from npdl.models.lstm_lm import LSTMLM
-from npdl.models.seq2seq import Seq2Seq
 from npdl.study.check.examples import Repeated, drawn, ids, off_zero, part, parts
 from npdl.study.check.samples import ROW, every_sample
 from tests.tools.running import npdl_layers
@@ -247,20 +243,12 @@ EDGES = [
          (4, 2, {"bias": False}), *[(2, 3, 4)] * 3, mask=PADDED),
     case(rotary.Rotary, "positions with a gap, another base", (6, {"rope_theta": 50.0}), (3, 6),
          positions=np.array([2, 3, 70])),
-    case(GroupedQueryAttention, "a key for each, one query sees nothing", (4, 2, 2), (2, 3, 4),
-         mask=PADDED[:, None]),
-    case(LlamaBlock, "biases, one query sees nothing", (4, 2, 2, 3, {"qkv_bias": True}),
-         (2, 3, 4), mask=PADDED[:, None]),
-    case(transformer.Encoder, "biased, tanh, padding", lambda rng: transformer.Encoder(
-        [Block(6, 2, 1, ffn_bias=True, activation="tanh", rng=rng)]), (2, 3, 6), key_mask=BLIND),
     case(CrossDecoder, "masks", lambda rng: CrossDecoder(parts(DecoderBlock, 2, 6, 2, 1)(rng)),
          (2, 3, 6), (2, 3, 6), mask=CAUSAL, memory_mask=transformer.padding_mask(BLIND)),
     case(GPT, "padding, one query sees nothing", (4, SMALL), TOKENS, key_mask=SEEN),
     case(GPT, "with its loss, tied", lambda rng: WithLoss(
         GPT(4, **SMALL, norm="pre", positions="learned", tied=True, rng=rng), "sum", "token"),
         TOKENS, ids(4, 2, 3), lambda rng: rng.random((2, 3)) < 0.7),
-    case(Llama, "padding, a sequence that sees nothing", (4, 4, 1, 2, 1, 6, 4), TOKENS,
-         key_mask=BLIND),
 
     # Recurrent layers and the models made of them
     *(case(kind, "lengths, given state", (2, 3), padded(2), state(kind, 5, 3), lengths=RAGGED)
@@ -287,6 +275,4 @@ EDGES = [
         QuantLinear(Linear(4, 3, bias=False, rng=rng), 4), rank=2, alpha=5, rng=rng), (4,)),
     case(LoRALinear, "in a Block, one layer quantized", adapted(
         part(Block, 4, 2), ("W_Q", "W_V", "up"), "up"), (2, 3, 4)),
-    case(LoRALinear, "in a Seq2Seq", adapted(lambda rng: Seq2Seq(5, 4, **SMALL, rng=rng)),
-         ids(5, 2, 3), ids(4, 2, 2)),
 ]

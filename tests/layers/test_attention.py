@@ -1,4 +1,4 @@
-"""Attention scores by hand, padding, and what an encoder-decoder may see."""
+"""Queries that see nothing, float masks, padding, and what an encoder-decoder may see."""
 
 import numpy as np
 import pytest
@@ -9,27 +9,6 @@ from npdl.models.seq2seq import Seq2Seq, attentions
 
 def rng_of(seed):
     return np.random.default_rng(seed)
-
-
-# Scores by hand
-
-def test_dot_scaled_and_additive_scores():
-    q, k = np.array([[1.0, 2.0]]), np.array([[3.0, -1.0], [0.5, 0.5]])
-    v = np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 4.0]])
-    additive = AdditiveAttention(2, 2, 1, dtype="float64")
-    additive.W_q.W.data[...] = [[1.0], [0.5]]
-    additive.W_k.W.data[...] = [[0.25], [1.0]]
-    additive.a.data[...] = 3.0
-    cases = [
-        (DotAttention(), 1.0, 1.5),
-        (ScaledDotAttention(), 1 / np.sqrt(2), 1.5 / np.sqrt(2)),
-        (additive, 3 * np.tanh(2 - 0.25), 3 * np.tanh(2 + 0.625)),
-    ]
-    for layer, first, second in cases:
-        y, cache = layer.forward(q, k, v)
-        share = np.exp(first) / (np.exp(first) + np.exp(second))
-        np.testing.assert_allclose(cache.A, [[share, 1 - share]], rtol=1e-12)
-        np.testing.assert_allclose(y, cache.A @ v, rtol=1e-12)
 
 
 @pytest.mark.parametrize("layer", [DotAttention(), ScaledDotAttention(),

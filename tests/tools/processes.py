@@ -7,8 +7,6 @@ import sys
 import time
 from pathlib import Path
 
-from npdl.train import checkpoint
-
 ROOT = Path(__file__).parents[2]
 ARITHMETIC = ("--p", 5, "--width", 8, "--layers", 1, "--eval-first", 0, "--eval-every", 1,
               "--save-every", 3, "--threads", 1)
@@ -36,13 +34,7 @@ def recorded_step(folder):
     return json.loads(lines[-1])["step"] if lines else 0
 
 
-def wait_for_checkpoint(folder, step, process=None):
-    """Wait until a run's checkpoint has this step."""
-    for _ in range(3000):
-        time.sleep(0.02)
-        path = Path(folder) / "checkpoint.npz"
-        if path.exists() and checkpoint.load(path)[1]["step"] >= step:
-            return
-        if process is not None and process.poll() is not None:
-            break
-    raise AssertionError("the run made no progress")
+def wait_for_step(process, folder, step):
+    """Wait until the metrics of the run of a process have this step, or it has ended."""
+    while recorded_step(folder) < step and process.poll() is None:
+        time.sleep(0.01)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import signal
-import time
 
 import joblib
 import pytest
@@ -16,7 +15,7 @@ from npdl.train.run import load_run, train
 from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
 from tests.tools import device
 from tests.tools.device_helpers import assert_same_records
-from tests.tools.processes import recorded_step, start_python
+from tests.tools.processes import start_python, wait_for_step
 from tests.tools.trained import assert_same_runs
 
 CONFIGS = [Config(model=model, p=7, width=16, heads=2, steps=30, save_every=10, seed=seed,
@@ -114,8 +113,8 @@ def test_a_stopped_sweep_saves_says_nothing_odd_and_resumes(tmp_path, jobs, numb
     folders = [folder_of(tmp_path, one) for one in configs]
     launcher = start_python("-c", SWEEP, tmp_path, jobs,
                             *(json.dumps(one.to_json()) for one in configs))
-    while min(map(recorded_step, folders)) < 40 and launcher.poll() is None:
-        time.sleep(0.01)
+    for folder in folders:
+        wait_for_step(launcher, folder, 40)
     launcher.send_signal(number)
     _, errors = launcher.communicate()
     assert "Traceback" not in errors

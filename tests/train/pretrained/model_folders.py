@@ -83,17 +83,6 @@ def settings(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def write_bfloat16(path, arrays):
-    """A safetensors file of the upper halves of float32 arrays; returns what it stands for."""
-    halves = {n: (np.ascontiguousarray(a).view("u4") >> 16).astype("u2") for n, a in arrays.items()}
-    safetensors.write(path, halves)
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    header = content[8 : 8 + length].replace(b'"U16"', b'"BF16"')
-    path.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
-    return {n: (a.astype("u4") << 16).view("f4") for n, a in halves.items()}
-
-
 def write_gguf(path, folder, kind="F32", divisors=None):
     """The llama of a folder as a GGUF file: neighbours of W_Q and W_K turned together.
 

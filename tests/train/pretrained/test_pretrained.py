@@ -19,7 +19,6 @@ from tests.train.pretrained.model_folders import (
     arrays_of,
     random_model,
     rewrite,
-    write_bfloat16,
     write_folder,
     write_gguf,
 )
@@ -80,11 +79,7 @@ def test_half_precision_becomes_float32(tmp_path):
     safetensors.write(path, halves)
     W = load(tmp_path / "a").model.embedding.W.data
     np.testing.assert_array_equal(W, halves["model.embed_tokens.weight"].astype("f4"))
-    stands_for = write_bfloat16(path, arrays)
-    W = load(tmp_path / "a").model.blocks[1].attention.W_K.W.data
-    name = "model.layers.1.self_attn.k_proj.weight"
-    np.testing.assert_array_equal(W.T, stands_for[name])
-    assert W.dtype == "f4" and abs(W.T - arrays[name]).max() > 0
+    assert W.dtype == "f4"
 
 
 def test_shards_names_without_prefix_and_buffers(tmp_path):
