@@ -21,7 +21,7 @@ def _text(tmp_path):
 def test_the_whole_part_by_hand(tmp_path, text, capsys, monkeypatch):
     out = str(tmp_path / "run")
     options = ["--text", text, "--block", "8", "--width", "8", "--heads", "2", "--steps", "3",
-               "--eval-batches", "2", "--threads", "1", "--quiet", "--out", out]
+               "--eval-batches", "2", "--engine", "plain", "--quiet", "--out", out]
     assert train_gpt(options) == 0
     run = load_run(out)
     part = run.task.parts["validation"]

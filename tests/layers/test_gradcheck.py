@@ -15,8 +15,9 @@ CASES = all_cases()
 
 def is_rare(case):
     """Return True for the first example of a layer, since every size is another in the second, and
-    for an option of a composed layer, whose parts have theirs."""
-    return case.what == ROW[0] or is_composed(case.layer_class) and case.of_option
+    for sizes of 1 and options of a composed layer, whose parts have theirs."""
+    return case.what == ROW[0] or is_composed(case.layer_class) and (
+        case.of_option or case.what == ROW[2])
 
 
 @pytest.mark.parametrize("case", slow.but([str(case) for case in CASES if not is_rare(case)],

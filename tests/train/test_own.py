@@ -103,7 +103,7 @@ def test_a_sweep_over_optimizers_of_ones_own_is_a_table_and_curves(tmp_path, cap
 
 
 def test_a_task_of_ones_own_learns_resumes_and_is_in_the_table(tmp_path, capsys):
-    small = {"n": 3, "steps": 200, "width": 32, "batch": 20, "lr": 3e-3, "target": "numpy"}
+    small = {"n": 3, "steps": 120, "width": 32, "batch": 20, "lr": 5e-3, "target": "numpy"}
     assert example("own_task")(tmp_path, **small) > 0.95
     assert "python -m npdl" not in capsys.readouterr().out
     assert commands.table([str(tmp_path / "run")]) == 0

@@ -143,21 +143,6 @@ def test_the_plain_engine_warns_of_the_operation_that_overflows(tmp_path):
     assert "npdl/layers" in str(caught.traceback[-1].path)
 
 
-def test_metrics_of_ones_own_are_recorded_after_the_others(tmp_path):
-    def reach(trainer):
-        return np.abs(trainer.model.embedding.W.data).max()
-
-    config = small(steps=10)
-    metrics = {"reach": reach, "steps_left": lambda trainer: 10 - trainer.step}
-    assert train(config, tmp_path / "own", quiet=True, metrics=metrics) == 0
-    assert train(config, tmp_path / "plain", quiet=True) == 0
-    own, plain = (read_records(tmp_path / name / "metrics.jsonl") for name in ("own", "plain"))
-    assert [record.pop("steps_left") for record in own] == [9, 8, 7, 5, 0]
-    assert own[-1]["reach"] == float(np.abs(load_run(
-        tmp_path / "own").model.embedding.W.data).max())
-    assert [{k: v for k, v in record.items() if k != "reach"} for record in own] == plain
-
-
 @pytest.mark.parametrize(("name", "value", "message"), [
     ("lr", 1.0, "metric 'lr': each record has a number of this name already; choose"),
     ("sizes", [1, 2], "metric 'sizes' has returned list; return a number"),
