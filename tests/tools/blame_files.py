@@ -124,18 +124,17 @@ def answer(text, line, folder):
 
 def main(prefixes):
     with tempfile.TemporaryDirectory() as folder:
-        found = {}
+        found = []
         for path in (p for prefix in prefixes or [""] for p in mistakes(prefix)):
             text, line, _ = read(path)
-            found[path.stem] = given = answer(text, line, folder)
+            given = answer(text, line, folder)
+            found.append(given)
             print(f"{path.stem}: {given}", given.report if prefixes else "", sep="\n"[: bool(
                 prefixes)], flush=True)
-        for person in "ab":
-            own = [a for name, a in found.items() if name[0] == person]
-            print(f"{person}: {len(own)} files, {sum(a.on_line for a in own)} on the line, "
-                  f"{sum(a.is_true is True for a in own)} true fixes, "
-                  f"{sum(a.is_true is False for a in own)} false, "
-                  f"longest {max((a.seconds for a in own), default=0):.1f} s")
+        print(f"{len(found)} files, {sum(a.on_line for a in found)} on the line, "
+              f"{sum(a.is_true is True for a in found)} true fixes, "
+              f"{sum(a.is_true is False for a in found)} false, "
+              f"longest {max((a.seconds for a in found), default=0):.1f} s")
 
 
 if __name__ == "__main__":

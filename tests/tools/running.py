@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast, is_float, leaves, mapped
-
-CASE_LIMIT = 1e-7
 
 
 def case_rng(case):
@@ -61,26 +58,18 @@ def build(case):
     return Built(case, layer, cast(inputs, "float64"), options)
 
 
-def check(case):
-    """The Report of one case."""
-    layer, inputs, options = case.build(case_rng(case))
-    return gradcheck(layer, *inputs, entries=case.entries, **options)
-
-
 def map_floats(nest, function, keep=False):
     """`function` of every float array of a nest; everything else is None, or kept as it is."""
     return mapped(nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 
 
 def arrays_in(nest):
-    """Every array of a nest of tuples, lists, dicts and objects such as the engine's Rows."""
+    """Every array of a nest of tuples, lists and dicts."""
     if isinstance(nest, np.ndarray):
         yield nest
-    elif isinstance(nest, (tuple, list)):
-        for item in nest:
+    elif isinstance(nest, (tuple, list, dict)):
+        for item in nest.values() if isinstance(nest, dict) else nest:
             yield from arrays_in(item)
-    elif isinstance(nest, dict) or hasattr(nest, "__dict__"):
-        yield from arrays_in(list((nest if isinstance(nest, dict) else vars(nest)).values()))
 
 
 def npdl_layers():
