@@ -206,6 +206,14 @@ def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeyp
     assert said[0].startswith("note: submissions run without") and said[1] == "ada: 5 of 5"
 
 
+def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, capsys):
+    for number in range(11):
+        Path(f"class/notebook{number:02}").mkdir()
+        Path(f"class/notebook{number:02}/linear.ipynb").touch()
+    assert main(["homework", "grade", "class", "--homework", "homework", "--out", "grades"]) == 2
+    assert "notebook08 and 2 more can't be graded" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given, words", [
     (["class", "--homework", "class", "--out", "new"], "class has no valid homework.json"),
     (["class/ada", "--homework", "homework", "--out", "new"], "is not a folder with submissions"),

@@ -82,7 +82,8 @@ def _grade(options):
     graded = grade_class(options.folder, grader, options.grades)
     if missing := [name for name, grades in graded.items()
                    if any(grade.not_graded for grade in grades.values())]:
-        raise InputError(f"{', '.join(missing[:9])} can't be graded; {options.grades}/grades.csv "
-                         "says why; remove the cause, and grade into a new folder")
+        more = f" and {len(missing) - 9} more" * (len(missing) > 9)
+        raise InputError(f"{', '.join(missing[:9])}{more} can't be graded; {options.grades}/"
+                         "grades.csv says why; remove the cause, and grade into a new folder")
     print(f"{options.grades} has grades.csv with a row, and feedback with a page, for each "
           "submission")
