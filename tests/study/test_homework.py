@@ -11,7 +11,7 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import answer_all, answer_right, award, load_class
+from npdl.study.homework.answers import answer_all, award, load_class
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.handout import LAYERS, hand_out
 from npdl.study.homework.home import find_problems
@@ -38,7 +38,7 @@ def solve(text, exercise):
 def points_of(exercise, text, seed=3):
     """Return the points for a file, in this process."""
     asked = exercise.ask(seed)
-    wanted = answer_right(asked)
+    wanted = answer_all(asked)
     load_class(asked, text.encode(), exercise.file, exercise.name)
     return award(answer_all(asked, exercise.file), wanted)
 

@@ -13,6 +13,7 @@ import traceback
 import numpy as np
 
 from npdl.study.blame.exceptions import arrays_read
+from npdl.study.containment import message
 from npdl.study.deviation import deviation
 from npdl.study.trace.statements import lines_of
 from npdl.study.trees import by_input, copied, leaves
@@ -63,7 +64,7 @@ def describe(error, file):
         return f"line {error.lineno}: {error.msg} (Python {sys.version.split()[0]})"
     if isinstance(error, NotImplementedError) and str(error).startswith("write "):
         return BLANK
-    text = f"{type(error).__name__}: {str(error)[:500]}".rstrip(": ")
+    text = message(error)
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         if frame.f_code.co_filename == file:
             function = lines_of(frame.f_code)
@@ -116,31 +117,21 @@ def _arrays(kind, nests):
             yield f"{kind}/{path}", np.array(array, float)
 
 
-def answer_right(asked):
-    """Return {path: array} with the right answers to the questions `asked`.
-
-    The arrays are those of `answer_all` for npdl's own layers. The array "case/start/name" is the
-    param.grad of a parameter before the first backward.
-    """
-    starts = {f"{case}/start/{name}": param.grad.copy() for case, question in asked.items()
-              for name, param in question["layer"].params()}
-    return starts | answer_all(asked)
-
-
 def award(found, wanted):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
-    `found` are the student's answers, and `wanted` are the right ones. Each gradient of the first
-    case gives one point, and the other cases together give one point. The last point is
+    `found` are the student's answers, and `wanted` are those of npdl's own layer. Each gradient of
+    the first case gives one point, and the other cases together give one point. The last point is
     for conventions (nothing is modified, gradients are added); it needs every gradient right.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
         case, kind, name = path.split("/", 2)
-        given, start = found.get(path), wanted.get(f"{case}/start/{name}")
+        given = found.get(path)
         wrong = difference(given, array)
         if kind == "gradient":
-            if wrong and start is not None and not difference(given, array - start):
+            added = wanted[f"{case}/again/{name}"] - array      # 0 for an input
+            if wrong and added.any() and not difference(given, added):
                 violations.append(f"{name}.grad is overwritten. {ADD}")
                 wrong = ""
             if given is None:

@@ -57,6 +57,12 @@ class Exercise:
         return [function for function in called.values() if inspect.isfunction(function)]
 
     @property
+    def solution(self):
+        """Return npdl's own source of these methods."""
+        return "\n".join(textwrap.dedent(inspect.getsource(getattr(self.cls, name)))
+                         for name in self.methods)
+
+    @property
     def blanks(self):
         """Return npdl's own methods and functions that the student has to write."""
         return [*(getattr(self.cls, name) for name in self.methods), *self.functions]

@@ -17,11 +17,10 @@ from pathlib import Path
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import message, written
-from npdl.study.homework.answers import LIMIT, Refused, answer_right, award, list_reasons
-from npdl.study.homework.exercise import parse_function
+from npdl.study.homework.answers import LIMIT, Refused, answer_all, award, list_reasons
 from npdl.study.homework.handout import new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.similarity import find_copies, find_methods, normalised
+from npdl.study.homework.similarity import find_copies, normalised
 from npdl.study.homework.submissions import list_submissions, read_file
 from npdl.train.config import usable_cores
 
@@ -46,6 +45,9 @@ class Grade:
 
     @property
     def earned(self):
+        """Return the number of points that are earned, or "not graded"."""
+        if self.not_graded:
+            return "not graded"
         return sum(not reason for reason in self.points.values())
 
     def __str__(self):
@@ -68,7 +70,7 @@ class Grader:
         self.exercises = []
         for exercise in exercises.values():
             asked = exercise.ask(SEED)
-            self.exercises.append((exercise, answer_right(asked), {
+            self.exercises.append((exercise, answer_all(asked), {
                 "file": f"/{exercise.file}", "name": exercise.name, "find_line": False,
                 "blanks": {function.__qualname__ for function in exercise.blanks},
                 "questions": pickle.dumps(asked), "seconds": seconds, "is_sealed": is_sealed,
@@ -84,7 +86,7 @@ class Grader:
         try:
             task = task | {"submitted": read_file(places, exercise.file)}
             found = run_student(task)
-            grade.code = normalised(find_methods(task["submitted"], exercise))
+            grade.code = normalised(task["submitted"], exercise.methods)
             grade.points = award(found, wanted)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(Refused, NotGraded):
@@ -98,12 +100,18 @@ class Grader:
         return grade
 
 
+def total(grades):
+    """Return one Grade for all exercises of a submission, {exercise: Grade}."""
+    return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
+                  for point, reason in grade.points.items()},
+                 "; ".join(f"{exercise}: {grade.not_graded}"
+                           for exercise, grade in grades.items() if grade.not_graded))
+
+
 def summary(grades):
     """Return the points of a submission as text, such as "3 of 5", or why it is not graded."""
-    if reasons := [f"{name}: {one.not_graded}" for name, one in grades.items() if one.not_graded]:
-        return f"not graded: {'; '.join(reasons)}"
-    return (f"{sum(one.earned for one in grades.values())} of "
-            f"{sum(len(one.points) for one in grades.values())}")
+    whole = total(grades)
+    return f"{whole}: {whole.not_graded}" if whole.not_graded else str(whole)
 
 
 def feedback(name, grades):
@@ -119,19 +127,16 @@ def table(graded, references):
     """Return the text of grades.csv, with a row for each submission.
 
     graded      {submission: {exercise: Grade}}
-    references  {exercise: normalised code of npdl}; submissions are compared with it, too
+    references  {exercise: Grade} with npdl's own code, with which submissions are compared, too
     """
-    copies = find_copies({name: {one: grade.code for one, grade in grades.items()}
-                          for name, grades in graded.items()} | {"npdl": references})
+    copies = find_copies(graded | {"npdl": references})
     rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
-        points, _, of = summary(grades).partition(" of ")
-        if points.startswith("not graded"):
-            points, of = "not graded", ""
+        whole = total(grades)
         reasons = [f"{exercise}: {grade.reasons()[0]}" for exercise, grade in grades.items()
                    if grade.reasons()]
-        rows.append([name, *(grade.earned if not grade.not_graded else "not graded"
-                             for grade in grades.values()), points, of, copies[name],
+        rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
+                     "" if whole.not_graded else len(whole.points), copies[name],
                      "; ".join(reasons)])
     text = io.StringIO()
     csv.writer(text).writerows([f"'{cell}" if FORMULA.match(str(cell)) else cell for cell in row]
@@ -146,8 +151,8 @@ def grade_class(folder, grader, out):
     new or empty. Raises InputError if one of the folders can't be used.
     """
     submissions, out, graded = list_submissions(folder), new_folder(out), {}
-    references = {one.name: normalised(parse_function(getattr(one.cls, method))
-                                       for method in one.methods) for one, *_ in grader.exercises}
+    references = {one.name: Grade(code=normalised(one.solution, one.methods))
+                  for one, *_ in grader.exercises}
     with ThreadPool(usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
@@ -166,11 +171,10 @@ def write_results(path, place, grader):
     reports that the autograder failed.
     """
     grades = grader.grade({Path(place).name: Path(place)})
-    if (points := summary(grades)).startswith("not graded"):
-        raise InputError(f"{place}: {points}")
-    tests = [{"name": f"{name}: {point}", "score": int(not reason), "max_score": 1,
-              "output": reason} for name, grade in grades.items()
-             for point, reason in grade.points.items()]
+    if total(grades).not_graded:
+        raise InputError(f"{place}: {summary(grades)}")
+    tests = [{"name": point, "score": int(not reason), "max_score": 1, "output": reason}
+             for point, reason in total(grades).points.items()]
     write_json(Path(path), {"tests": tests, "output": feedback(Path(place).name, grades),
                             "output_format": "text", "stdout_visibility": "hidden"})
-    return points
+    return summary(grades)

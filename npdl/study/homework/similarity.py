@@ -5,22 +5,16 @@ import ast
 SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
 
-def find_methods(text, exercise):
-    """Yield the methods of an exercise in a student's file, as syntax trees."""
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.ClassDef) and node.name == exercise.name:
-            yield from (one for one in node.body if isinstance(one, ast.FunctionDef)
-                        and one.name in exercise.methods)
+def normalised(source, methods):
+    """Return the normalised code of the methods in a source, or "" if it is short or invalid.
 
-
-def normalised(functions):
-    """Return the normalised code of functions, given as syntax trees, or "" if it is short.
-
-    The student's file must have run in a separate process before, which shows that it doesn't
-    crash Python's parser.
+    A student's file must have run in a separate process before, which shows that it doesn't crash
+    Python's parser.
     """
     try:
-        code = "\n".join(sorted(map(_normalised, functions)))
+        code = "\n".join(sorted(
+            _normalised(node) for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.FunctionDef) and node.name in methods))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return code if len(code) >= SHORTEST else ""
@@ -40,11 +34,11 @@ def _normalised(function):
 
 
 def find_copies(graded):
-    """Return {name: text} for `graded`, {name: {layer: normalised code}}.
+    """Return {submission: text} for {submission: {exercise: Grade}}.
 
-    The text lists the other names whose code is equal.
+    The text lists the other submissions whose code is equal.
     """
-    return {name: "; ".join(f"{other} ({layer})" for layer, code in own.items() if code
+    return {name: "; ".join(f"{other} ({exercise})" for exercise, grade in own.items() if grade.code
                             for other, theirs in graded.items()
-                            if other != name and theirs[layer] == code)
+                            if other != name and theirs[exercise].code == grade.code)
             for name, own in graded.items()}
