@@ -4,13 +4,15 @@ The answer is that the layer is correct, that it could not be checked, or that a
 for other inputs.
 """
 
+import functools
+
 import numpy as np
 
 from npdl.study.blame.report import Blame, report_on
 from npdl.study.check.adapters import Functions
 from npdl.study.check.side_effects import side_effects
 from npdl.study.trace.statements import lines_of
-from npdl.study.trees import mapped
+from npdl.study.trees import is_float, mapped, same
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
                                         # other branches of np.maximum or of an if statement; more
@@ -73,29 +75,34 @@ def other_inputs(subject):
     given = "all gradients are correct for the given inputs, but not for "
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
-
-    def each(change):
-        return tuple(change(a) if isinstance(a, np.ndarray) else a for a in subject.inputs)
-
-    def flipped(a):
-        if a.dtype.kind not in "iub" or a.size < 2:
-            return a
-        a = a.copy()
-        a.flat[-1] = a.flat[0] if a.dtype.kind in "iu" else not a.flat[0]
-        return a
-
-    if any(isinstance(a, np.ndarray) and a.dtype.kind in "iub" and a.size > 1
-           for a in subject.inputs):
-        yield f"{given}a repeated id, or another mask", each(flipped), 0
-    for axis, least, what in () if isinstance(subject.layer, Functions) else (
-            (0, 2, "row"), (1, 3, "time step")):
-        if any(np.ndim(a) >= least and np.shape(a)[axis] == 1 for a in subject.inputs):
-            yield f"{given}a second {what}", each(lambda a, x=axis, n=least: np.concatenate(
-                [a, 2 * a], x) if a.ndim >= n and a.shape[x] == 1 else a), 0
+    changes = {"a repeated id, or another mask": _with_another_last_entry}
+    if not isinstance(subject.layer, Functions):
+        changes["a second row"] = functools.partial(_doubled, axis=0)
+        changes["a second time step"] = functools.partial(_doubled, axis=1)
     for factor in FACTORS:
-        yield f"{given}the float inputs times {factor:g}", mapped(
-            subject.inputs, lambda a, by=factor: a * by if getattr(
-                getattr(a, "dtype", None), "kind", "") == "f" else a), 0
+        changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
+            a * by if is_float(a) else a)
+    for words, change in changes.items():
+        inputs = mapped(subject.inputs, lambda a, change=change: change(a) if isinstance(
+            a, np.ndarray) else a)
+        if not same(inputs, subject.inputs):
+            yield given + words, inputs, 0
+
+
+def _with_another_last_entry(array):
+    """Return an array of ids whose last id is the first one, or a mask with another last entry."""
+    if array.dtype.kind not in "iub" or array.size < 2:
+        return array
+    array = array.copy()
+    array.flat[-1] = array.flat[0] if array.dtype.kind in "iu" else not array.flat[0]
+    return array
+
+
+def _doubled(array, axis):
+    """Return an array with a second entry along an axis of length 1, if it has such an axis."""
+    if array.ndim < axis + 2 or array.shape[axis] != 1:
+        return array
+    return np.concatenate([array, 2 * array], axis)
 
 
 def _last_line(layer):
