@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 from npdl.cli.console import file_or_folder, set_description
 from npdl.cli.options import SECONDS
 from npdl.errors import InputError
-from npdl.study.blame.blame import examine
+from npdl.study.blame.blame import blame
 from npdl.study.check.target import build
 from npdl.study.containment import message, time_limit
 from npdl.study.step.step import step
@@ -99,7 +99,7 @@ def add_blame(parser):
 
 def run_blame(options):
     """Print the report of blame. The exit status is 0 if all gradients are correct, else 1."""
-    report = _run(options, examine)
+    report = _run(options, lambda layer, inputs, keywords: blame(layer, *inputs, **keywords))
     options.status = int(not report.right)
     print(report)
     return options.status

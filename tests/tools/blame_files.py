@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npdl.errors import InputError
-from npdl.study.blame.blame import examine
+from npdl.study.blame.blame import blame
 from npdl.study.blame.report import REMAINS
 from npdl.study.check.gradcheck import gradcheck
 from npdl.study.check.target import build
@@ -91,7 +91,7 @@ def ask(text, folder):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         layer, inputs, options = built(text, folder)
-        return examine(layer, inputs, options)
+        return blame(layer, *inputs, **options)
 
 
 def with_line(text, number, statement):

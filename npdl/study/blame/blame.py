@@ -45,11 +45,6 @@ def blame(layer, *inputs, seed=0, **options):
     options   the keyword arguments of forward
     Raises InputError if `layer` is not a layer, or if a layer of npdl rejects the inputs.
     """
-    return examine(layer, inputs, options, seed)
-
-
-def examine(layer, inputs, options=None, seed=0):
-    """Return the same Blame as `blame`; `options` is a dict of the keyword arguments of forward."""
     layer = as_layer(layer)
     try:
         subject = Subject(layer, inputs, options, seed=seed)
@@ -174,9 +169,9 @@ def _blame_wrong(result, small, runs):
         c for c in found.feasible if c.status == CORRECT and c.values[c.key].any()]
     passed = [c for c in found.feasible if c.status == PASSED]
     if not likely + passed:
-        return _first_suspicious(result, found), None
+        return _without_candidate(result, found), None
     named = passed[-1] if not likely else min(likely, key=lambda c: (
-        max(c.status, CONSTANT), not c.unique, found.rank(c.line, c.order)))
+        max(c.status, CONSTANT), not c.unique, found.rank(c)))
     return _without_fix(result, found, named), None
 
 
@@ -186,9 +181,9 @@ def _with_fixes(result, found, fixes):
     report = report_on(result, best.line, best, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
-    if best.candidate and best.candidate.rest:
+    if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
-    return with_values(report, found, best.candidate) if best.candidate else report
+    return with_values(report, found, best.candidate) if best.candidate.values else report
 
 
 def _without_fix(result, found, candidate):
@@ -199,31 +194,20 @@ def _without_fix(result, found, candidate):
     return with_values(report_on(result, candidate.line, diagnosis=about), found, candidate)
 
 
-def _first_suspicious(result, found):
+def _without_candidate(result, found):
     """Return the Blame if no change of a single statement could correct even one gradient.
 
-    The Blame names the statement that makes an array of the wrong shape. If there is none, it names
-    the first statement on which only wrong gradients depend.
+    The Blame names the statement that makes a gradient of the wrong shape, if there is one.
     """
-    def affects(c):
-        rows = np.abs(c.J).max(1, initial=0) > 0
-        return {n for n in found.runs.truth if (rows & found.runs.rows({n})).any()}
-
-    alone = [c for c in found.candidates if c.J is not None and c.status <= PASSED
-             and (names := affects(c)) and names <= found.wrong]
     misshapen = [c for c in found.candidates if any(
         np.array_equal(v, found.base[n]) for v in c.values.values() for n in found.wrong
         if found.base[n].shape != found.runs.truth[n].shape)]
-    if misshapen:
-        first = min(misshapen, key=lambda c: (c.status == PASSED, c not in alone, c.order))
-        return report_on(result, first.line,
-                         diagnosis="the gradient that this line makes has the wrong shape")
-    if not alone:
+    if not misshapen:
         return report_on(result, diagnosis="more than one line may be wrong: no change of a single "
                          "line corrects a gradient")
-    first = replace(min(alone, key=lambda c: (c.status, c.order)), rest=REMAINS)
-    return with_values(report_on(result, first.line, diagnosis=(
-        "only wrong gradients depend on the value of this line")), found, first)
+    first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
+    return report_on(result, first.line,
+                     diagnosis="the gradient that this line makes has the wrong shape")
 
 
 def confirm(result, report, fix, budget):

@@ -11,7 +11,6 @@ code that replaces a part of the statement.
 """
 
 import ast
-import itertools
 
 import numpy as np
 
@@ -19,8 +18,8 @@ from npdl.study.blame.vocabulary import DERIVATIVES
 from npdl.study.trace.syntax import binary, cloned, parsed, subexpressions, swapped
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
-OPERATORS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
-             ast.Pow: "*", ast.FloorDiv: "*"}
+OTHER_SIGNS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
+               ast.Pow: "*", ast.FloorDiv: "*"}
 COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)
 SIMILAR = [("sum", "mean", "max"), ("max", "min"), ("sin", "cos"), ("maximum", "minimum"),
            ("zeros_like", "ones_like"), ("zeros", "ones"), ("exp", "log", "tanh"),
@@ -59,8 +58,8 @@ def statement_edits(node):
             f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "wrong order", cloned(node, items, new))
-                        for new in swapped(items))
+            yield from ((TOKEN, "wrong order", cloned(node, items, ast.Tuple(new, items.ctx)))
+                        for new in swapped(items.elts))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "this line should not be here", ast.Pass()
 
@@ -94,7 +93,8 @@ def _edits(node, parent, is_index, is_whole, words):
     elif isinstance(node, ast.keyword):
         yield from _keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
-        yield from ((TOKEN, "wrong order", new) for new in swapped(node))
+        yield from ((TOKEN, "wrong order", type(node)(new, node.ctx))
+                    for new in swapped(node.elts))
     else:
         yield from _syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
@@ -133,7 +133,7 @@ def _syntax_edits(node, is_index):
                 yield TOKEN, "wrong number", parsed(repr(int(new) if new == int(new) else new))
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
-        for sign in "" if is_index else OPERATORS.get(type(op), ""):
+        for sign in "" if is_index else OTHER_SIGNS.get(type(op), ""):
             is_sign = isinstance(op, (ast.Add, ast.Sub)) and sign in "+-"
             kind = "wrong sign" if is_sign else "wrong operation"
             yield TOKEN, kind, binary(left, sign, right)
@@ -205,10 +205,8 @@ def _call_edits(node):
     for arg in node.args[:2]:
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra factor or term", arg
-    for i, j in itertools.combinations(range(len(node.args)), 2):
-        args = list(node.args)
-        args[i], args[j] = args[j], args[i]
-        yield TOKEN, "wrong order", ast.Call(func, args, node.keywords)
+    yield from ((TOKEN, "wrong order", ast.Call(func, new, node.keywords))
+                for new in swapped(node.args))
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []

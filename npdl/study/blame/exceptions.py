@@ -6,7 +6,7 @@ import traceback
 import numpy as np
 
 from npdl.study.blame.edits import DERIVATIVE, RANKS
-from npdl.study.blame.localize import Localization, recorded
+from npdl.study.blame.localize import Candidate, Localization, recorded
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import Blame, nearby, place_of, report_on
 from npdl.study.check.adapters import Unfit
@@ -34,7 +34,7 @@ def blame_raised(checked, runs):
     lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
     for rank in (rank for rank in RANKS if rank != DERIVATIVE):
         for one in lines:
-            fix = search.fix(one, rank)
+            fix = search.fix(Candidate(one), rank)
             if fix is not None:
                 return report_on(checked, fix.line, fix), fix
     raised, held = trail[0]

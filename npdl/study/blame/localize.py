@@ -25,8 +25,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from npdl.study.deviation import deviation
 from npdl.study.trace.oracle import Oracle, plain, stems
-from npdl.study.trace.runs import SOLVED, ZERO, solved
+from npdl.study.trace.runs import LEAST, SOLVED, ZERO, solved
 from npdl.study.trace.syntax import is_pass_through
 
 MAX_ENTRIES = 400       # statements with more entries are not perturbed; a larger number is slower,
@@ -60,7 +61,7 @@ class Candidate:
     """
 
     line: object
-    is_argument: bool
+    is_argument: bool = False
     values: dict = field(default_factory=dict)
     order: int = 0
     J: object = None
@@ -77,8 +78,8 @@ class Candidate:
     @property
     def changed(self):
         """Return the keys of the values that must change, or all keys if that is unknown."""
-        return [k for k in self.values if k in self.expected and not agree(
-            self.expected[k], self.values[k])] or list(self.values)
+        return [key for key, value in self.values.items() if key in self.expected and deviation(
+            self.expected[key], value, LEAST) > SOLVED] or list(self.values)
 
     @property
     def key(self):
@@ -108,10 +109,9 @@ class Candidate:
             elif key[0] == place:
                 others.append(columns)
         free = np.concatenate(others, 1) if others else own[:, :0]
-        free, scale, _ = np.linalg.svd(free, full_matrices=False)
-        free = free[:, scale > ZERO * max(scale.max(initial=0), 1e-300)]
-        needed = self.residual - free @ (free.T @ self.residual)
-        effect = own - free @ (free.T @ own)
+        undo = np.linalg.pinv(free, rcond=ZERO)
+        needed = self.residual - free @ (undo @ self.residual)
+        effect = own - free @ (undo @ own)
         most = SOLVED * max(1.0, np.abs(needed).max(initial=0))
 
         def test(value):
@@ -146,16 +146,16 @@ class Localization:
     def feasible(self):
         return [c for c in self.candidates if c.feasible]
 
-    def rank(self, line, order):
-        """Return a tuple by which lines are sorted; the most suspicious line has the smallest one.
+    def rank(self, candidate):
+        """Return a tuple by which Candidates are sorted; the smallest is the most suspicious one.
 
         Statements of the layer's file come first, then callers before the functions that they
         call, then the order of execution. If all of backward ignores the upstream gradient, the
         last statement comes first: the factor is most likely missing there.
         """
-        watch = self.runs.watch
-        return (line.function.file != watch.home, watch.functions.index(line.function),
-                order if self.runs.uses_dout else -order)
+        watch, function = self.runs.watch, candidate.line.function
+        return (function.file != watch.home, watch.functions.index(function),
+                candidate.order if self.runs.uses_dout else -candidate.order)
 
     @functools.cached_property
     def partial(self):
@@ -182,7 +182,7 @@ class Localization:
                     break
         least = min((c.unknown for c in self.feasible if c.J is not None and c.status < PASSED),
                     default=np.inf)
-        found = sorted(best.values(), key=lambda c: (c.unknown, self.rank(c.line, c.order)))
+        found = sorted(best.values(), key=lambda c: (c.unknown, self.rank(c)))
         return [c for c in found if c.unknown <= least]
 
     @functools.cached_property
@@ -196,12 +196,6 @@ class Localization:
         forward = {line.function for line in self.forward_lines if line is not None}
         return {f.code.co_name: f for f in self.runs.watch.functions
                 if f not in forward and "forward" not in f.qualname}
-
-
-def agree(a, b):
-    """Return True if two arrays have the same shape and nearly the same entries."""
-    return a.shape == b.shape and bool((np.abs(a - b) <= SOLVED * max(
-        np.abs(b).max(initial=0), 1e-3)).all())
 
 
 def localize(runs):

@@ -6,6 +6,7 @@ on inputs and upstream gradients that were not used to find the candidate.
 """
 
 import ast
+import contextlib
 import functools
 import itertools
 import operator
@@ -13,19 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.blame.edits import (
-    FACTOR,
-    RANKS,
-    TOKEN,
-    as_node,
-    expression_edits,
-    statement_edits,
-)
-from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED
+from npdl.study.blame.edits import FACTOR, RANKS, TOKEN, as_node, expression_edits, statement_edits
+from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
 from npdl.study.blame.vocabulary import vocabulary_at
 from npdl.study.trace.runs import quiet, unwritten
 from npdl.study.trace.source import applied
-from npdl.study.trace.syntax import cloned, expressions, only_unpacks
+from npdl.study.trace.syntax import cloned, expressions
 
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
 HOLE = "__npdl_hole__"
@@ -36,18 +30,20 @@ RUN_COST = 1500         # a run of an edit spends this in addition to its comput
 
 @dataclass
 class Fix:
-    """An edit of a Line after which every gradient is correct.
+    """An edit of a statement after which every gradient is correct.
 
     kind       the diagnosis
-    line       the Line that is edited
+    candidate  the Candidate of the statement
     node       the statement that replaces it
-    candidate  the Candidate of the line, or None
     """
 
     kind: str
-    line: object
+    candidate: object
     node: ast.stmt
-    candidate: object = None
+
+    @property
+    def line(self):
+        return self.candidate.line
 
     @property
     def text(self):
@@ -67,15 +63,14 @@ class FixSearch:
         """Return the Fixes of the first stage that has any, at most one for each line."""
         for group, rank in self._stages():
             fixes = [fix for c in group if (fix := self.fix(c, rank)) is not None]
-            if fixes and getattr(group[0], "rest", ""):
+            if fixes and group[0].rest:
                 return fixes[:1]
             if fixes or self.budget.over:
-                return sorted(fixes, key=lambda fix: self.found.rank(
-                    fix.line, getattr(fix.candidate, "order", 0)))
+                return sorted(fixes, key=lambda fix: self.found.rank(fix.candidate))
         return []
 
     def _stages(self):
-        """Yield (Candidates or Lines, rank of edits) in the order in which they are tried.
+        """Yield (Candidates, rank of edits) in the order in which they are tried.
 
         1. Candidates whose values match no gradient, or are constant. After the edits of the rank
            FACTOR come edits of one token of Candidates that only pass values on.
@@ -98,60 +93,60 @@ class FixSearch:
         yield from itertools.product((self.found.partial, rest), RANKS)
 
     def fix(self, candidate, rank):
-        """Return the first Fix of a Candidate or a Line among the edits of a rank, or None."""
-        line = getattr(candidate, "line", candidate)
-        own = candidate if candidate is not line else None
-        if only_unpacks(line.node) and rank > TOKEN:
-            return None
-        for kind, new in self._edits(line, own, rank):
+        """Return the first Fix of a Candidate among the edits of a rank, or None."""
+        for kind, new in self._edits(candidate, rank):
             if self.budget.over:
                 return None
-            if self._works(line, new, own):
-                return Fix(kind, line, new, own)
+            if self._is_fixed(candidate, new):
+                return Fix(kind, candidate, new)
         return None
 
-    def _works(self, line, new, own):
-        """Return True if all gradients are correct with the statement `new` in place of a Line.
+    def _is_fixed(self, candidate, new):
+        """Return True if all gradients are correct with the statement `new` for a Candidate.
 
-        If the Candidate `own` has a rest, a change of the rest may correct the other gradients.
+        If the Candidate has a rest, a change of the rest may correct the other gradients.
         """
-        if any(isinstance(one.node, ast.While) for one in line.function.lines):
+        if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
-        with applied(line, [new]) as is_valid:
-            if own is not None and own.rest:
-                return is_valid and self.runs.works(own.free)
-            return is_valid and self.runs.works() and all(map(_passes, self.validation))
+        with applied(candidate.line, [new]) as is_valid, contextlib.suppress(Exception):
+            if not is_valid:
+                return False
+            with unwritten(self.runs.subject.layer):
+                found = self.runs.gradients()
+            if candidate.rest:
+                return self.runs.is_correctable(found, candidate.free)
+            return not self.runs.wrong(found) and all(map(_passes, self.validation))
+        return False                                    # the edited code raises an exception
 
     def _other_lines(self, lines):
-        """Yield the lines of backward that are not in `lines`, as Candidates if these exist."""
+        """Yield a Candidate for each line of backward that is not in `lines`."""
         known = {c.line: c for c in self.found.candidates if not c.is_argument}
         for function in self.found.functions.values():
             for line in function.lines:
                 if line not in lines | self.found.forward_lines and "zeros" not in line.text:
-                    yield known.get(line, line)
+                    yield known.get(line) or Candidate(line)
 
-    def _edits(self, line, own, rank):
+    def _edits(self, candidate, rank):
         """Yield the edits (kind, statement) of a rank that agree with the known values."""
-        words, node = self.words(line), line.node
-        if own is None or not own.is_argument:
+        words, node = self.words(candidate.line), candidate.line.node
+        if not candidate.is_argument:
             yield from ((kind, new) for r, kind, new in statement_edits(node) if r == rank)
-        places = {self.runs.watch.places[key[0]].node: key[0] for key in own.values} if own else {}
-        for part, is_value, build in expressions(node):
-            if own is not None and own.is_argument:     # edit this argument alone
+        places = {self.runs.watch.places[key[0]].node: key[0] for key in candidate.values}
+        for part, is_value in expressions(node):
+            if candidate.is_argument:                   # edit this argument alone
                 part = next((n for n in ast.walk(part) if n in places), None)
                 if part is None:
                     continue
-                build = functools.partial(cloned, node, part)
             place = places.get(part) if is_value else None
-            allows = own.value_test(place) if place is not None and own.feasible is not None \
-                else None
+            allows = candidate.value_test(place) if place is not None \
+                and candidate.feasible is not None else None
             test = allows and ValueTest(allows, words, part, self.budget)
             for inner, edits in expression_edits(part, words):
                 for r, kind, new in edits:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
-                        yield kind, build(cloned(part, inner, as_node(inner, new)))
+                        yield kind, cloned(node, inner, as_node(inner, new))
 
     def _vocabulary(self, line):
         """Return the Vocabulary at a Line, with the variables that were recorded nearest to it."""
@@ -164,12 +159,9 @@ class FixSearch:
 
 
 def _passes(check):
-    """Return True if no gradient is wrong in a Check, and False if backward raises an exception."""
-    try:
-        with unwritten(check.subject.layer):
-            return check.verdict().used is None
-    except Exception:
-        return False
+    """Return True if no gradient is wrong in a Check."""
+    with unwritten(check.subject.layer):
+        return check.verdict().used is None
 
 
 class ValueTest:

@@ -44,12 +44,6 @@ def is_pass_through(node, parts):
     return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
 
 
-def only_unpacks(node):
-    """Return True for a statement such as x, w = cache."""
-    return isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(
-        node.value, (ast.Name, ast.Attribute, ast.Subscript))
-
-
 def is_pure(node):
     """Return True if evaluating an expression has no side effects."""
     for part in ast.walk(node):
@@ -66,36 +60,26 @@ def is_pure(node):
 
 
 def expressions(node):
-    """Return a list of tuples (expression, is_value, build) for a statement.
+    """Yield a pair (expression, is_value) for each expression of a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
-    argument of a call, and False for others, such as an index or a condition. build(new) returns
-    the statement with `new` instead of the expression.
+    argument of a call, and False for others, such as an index or a condition.
     """
-    found = []
-
-    def add(part, is_value):
-        found.append((part, is_value, lambda new: cloned(node, part, new)))
-
     value = getattr(node, "value", None)
     if isinstance(node, (ast.For, ast.While, ast.If)):
-        add(node.iter if isinstance(node, ast.For) else node.test, False)
-        return found
+        yield node.iter if isinstance(node, ast.For) else node.test, False
+        return
     if isinstance(value, (ast.Tuple, ast.List)) and not isinstance(node, ast.Expr):
-        for part in value.elts:
-            add(part, True)
+        yield from ((part, True) for part in value.elts)
     elif isinstance(value, ast.Dict):
-        for part in value.values:
-            add(part, True)
+        yield from ((part, True) for part in value.values)
     elif isinstance(node, ast.Expr) and isinstance(value, ast.Call):
-        for part in value.args:
-            add(part, part is value.args[-1])
+        yield from ((part, part is value.args[-1]) for part in value.args)
     elif value is not None:
-        add(value, True)
+        yield value, True
     for target in [*getattr(node, "targets", []), getattr(node, "target", None)]:
         if isinstance(target, ast.Subscript):
-            add(target.slice, False)
-    return found
+            yield target.slice, False
 
 
 def subexpressions(node, parent=None, is_index=False):
@@ -112,9 +96,9 @@ def subexpressions(node, parent=None, is_index=False):
                 yield from subexpressions(child, node, inside)
 
 
-def swapped(node):
-    """Yield copies of a tuple or a list in which two items have changed places."""
-    for i, j in itertools.combinations(range(min(len(node.elts), 6)), 2):
-        items = list(node.elts)
+def swapped(nodes):
+    """Yield copies of a list in which two of the first six items have changed places."""
+    for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
+        items = list(nodes)
         items[i], items[j] = items[j], items[i]
-        yield type(node)(items, node.ctx)
+        yield items
