@@ -18,6 +18,7 @@ from npdl.study.blame.vocabulary import DERIVATIVES
 from npdl.study.trace.syntax import binary, cloned, parsed, subexpressions, swapped
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
+# {operator: the signs that are tried in its place}
 OTHER_SIGNS = {ast.Add: "-*", ast.Sub: "+*", ast.Mult: "/+-@", ast.Div: "*-", ast.MatMult: "*",
                ast.Pow: "*", ast.FloorDiv: "*"}
 COMPARISONS = (ast.Gt, ast.Lt, ast.GtE, ast.LtE, ast.Eq, ast.NotEq)

@@ -21,8 +21,9 @@ from npdl.study.trace.runs import quiet, unwritten
 from npdl.study.trace.source import applied
 from npdl.study.trace.syntax import cloned, expressions
 
+# These kinds of edits change the shape of a value.
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
-HOLE = "__npdl_hole__"
+HOLE = "__npdl_hole__"          # the name that replaces the edited part in compiled expressions
 OPERATORS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 RUN_COST = 1500         # a run of an edit spends this in addition to its computed values; a larger
                         # number allows fewer runs
@@ -116,7 +117,7 @@ class FixSearch:
                 found = self.runs.gradients()
             if candidate.rest:
                 return self.runs.is_correctable(found, candidate.free)
-            return not self.runs.wrong(found) and all(map(_passes, self.validation))
+            return not self.runs.wrong(found) and all(map(_has_passed, self.validation))
         return False                                    # the edited code raises an exception
 
     def _other_lines(self, lines):
@@ -158,7 +159,7 @@ class FixSearch:
         return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
 
 
-def _passes(check):
+def _has_passed(check):
     """Return True if no gradient is wrong in a Check."""
     with unwritten(check.subject.layer):
         return check.verdict().used is None

@@ -5,6 +5,7 @@ import itertools
 
 SIGNS = {"+": ast.Add, "-": ast.Sub, "*": ast.Mult, "/": ast.Div, "@": ast.MatMult,
          "**": ast.Pow, "//": ast.FloorDiv}
+# Functions whose arguments are sizes, and functions and methods without side effects.
 SIZED = ("zeros", "ones", "empty", "full", "range", "arange", "eye")
 PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy", "astype", "ravel",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
