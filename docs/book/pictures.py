@@ -235,7 +235,7 @@ def meanings(kept):
 def depth(kept):
     normed, plain = (kept[name]["losses"] for name in ("normed", "plain"))
     return drawing.curves(5 * np.arange(len(normed)), {"with LayerNorm": normed, "without": plain},
-                          xlabel="step; up: the loss")
+                          xlabel="training step / loss")
 
 
 def dates(kept):
