@@ -184,6 +184,11 @@ class Operation:
     def views(self):
         return self.reads + self.writes
 
+    @property
+    def can_diverge(self):
+        """Return True for a guard, and for a function whose result may have another shape."""
+        return self.kind == "guard" or self.kind.endswith("()")
+
     def __repr__(self):
         shapes = ", ".join(str(x.shape) if isinstance(x, View) else repr(x) for x in self.inputs)
         return f"{self.kind}({shapes}) -> {self.output.shape if self.output else ''}"

@@ -79,7 +79,7 @@ def entries(op):
 
 def flop(op):
     """Return the floating-point operations: 2 for each multiply-add, otherwise 1 per entry."""
-    if op.output is None or op.kind in ("copy", "take", "getitem", "draw"):
+    if op.output is None or op.kind in ("copy", "take", "getitem()", "draw"):
         return 0
     if op.kind == "matmul":
         return 2 * op.output.size * op.inputs[0].shape[-1]

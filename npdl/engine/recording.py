@@ -9,6 +9,7 @@ The step also computes its results, and writes them into the same memory. Where 
 value (`if`, `float`, an index), a guard is recorded: replays check that the value is the same.
 """
 
+import operator
 import sys
 import threading
 
@@ -253,21 +254,13 @@ class Recorder:
         return self.add("copy", [value], out, run_copy)
 
     def getitem(self, x, index):
-        inputs, rebuild = split(index)
-        result = np.asarray(x.value[rebuild([i.value for i in inputs])])
-        if np.may_share_memory(result, x.value) or not result.size:
-            return RecordedArray(self, result, x.buffer)
-        if isinstance(index, np.ndarray) and index.dtype.kind in "iu":
-            if inputs:
+        """Record a selection: a view, a look-up of rows ("take"), or any other copy."""
+        if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
+            result = self.new(x.value[concrete(index)])
+            if type(index) is RecordedArray:
                 self.check_range(index, len(x))
-            return self.add("take", [x, index], self.new(result), run_take)
-
-        def run(x, *arrays, out):
-            found = x[rebuild(arrays)]
-            if found.shape != out.shape:
-                raise Diverged("a selection has another shape")
-            np.copyto(out, found)
-        return self.add("getitem", [x, *inputs], self.new(result), run)
+            return self.add("take", [x, index], result, run_take)
+        return self.call(operator.getitem, (x, index), {})
 
     def check_range(self, index, size):
         """Return True if -size <= index < size for all entries, and record a guard on this."""
@@ -275,17 +268,13 @@ class Recorder:
 
     def setitem(self, x, index, value):
         x = self.written(x)
-        inputs, rebuild = split((index, value))
-        own_index, own_value = rebuild([i.value for i in inputs])
-        if not _has_array(own_index):
-            self.copy(value, RecordedArray(self, x.value[_as_view(own_index)], x.buffer))
+        if any(isinstance(i, (np.ndarray, list, bool)) for i in (
+                index if isinstance(index, tuple) else (index,))):
+            self.in_place(operator.setitem, (x, index, value), {})
             return
-
-        def run(_, *arrays, out):
-            index, value = rebuild(arrays)
-            out[index] = value
-        x.value[own_index] = own_value
-        self.add("setitem", [x, *inputs], x, run)
+        if index is not Ellipsis:       # with an ellipsis, NumPy returns a view of a single entry
+            index = (*index, ...) if isinstance(index, tuple) else (index, ...)
+        self.copy(value, RecordedArray(self, x.value[index], x.buffer))
 
     def draw(self, recorded, name, args, options):
         """Record a call of the method `name` of a random generator."""
@@ -353,17 +342,6 @@ def run_copy(x, out):
 
 def run_take(x, index, out):
     np.take(x, index, 0, out, "wrap")           # a guard has checked the range
-
-
-def _has_array(index):
-    return any(isinstance(i, (np.ndarray, list))
-               for i in (index if isinstance(index, tuple) else (index,)))
-
-
-def _as_view(index):
-    """Return an equal index for which NumPy returns a view, even of a single entry."""
-    return index if index is Ellipsis else (*index, ...) if isinstance(index, tuple) else (
-        index, ...)
 
 
 def name_of(function):

@@ -27,15 +27,12 @@ class Program:
         kept = [x for x in results if isinstance(x, View)]
         self.operations = simplify(recorder.operations, kept)
         self.lowered = target.lower(self.operations, kept)
-        self._backups = self._state_before_guards()
+        self._backups = self._state_to_restore()
 
-    def _state_before_guards(self):
-        """Return the arrays of the state that are written before the last guard.
-
-        `run` restores them if a guard fails.
-        """
+    def _state_to_restore(self):
+        """Return the arrays of the state that are written before the last guard or similar."""
         ops = [op for made in self.lowered.made_of for op in made]
-        last = max((i for i, op in enumerate(ops) if op.kind == "guard"), default=0)
+        last = max((i for i, op in enumerate(ops) if op.can_diverge), default=0)
         buffers = {view.buffer for op in ops[:last] for view in op.writes}
         return [buffer.array for buffer in buffers if buffer.role == "state"]
 
