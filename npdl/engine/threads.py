@@ -33,32 +33,31 @@ class ShardedStep:
                              "that may differ from thread to thread; give threads=1, or a loss "
                              "with average='sample' and no ignored target")
         self._make, self.model, self.loss, self.optimizer = make, model, loss, optimizer
-        self._prefixes = [Prefixes() for _ in range(threads)] if share_prefixes else None
         if share_prefixes:
             model_on_rows(model)                # raises InputError for any other model
+        self._prefixes = [Prefixes() for _ in range(threads)] if share_prefixes else None
         self.threads, self._process, self._running, self._checked = threads, None, [], False
-        self._watched = None
 
     def _prepare(self):
-        """Make the threads and the copies of the model.
+        """Make the threads and the replicas of the model.
 
         They are made in the first step, and again after a fork or a change of the model.
         """
         wait(self._running)                     # of a step that was interrupted
-        if self._process == os.getpid() and self._watched is not None and (
-                self._watched.is_current()):
+        if self._process == os.getpid() and self._watched.is_current():
             return
-        self._process, self._watched = os.getpid(), watch((self.model, self.loss))
-        if self._watched is None and self.threads > 1:
+        self._watched = Mirror(Unrecorded(), set())
+        try:
+            self._watched.of((self.model, self.loss) if self.threads > 1 else ())
+        except Unsupported as error:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
-                             "copied for each thread; give threads=1")
+                             "copied for each thread; give threads=1") from error
         self.models = [self.model, *(self.model.replica() for _ in range(self.threads - 1))]
-        self.shards = [
-            self._make(shard_step, (model, self.loss)) if self._prefixes is None else
-            self._make(prefix_step, (model_on_rows(model), self.loss))
-            for model in self.models]
+        function = shard_step if self._prefixes is None else prefix_step
+        self.shards = [self._make(function, (model, self.loss)) for model in self.models]
         self.update = self._make(update_step, (self.models, self.optimizer))
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1), thread_name_prefix="npdl-shard")
+        self._process = os.getpid()
 
     def __call__(self, inputs, targets, options, lr, max_norm):
         self._prepare()
@@ -82,8 +81,8 @@ class ShardedStep:
             if self._prefixes is not None:
                 given = self._prefixes[i].rows(self.model, *given)
             jobs.append(((part.stop - part.start) / B, *given))
-        for shadow in self.models[count:]:
-            shadow.zero_grad()
+        for replica in self.models[count:]:
+            replica.zero_grad()
         self._running = [self._pool.submit(step, *job)
                          for step, job in zip(self.shards[1:], jobs[1:], strict=False)]
         try:
@@ -103,31 +102,21 @@ class ShardedStep:
             return
         self._checked = True
         for step, model in zip(self.shards, self.models, strict=True):
-            own = {id(param.grad) for _, param in model.params()}
+            gradients = {id(param.grad) for _, param in model.params()}
             written = [op.output.buffer for recording in step.recordings
                        for op in recording.program.operations if op.output is not None]
-            if any(b.role == "state" and id(b.array) not in own for b in written):
+            if any(b.role == "state" and id(b.array) not in gradients for b in written):
                 raise InputError(f"threads = {self.threads}: the model's forward changes state "
                                  "such as running statistics; give threads=1")
 
 
 class Unrecorded:
-    """Takes the place of a Recorder in a Mirror, and records nothing."""
+    """Takes the place of a Recorder in a Mirror, which then only notices changes."""
 
     def wrap(self, value, role=None):
         return value
 
     wrap_number = wrap_generator = wrap
-
-
-def watch(objects):
-    """Return a Mirror, to check if the objects have changed; None if they can't be copied."""
-    mirror = Mirror(Unrecorded(), set())
-    try:
-        mirror.of(objects)
-    except Unsupported:
-        return None
-    return mirror
 
 
 class ShardGenerator:

@@ -1,5 +1,6 @@
 """The steps that `compile_step` records: for a batch, a shard of it, or its distinct prefixes."""
 
+from npdl.engine.prefix import model_on_rows
 from npdl.functions import sum_by_index
 from npdl.optim import clip_by_global_norm
 
@@ -19,23 +20,21 @@ def shard_step(model, loss, weight, inputs, targets, options):
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step` on the results of `prefix.rows_of` for the shard.
-
-    `model` is a PrefixGPT or a PrefixLSTM.
-    """
+    """Do the same as `shard_step` on the results of `prefix.rows_of` for the shard."""
     model.zero_grad()
-    logits, cache = model.forward(rows)                         # logits (M, V)
+    on_rows = model_on_rows(model)
+    logits, cache = on_rows.forward(rows)                       # logits (M, V)
     value, c_loss = loss.forward(logits[entries], targets, counted)
     dlogits = loss.backward(weight, c_loss)                     # dlogits (B, C, V)
-    model.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
+    on_rows.backward(sum_by_index(dlogits, entries, len(rows.needed)), cache)
     return value * weight
 
 
 def update_step(models, optimizer, lr, max_norm):
     """Add all models' gradients to those of the first one, clip them, and update the parameters."""
-    for shadow in models[1:]:
-        for (_, param), (_, own) in zip(models[0].params(), shadow.params(), strict=True):
-            param.grad += own.grad
+    for replica in models[1:]:
+        for (_, param), (_, twin) in zip(models[0].params(), replica.params(), strict=True):
+            param.grad += twin.grad
     update(optimizer, lr, max_norm)
 
 

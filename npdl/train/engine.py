@@ -12,7 +12,6 @@ import numpy as np
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine import RecordedStep, compile_step
 from npdl.engine.prefix import CAUSAL, Prefixes, model_on_rows
-from npdl.engine.threads import watch
 from npdl.engine.training import update
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
@@ -116,7 +115,7 @@ class RecordedEngine(PlainEngine):
     def __init__(self, model, optimizer, target="auto", threads=1, blas_threads=1):
         super().__init__(model, optimizer, blas_threads)
         self._target, self._threads = target, threads if is_host() else 1
-        self._steps, self._measures, self._watched = {}, {}, None
+        self._steps, self._measures = {}, {}
 
     def step(self, batch, lr=None, max_norm=None, rng=None):
         shared = rng is None and self.shares(batch)
@@ -135,12 +134,9 @@ class RecordedEngine(PlainEngine):
     def measure(self, batch):
         shared = self.shares(batch)
         parts = batch.parts(min(batch.chunk, -(-len(batch) // self._threads)))
-        if self._watched is None or not self._watched.is_current():
-            self._watched, self._measures = watch(self.model), {}       # the model has changed
         if shared not in self._measures:
-            function, model = (measure_prefixes, model_on_rows(self.model)) if shared else (
-                measure, self.model)
-            self._measures[shared] = [RecordedStep(function, (model,), self._target)
+            function = measure_prefixes if shared else measure
+            self._measures[shared] = [RecordedStep(function, (self.model,), self._target)
                                       for _ in range(self._threads)]
         steps = self._measures[shared]
 
@@ -168,7 +164,7 @@ def measure_prefixes(model, rows, entries, targets, counted):
 
     entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
     """
-    logits, _ = model.forward(rows)                             # logits (M, V)
+    logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
     return measured(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
