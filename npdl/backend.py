@@ -15,7 +15,6 @@ import os
 
 import numpy as np
 
-from npdl.cublas import Products, uses_tf32
 from npdl.errors import BackendError, InputError
 
 NAMES = ("numpy", "cupy")
@@ -35,17 +34,17 @@ class _ArrayModule:
     def _choose(self, module):
         self.__dict__.clear()
         self._module = module
-        if hasattr(getattr(module, "cuda", None), "Memory"):    # not a fake module of a test
-            self.matmul = _products(module)
 
 
 xp = _ArrayModule()
-_products = functools.cache(Products)    # so that the handles are made once
 
 
 def tf32():
     """Return True if matrix products round float32 to 10 bits of mantissa (CUPY_TF32=1)."""
-    return isinstance(xp.__dict__.get("matmul"), Products) and uses_tf32(xp._module)
+    if is_host():
+        return False
+    linalg = xp._module._core._routines_linalg
+    return linalg.get_compute_type("f") == linalg.COMPUTE_TYPE_TF32
 
 
 def _import_cupy():

@@ -140,11 +140,11 @@ def _sum_on_device(rows, index, size):
     is the sum of all rows with the index of row n. It is written to the row index[n] of the result.
     """
     if len(index) > size:
-        return xp.matmul(one_hot(index, size, rows.dtype).T, rows)
+        return one_hot(index, size, rows.dtype).T @ rows
     same = (index[:, None] == index).astype(rows.dtype)
     first = same.argmax(1)                                  # products may differ in the last bit
     total = xp.zeros((size, rows.shape[-1]), rows.dtype)
-    total[index] = xp.matmul(same, rows)[first]
+    total[index] = (same @ rows)[first]
     return total
 
 

@@ -15,6 +15,7 @@ import itertools
 
 import numpy as np
 
+from npdl.cublas import Handle
 from npdl.engine.arena import ALIGNMENT, Arena, rounded
 from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, group_kernels, has_kernel
 from npdl.engine.numpy_target import call_of
@@ -146,7 +147,7 @@ class CudaLowered:
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in group_kernels(group, f"g{i}")]
-        self.memory = DeviceMemory(DeviceArena(groups, results), staged)
+        self.target, self.memory = target, DeviceMemory(DeviceArena(groups, results), staged)
         self.array = self.memory.array
         with target.turn():
             self.memory.upload(len(staged))
@@ -162,23 +163,11 @@ class CudaLowered:
         For a product, the function calls cuBLAS instead if cuBLAS can read the operands.
         """
         if isinstance(kernel, ProductKernel):
-            call = product(*map(self.memory.array, kernel.views))
+            call = self.target.handle.product(*map(self.memory.array, kernel.views))
             if call is not None:
                 return call
         arguments = tuple(map(self.memory.address, kernel.views))
         return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
-
-
-def product(a, b, out):
-    """Return a function that computes a @ b by cuBLAS, for matrices or stacks of them.
-
-    Returns None if cuBLAS can't read them.
-    """
-    from npdl.backend import xp
-
-    if xp.matmul.plan(a, b, out) is not None:
-        return functools.partial(xp.matmul, a, b, out)
-    return xp.matmul.stacked(a, b, out) if out.ndim > 2 else None
 
 
 def compiled(kernels):
@@ -255,7 +244,7 @@ class CudaTarget:
         import cupy
 
         self.note, self.captures, self.cupy = note, captures, cupy
-        self.stream = stream_of(cupy)
+        self.stream, self.handle = stream_and_handle(cupy)
 
     def lower(self, operations, results):
         return CudaLowered(operations, results, self)
@@ -277,6 +266,7 @@ class CudaTarget:
 
 
 @functools.cache
-def stream_of(cupy):
-    """Return the one stream of all steps. Another one would need its own cuBLAS handle (32 MiB)."""
-    return cupy.cuda.Stream(non_blocking=True)
+def stream_and_handle(cupy):
+    """Return the one stream of all steps, and its cuBLAS handle, which needs 32 MiB."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    return stream, Handle(cupy, stream.ptr)

@@ -1,5 +1,4 @@
-"""npdl/cublas.py: products by handles of npdl's own, in any layout, in TF32 where
-CuPy's setting says so."""
+"""npdl/cublas.py: products in any layout, in TF32 where CuPy's setting says so."""
 
 import itertools
 
@@ -8,6 +7,7 @@ import pytest
 
 from npdl import cublas
 from npdl.backend import to_device, to_host, xp
+from npdl.engine.cuda_target import stream_and_handle
 from npdl.train.versions import versions
 from tests.tools.device import needs_cupy
 
@@ -15,29 +15,26 @@ pytestmark = needs_cupy
 
 
 def test_a_product_of_any_layout_is_numpys(gpu):
-    rng, shapes = np.random.default_rng(0), [
-        ((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 3, 4), (4, 5)), ((1, 4), (4, 1)),
-        ((4, 1), (1, 5)), ((1, 1), (1, 1)), ((6, 1, 4), (6, 4, 5))]
-
-    def made(shape, turned, dtype):
-        shape = (*shape[:-2], *shape[-2:][::-1]) if turned else shape
-        x = to_device(rng.standard_normal(shape).astype(dtype))
-        return x.swapaxes(-1, -2) if turned else x
-
-    for dtype, (a, b), *turned in itertools.product(("f", "d"), shapes, *[(False, True)] * 3):
-        a, b = (made(shape, turn, dtype) for shape, turn in zip((a, b), turned, strict=False))
-        wanted = to_host(a) @ to_host(b)
-        out = made(wanted.shape, turned[2], dtype)
-        assert xp.matmul.plan(a, b, out) is not None
-        assert xp.matmul(a, b, out=out) is out
-        np.testing.assert_allclose(to_host(out), wanted, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(to_host(xp.matmul(a, b)), wanted, rtol=1e-4, atol=1e-5)
+    rng, (stream, handle) = np.random.default_rng(0), stream_and_handle(xp._module)
     x = to_device(rng.standard_normal((5, 8, 12)))
-    for a, b in ((x[:, ::2, ::3], x[:, :4, :2]), (x[0, 0], x[0].T), (x, x[0, 0]),
-                 (x[:, None, :3], to_device(rng.standard_normal((5, 2, 12, 4))))):
-        assert xp.matmul.plan(a, b, None) is None           # CuPy's own way
-        wanted = np.matmul(to_host(a), to_host(b))
-        np.testing.assert_allclose(to_host(xp.matmul(a, b)), wanted)
+    pairs = [(x[:, None, :3], to_device(rng.standard_normal((5, 2, 12, 4))))]
+    for dtype, (a, b), *turned in itertools.product("fd", [
+            ((3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 3, 4), (4, 5)), ((1, 4), (4, 1)),
+            ((4, 1), (1, 5)), ((1, 1), (1, 1)), ((6, 1, 4), (6, 4, 5))], *[(False, True)] * 2):
+        pairs.append([to_device(
+            rng.standard_normal((*shape[:-2], *shape[-2:][::-1 if turn else 1])).astype(dtype)
+        ).swapaxes(*(-1, -2) if turn else (-1, -1)) for shape, turn in zip((a, b), turned,
+                                                                            strict=True)])
+    for a, b in pairs:
+        wanted = to_host(a) @ to_host(b)
+        out = to_device(np.zeros(wanted.shape, wanted.dtype))
+        product = handle.product(a, b, out)
+        with stream:
+            product()
+        stream.synchronize()
+        np.testing.assert_allclose(to_host(out), wanted, rtol=1e-4, atol=1e-5)
+    for a, b in ((x[:, ::2, ::3], x[:, :4, :2]), (x.astype("f"), x[0].T), (x[:, :, :0], x[0, :0])):
+        assert handle.product(a, b, xp.zeros((*a.shape[:-1], b.shape[-1]))) is None
 
 
 @pytest.mark.parametrize("tf32", [False, True])

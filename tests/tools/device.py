@@ -28,6 +28,8 @@ def module():
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, memGetInfo=lambda: (TOTAL, TOTAL),
                                     getDeviceProperties=lambda device: {"name": b"NumPy"})
     stream = types.SimpleNamespace(synchronize=lambda: None)
+    linalg = types.SimpleNamespace(get_compute_type=lambda dtype: 0, COMPUTE_TYPE_TF32=3)
+    cupy._core = types.SimpleNamespace(_routines_linalg=linalg)
     cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
     cupy.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
     return cupy
