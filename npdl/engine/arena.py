@@ -36,11 +36,11 @@ class Arena:
         return view.array_at(view.buffer.address, view.buffer.array)
 
 
-def place(uses, kept=()):
+def place(uses, used_later=()):
     """Return ({buffer: its first byte}, the total number of bytes).
 
-    uses  for each point in time, {buffer in use: its number of bytes}
-    kept  buffers that are also used later
+    uses        for each point in time, {buffer in use: its number of bytes}
+    used_later  buffers that are also used after the last point in time
 
     The largest buffers are placed first. Each goes into the first gap between the placed buffers
     that are in use at the same time.
@@ -51,7 +51,7 @@ def place(uses, kept=()):
         last |= dict.fromkeys(used, i)
         for buffer in used:
             first.setdefault(buffer, i)
-    last |= dict.fromkeys(kept, len(uses))
+    last |= dict.fromkeys(used_later, len(uses))
     keys = sorted(sizes, key=lambda key: -sizes[key])
     begin, end = (np.array([uses[key] for key in keys]) for uses in (first, last))
     low, high = np.zeros((2, len(keys)), np.int64)

@@ -22,7 +22,7 @@ def where(recorder, condition, *choices):
     values = [concrete(x) for x in (condition, *choices)]
     result = recorder.new(np.where(*values))
     loop = (np.dtype(bool), result.dtype, result.dtype, result.dtype)
-    operands = [recorder.as_cell(x, i, loop) for i, x in enumerate((condition, *choices))]
+    operands = [recorder.as_operand(x, i, loop) for i, x in enumerate((condition, *choices))]
     return recorder.add("where", operands, result, run_where, loop=loop)
 
 

@@ -179,11 +179,11 @@ def compiled(kernels):
 
     functions = {}
     for together in (False, True):
-        own = [k for k in kernels if k.together == together]
-        if own:
-            source = "\n".join([HEAD, BLOCK_HEAD * together, *(k.text for k in own)])
+        chosen = [k for k in kernels if k.together == together]
+        if chosen:
+            source = "\n".join([HEAD, BLOCK_HEAD * together, *(k.text for k in chosen)])
             module = cupy.RawModule(code=source)
-            functions |= {k: module.get_function(k.name) for k in own}
+            functions |= {k: module.get_function(k.name) for k in chosen}
     return functions
 
 

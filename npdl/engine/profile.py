@@ -58,10 +58,10 @@ def profile(recorded, rounds=10):
     for array, before in saved:
         array[...] = before
     for group, (seconds, operations) in enumerate(zip(best, lowered.made_of, strict=True)):
-        work = [entries(op) for op in operations]
-        for op, own in zip(operations, work, strict=True):
+        sizes = [entries(op) for op in operations]
+        for op, size in zip(operations, sizes, strict=True):
             line = lines.setdefault(op.source, Line(*op.source))
-            line.seconds += seconds * own / sum(work)
+            line.seconds += seconds * size / sum(sizes)
             line.groups.add(group)
             if op in counted:       # the NumPy target computes an operation in several calls
                 continue

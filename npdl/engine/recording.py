@@ -158,7 +158,7 @@ class Recorder:
             call(*values, out=result.value, **options)
         plain = method == "__call__" and not options.keys() - {"casting", "subok"}
         loop = self._loop(ufunc, inputs, result) if plain else None
-        operands = [self.as_cell(x, i, loop) for i, x in enumerate(inputs)]
+        operands = [self.as_operand(x, i, loop) for i, x in enumerate(inputs)]
 
         def run(*arrays, out):
             call(*arrays, out=out, **options)
@@ -173,14 +173,17 @@ class Recorder:
             return (result.dtype,) * (len(inputs) + 1)
         return ufunc.resolve_dtypes((*given, None), casting="unsafe")
 
-    def as_cell(self, x, i, loop):
-        """Return `x`. A Number is returned as an array of one entry, which every replay sets."""
+    def as_operand(self, x, i, loop):
+        """Return input `i` of an operation: `x` itself, or for a Number an array of one entry.
+
+        Every replay writes the value of the Number into this array. Its dtype is loop[i].
+        """
         if not isinstance(x, Number):
             return x
-        cell = np.array(x.value, None if loop is None else loop[i])
-        self.numbers.append((x, cell))
-        self._external(cell, "number")
-        return cell
+        entry = np.array(x.value, None if loop is None else loop[i])
+        self.numbers.append((x, entry))
+        self._external(entry, "number")
+        return entry
 
     def _other_method(self, ufunc, method, inputs, options):
         if method == "at":
@@ -189,9 +192,9 @@ class Recorder:
 
     def function(self, function, args, options):
         """Record a call of a NumPy function, or of one with the decorator `backend.replaceable`."""
-        own = array_functions.FUNCTIONS.get(function)
-        if own is not None:
-            answer = own(self, *args, **options)
+        special = array_functions.FUNCTIONS.get(function)
+        if special is not None:
+            answer = special(self, *args, **options)
             if answer is not NotImplemented:
                 return answer
         if function in array_functions.IN_PLACE:
@@ -250,7 +253,7 @@ class Recorder:
     def copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
         np.copyto(out.value, concrete(value), casting="unsafe")
-        value = self.as_cell(value, 0, (out.dtype,))
+        value = self.as_operand(value, 0, (out.dtype,))
         return self.add("copy", [value], out, run_copy)
 
     def getitem(self, x, index):

@@ -24,9 +24,9 @@ class Program:
 
     def __init__(self, recorder, results, target):
         self.recorder, self.results = recorder, results
-        kept = [x for x in results if isinstance(x, View)]
-        self.operations = simplify(recorder.operations, kept)
-        self.lowered = target.lower(self.operations, kept)
+        views = [x for x in results if isinstance(x, View)]
+        self.operations = simplify(recorder.operations, views)
+        self.lowered = target.lower(self.operations, views)
         self._backups = self._state_to_restore()
 
     def _state_to_restore(self):
@@ -71,8 +71,8 @@ class Program:
         values = {}
         for number, check in self.recorder.number_guards:
             check(value_of(number, values))
-        for number, cell in self.recorder.numbers:
-            cell[...] = value_of(number, values)
+        for number, entry in self.recorder.numbers:
+            entry[...] = value_of(number, values)
         return values
 
 

@@ -164,8 +164,8 @@ def _cut(form, shape, reduced, count):
 
 def broadcast_strides(view, ndim):
     """Return the strides of a view that is broadcast to `ndim` axes."""
-    own = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
-    return (0,) * (ndim - len(own)) + own
+    strides = tuple(0 if n == 1 else s for n, s in zip(view.shape, view.strides, strict=True))
+    return (0,) * (ndim - len(strides)) + strides
 
 
 def collapsed(sizes, strides):

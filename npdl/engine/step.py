@@ -168,30 +168,32 @@ class Recording:
     def _wrapped(self, value):
         """Return an argument, recorded if it is an array, a float or a generator."""
         if isinstance(value, np.ndarray):
-            own = np.array(value)
-            recorded = self.recorder.wrap(own, "input")
-        elif type(value) is float:
-            own = recorded = self.recorder.wrap_number(value)
+            copy = np.array(value)
+            recorded = self.recorder.wrap(copy, "input")
+            self._inputs.append(copy)
+            return recorded
+        if type(value) is float:
+            recorded = self.recorder.wrap_number(value)
         elif is_generator(value):
-            own = recorded = self.recorder.wrap_generator(value)
+            recorded = self.recorder.wrap_generator(value)
         elif isinstance(value, (bool, int, str, np.generic, type(None))):
             return value
         else:
             raise Unsupported(f"an argument of the step is a {type(value).__name__}; give arrays, "
                               "numbers, generators, and tuples or dicts of them")
-        self._inputs.append(own)
+        self._inputs.append(recorded)
         return recorded
 
     def replay(self, arguments):
         """Replay the step and return what the function returns."""
         arrays, numbers = [], []
-        for own, new in zip(self._inputs, leaves(is_input, arguments), strict=True):
-            if isinstance(own, np.ndarray):
-                arrays.append((own, new))
-            elif isinstance(own, Number):
-                numbers.append((own, new))
+        for given, new in zip(self._inputs, leaves(is_input, arguments), strict=True):
+            if isinstance(given, np.ndarray):
+                arrays.append((given, new))
+            elif isinstance(given, Number):
+                numbers.append((given, new))
             else:
-                own.generator = new
+                given.generator = new
         numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
         results, values = self.program.run(arrays, numbers)
         for container, key, value in self.mirror.assignments:
@@ -201,16 +203,12 @@ class Recording:
 
 
 def key_of(arguments):
-    """Return a key of the arguments. Calls with the same key can use the same recording."""
-    if isinstance(arguments, np.ndarray):
-        return arguments.shape, arguments.dtype.str
-    if isinstance(arguments, (tuple, list)):
-        return tuple(key_of(item) for item in arguments)
-    if isinstance(arguments, dict):
-        return tuple((name, key_of(item)) for name, item in arguments.items())
-    if is_input(arguments):
-        return type(arguments)
-    return type(arguments), arguments
+    """Return a text. Calls whose arguments have the same text can use the same recording."""
+    def described(x):
+        if isinstance(x, np.ndarray):
+            return x.shape, x.dtype.str
+        return type(x), None if is_input(x) else x
+    return repr(map_nest(described, arguments))
 
 
 def leaves(condition, nest):
