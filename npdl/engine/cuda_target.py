@@ -149,12 +149,12 @@ class CudaLowered:
                    for kernel in group_kernels(group, f"g{i}")]
         self.target, self.memory = target, DeviceMemory(DeviceArena(groups, results), staged)
         self.array = self.memory.array
-        with target.turn():
+        with target.using_stream():
             self.memory.upload(len(staged))
         functions = compiled(kernels)
         launches = [self._launch(kernel, functions) for kernel in kernels]
         self.calls = [*(call_of(op, host_array) for op in host),
-                      DeviceTurn(target, self.memory, changing, launches)]
+                      DeviceCall(target, self.memory, changing, launches)]
         self.made_of = [[op] for op in host] + [device]
 
     def _launch(self, kernel, functions):
@@ -187,7 +187,7 @@ def compiled(kernels):
     return functions
 
 
-class DeviceTurn:
+class DeviceCall:
     """The device's part of a step.
 
     It copies the first `copied` staged buffers, which change in every step. Then it launches the
@@ -199,7 +199,7 @@ class DeviceTurn:
         self.warm, self.graph = False, None
 
     def __call__(self):
-        with self.target.turn():
+        with self.target.using_stream():
             self.memory.upload(self.copied)
             self._launch()
 
@@ -250,7 +250,7 @@ class CudaTarget:
         return CudaLowered(operations, results, self)
 
     @contextlib.contextmanager
-    def turn(self):
+    def using_stream(self):
         """Use the target's stream in a `with` block.
 
         The block waits for the earlier work of the current stream. Later work of that stream waits

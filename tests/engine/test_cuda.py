@@ -147,15 +147,15 @@ def test_an_interrupted_capture_leaves_the_step_usable(gpu):
     losses = []
     for i, (ids, targets, counted, lr, _) in enumerate(batches(3)):
         if i == 1:
-            (turn,) = [call for call in step.recorded.recordings[0].program.lowered.calls
-                       if hasattr(call, "launches")]
+            calls = step.recorded.recordings[0].program.lowered.calls
+            (device_call,) = [call for call in calls if hasattr(call, "launches")]
 
             def interrupt():
                 raise KeyboardInterrupt
-            turn.launches.insert(5, interrupt)
+            device_call.launches.insert(5, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 step(ids, targets, counted, lr=lr)
-            del turn.launches[5]
+            del device_call.launches[5]
         losses.append(to_host(step(ids, targets, counted, lr=lr)))
     assert [x.tobytes() for x in losses] == [x.tobytes() for x in wanted]
     assert [x.tobytes() for x in state_of(model, optimizer)] == [x.tobytes() for x in state]
