@@ -55,12 +55,12 @@ def slopes():
 
 def pulls():
     """Draw scores, their probabilities, and the gradient of the loss with respect to the scores."""
-    z = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
+    x = np.array([[1.6, 0.9, 0.2, -0.4, -1.2]])
     loss = npdl.CrossEntropy()
-    _, cache = loss.forward(z, np.array([1]))
+    _, cache = loss.forward(x, np.array([1]))
     made, axes = drawing.figure(560, 3)
-    for axis, name, values in zip(axes, ("scores z", "p", "dz = p − q"), (
-            z[0], np.exp(cache.log_p[0]), loss.backward(1.0, cache)[0]), strict=True):
+    for axis, name, values in zip(axes, ("scores x", "p", "dx = p − q"), (
+            x[0], np.exp(cache.log_p[0]), loss.backward(1.0, cache)[0]), strict=True):
         colours = [(drawing.BLUE, 0.6 if k == 1 else 0.15) for k in range(5)]
         axis.bar_label(axis.bar(range(5), values, color=colours), fmt="{:.2f}", padding=2)
         axis.axhline(0, color=drawing.INK, linewidth=0.8)
