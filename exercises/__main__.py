@@ -13,7 +13,7 @@ if __name__ == "__main__":
 import sys
 
 from exercises import course
-from npdl.cli.console import Help, OneLineParser, folder, guarded
+from npdl.cli.console import Help, OneLineParser, folder, run_guarded
 from npdl.errors import InputError
 
 
@@ -47,7 +47,7 @@ def main(argv=None):
     parser.add_argument("--figures", metavar="DIR", type=folder,
                         help="draw the pictures of the questions into this folder")
     options = parser.parse_args(argv)
-    return guarded("python -m exercises", lambda: run(options))
+    return run_guarded("python -m exercises", lambda: run(options))
 
 
 if __name__ == "__main__":

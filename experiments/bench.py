@@ -43,11 +43,11 @@ from experiments.benchmark.worker import (
     serve,
 )
 from npdl import backend
-from npdl.cli.console import OneLineParser, file_or_folder, guarded, note, positive
+from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
 from npdl.errors import InputError
 from npdl.files import write_atomically
 from npdl.train.config import usable_cores
-from npdl.train.versions import gpu_name, processor
+from npdl.train.versions import gpu_name, processor_name
 
 CORES = usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
@@ -231,7 +231,7 @@ HEADING = ["| case | variant | work | threads | ms per step | quartiles, ms "
 
 def describe_machine(options):
     """Return the machine, the versions and the command, as one line."""
-    parts = [f"{processor()}, {CORES} cores", f"Python {platform.python_version()}"]
+    parts = [f"{processor_name()}, {CORES} cores", f"Python {platform.python_version()}"]
     if options.backend == "cupy":
         with backend.using("cupy"):
             device = gpu_name()
@@ -251,13 +251,13 @@ def parse(arguments):
     p.add_argument("--engines", nargs="+", choices=("plain", "recorded", "torch"),
                    default=["plain", "recorded", "torch"])
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy")
-    p.add_argument("--threads", type=positive, metavar="N", default=CORES,
+    p.add_argument("--threads", type=parse_positive, metavar="N", default=CORES,
                    help="of every variant except npdl's plain engine (default: all, %(default)s)")
-    p.add_argument("--rounds", type=positive, metavar="N", help="default: 9; --quick: 1")
+    p.add_argument("--rounds", type=parse_positive, metavar="N", help="default: 9; --quick: 1")
     p.add_argument("--compile", action="store_true", help="torch.compile, too (a minute more)")
-    p.add_argument("--real", type=file_or_folder, metavar="FOLDER",
+    p.add_argument("--real", type=parse_path, metavar="FOLDER",
                    help="a model of the Llama kind, for decoding and LoRA (needs transformers)")
-    p.add_argument("--tokens", type=positive, metavar="N", default=32, help="to decode (32)")
+    p.add_argument("--tokens", type=parse_positive, metavar="N", default=32, help="to decode (32)")
     p.add_argument("--quick", action="store_true", help="tiny sizes, one short round")
     p.add_argument("--json", metavar="FILE", help="also write the measurements there")
     p.add_argument("--worker", type=json.loads, help=argparse.SUPPRESS)
@@ -300,7 +300,7 @@ def main(arguments=None):
     options = parse(arguments)
     if options.worker:
         return serve(lambda: make_step(options.worker))
-    return guarded("bench.py", lambda: run(options))
+    return run_guarded("bench.py", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import sys
 
 import numpy as np
 
-from npdl.cli.console import OneLineParser, file_or_folder, guarded
+from npdl.cli.console import OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 from npdl.train.engine import Batch, PlainEngine
 from npdl.train.run import load_run
@@ -62,7 +62,7 @@ def measured(model, inputs, targets):
 
 def arguments(given):
     p = OneLineParser(description=__doc__.split("\n\n")[0])
-    p.add_argument("runs", nargs="+", metavar="RUN", type=file_or_folder,
+    p.add_argument("runs", nargs="+", metavar="RUN", type=parse_path,
                    help="the folder of a run on a text")
     p.add_argument("--text", metavar="FILE", help="where the runs' text is now, if it has moved")
     return p, p.parse_args(given)
@@ -87,7 +87,7 @@ def main(given=None):
             print(f"| mean ± population deviation | {a:.4f} ± {da:.4f} | {b:.4f} ± {db:.4f} | |")
         return 0
 
-    return guarded(p.prog, work)
+    return run_guarded(p.prog, work)
 
 
 if __name__ == "__main__":

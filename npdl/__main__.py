@@ -8,7 +8,7 @@ import os
 import sys
 
 from npdl import __version__
-from npdl.cli.console import OneLineParser, guarded, start_script
+from npdl.cli.console import OneLineParser, run_guarded, start_script
 
 # name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
@@ -46,7 +46,7 @@ def main(arguments=None):
     given = sys.argv[1:] if arguments is None else list(arguments)
     chosen = given[0] if given else ""
     typed = given[: 2 if given[:2] == ["homework", "grade"] else 1] if chosen in COMMANDS else []
-    return guarded(" ".join(["python -m npdl", *typed]), lambda: _main(given, chosen))
+    return run_guarded(" ".join(["python -m npdl", *typed]), lambda: _main(given, chosen))
 
 
 def _main(given, chosen):

@@ -18,7 +18,7 @@ from npdl.errors import (
     InputError,
     check_gradient,
     check_state_dict,
-    described,
+    describe,
     require_bool,
 )
 from npdl.safetensors import read, write
@@ -53,7 +53,7 @@ class Param:
                              "data.filled(0) or data.data")
         self.data = to_device(data)
         if trainable and self.data.dtype.name not in FLOATS:
-            raise InputError(f"Param: the data is {described(self.data)}; it must be float32 or "
+            raise InputError(f"Param: the data is {describe(self.data)}; it must be float32 or "
                              "float64")
         self.decay = decay
         self._can_learn = trainable
@@ -109,7 +109,7 @@ class Cache:
         return "Cache(" + ", ".join(f"{k}={brief(v)}" for k, v in vars(self).items()) + ")"
 
 
-def items_of(value, name):
+def get_items(value, name):
     """Yield (dotted name, item) for all items of `value`, the attribute `name` of a layer.
 
     Nested lists, tuples and dicts are flattened. For example, a list Ws yields ("Ws.0", Ws[0]), and
@@ -123,10 +123,10 @@ def items_of(value, name):
         yield name, value
         return
     for key, item in parts:
-        yield from items_of(item, f"{name}.{key}")
+        yield from get_items(item, f"{name}.{key}")
 
 
-def rebuilt(container, items):
+def rebuild(container, items):
     """Return a copy of a list, tuple or dict with `items` in place of its values."""
     if isinstance(container, dict):
         twin = copy.copy(container)
@@ -165,7 +165,7 @@ class Layer:
 
     def _items(self):
         for name, value in vars(self).items():
-            yield from items_of(value, name)
+            yield from get_items(value, name)
 
     def params(self, frozen=False):
         """Yield (dotted name, Param) for the trainable Params, or for all Params if `frozen`.
@@ -207,7 +207,7 @@ class Layer:
         def copied(value):
             if isinstance(value, (list, tuple, dict)):
                 items = value.values() if isinstance(value, dict) else value
-                return rebuilt(value, [copied(item) for item in items])
+                return rebuild(value, [copied(item) for item in items])
             if id(value) not in memo:
                 if isinstance(value, Param):
                     memo[id(value)] = copy_param(value)

@@ -94,7 +94,7 @@ def check_real(owner, **arrays):
     """Raise InputError unless each named value is an array of real numbers."""
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind not in "fiub":
-            raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
+            raise InputError(f"{owner}: {name.replace('_', ' ')} is {describe(x)}; it must be an "
                              "array of real numbers")
 
 
@@ -102,7 +102,7 @@ def check_floats(owner, **arrays):
     """Raise InputError unless each named value is an array of floats with at least one axis."""
     for name, x in arrays.items():
         if not is_array(x) or x.dtype.kind != "f" or x.ndim == 0:
-            raise InputError(f"{owner}: {name.replace('_', ' ')} is {described(x)}; it must be an "
+            raise InputError(f"{owner}: {name.replace('_', ' ')} is {describe(x)}; it must be an "
                              "array of floats with at least one axis")
 
 
@@ -144,7 +144,7 @@ def check_gradient(dy, shape, owner):
         has_fitting_item = isinstance(dy, tuple) and any(
             getattr(item, "shape", None) == tuple(shape) for item in dy)
         hint = "; it is a tuple of gradients, one for each input; give one of them"
-        raise InputError(f"{owner}: the gradient is {described(dy)}; it must have the output's "
+        raise InputError(f"{owner}: the gradient is {describe(dy)}; it must have the output's "
                          f"shape {tuple(shape)}{hint * has_fitting_item}")
 
 
@@ -153,7 +153,7 @@ def check_mask(owner, mask, shape):
     if mask is None:
         return
     if not is_array(mask) or mask.dtype.kind != "b" or not broadcasts(mask.shape, shape):
-        raise InputError(f"{owner}: the mask is {described(mask)}; it must be bool and broadcast "
+        raise InputError(f"{owner}: the mask is {describe(mask)}; it must be bool and broadcast "
                          f"to {tuple(shape)}, True for the entries that count")
 
 
@@ -162,7 +162,7 @@ def check_attention_mask(mask, shape):
     if mask is None:
         return
     if not is_array(mask) or mask.dtype.kind not in "bf" or not broadcasts(mask.shape, shape):
-        raise InputError(f"attention: the mask is {described(mask)}; it must broadcast to "
+        raise InputError(f"attention: the mask is {describe(mask)}; it must broadcast to "
                          f"{tuple(shape)} and be bool, True where a query may attend to a key "
                          "(torch.nn.MultiheadAttention means the opposite), or floats that are "
                          "added to the scores")
@@ -181,7 +181,7 @@ def checked_ids(ids, size, what="token ids"):
     except ValueError:
         raise InputError(f"{what} are rows of different lengths; pad them to one length") from None
     if not is_array(ids) or ids.dtype.kind not in "iu":
-        raise InputError(f"{what} are {described(ids)}; they must be integers")
+        raise InputError(f"{what} are {describe(ids)}; they must be integers")
     _check_range(ids, size - 1, what)
     return ids
 
@@ -209,7 +209,7 @@ def checked_key_mask(key_mask, shape, owner):
     """Return `key_mask` as an array, after a check that it is bool and (B, S) like the ids."""
     mask = np.asarray(key_mask) if isinstance(key_mask, (list, tuple)) else key_mask
     if not is_array(mask) or mask.shape != tuple(shape) or mask.dtype.kind != "b":
-        raise InputError(f"{owner}: key_mask is {described(mask)}; it must be bool "
+        raise InputError(f"{owner}: key_mask is {describe(mask)}; it must be bool "
                          f"{tuple(shape)}, like the ids, True for valid tokens")
     return mask
 
@@ -251,7 +251,7 @@ def checked_lengths(lengths, B, S, owner):
     """Return `lengths` as a NumPy array, after a check that they are (B,) integers from 0 to S."""
     lengths = _as_array(lengths.get() if hasattr(lengths, "get") else lengths)
     if not is_array(lengths) or lengths.shape != (B,) or lengths.dtype.kind not in "iu":
-        raise InputError(f"{owner}: lengths are {described(lengths)}; they must be "
+        raise InputError(f"{owner}: lengths are {describe(lengths)}; they must be "
                          f"integers of shape ({B},), one for each sequence")
     _check_range(lengths, S, f"{owner}: lengths", ", the number of steps")
     return lengths.astype(np.int64)
@@ -327,7 +327,7 @@ def shown(value, most=60):
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def described(x):
+def describe(x):
     """Return the dtype and shape of an array, or the type of any other value."""
     kind = type(x).__name__
     if not hasattr(x, "dtype") or not hasattr(x, "shape"):
@@ -342,7 +342,7 @@ def check_kinds(owner, **arrays):
     words = {"f": "floats", "iu": "integers", "b": "bools"}
     for name, (array, kinds) in arrays.items():
         if not is_array(array) or array.dtype.kind not in kinds:
-            raise InputError(f"{owner}: {name} is {described(array)}; it must hold {words[kinds]}")
+            raise InputError(f"{owner}: {name} is {describe(array)}; it must hold {words[kinds]}")
 
 
 def check_loss_shapes(logits, targets, counted):
@@ -368,14 +368,14 @@ def require_betas(betas):
 def check_layer(owner, layer):
     """Raise InputError unless `layer` has the method `params`, as every Layer has."""
     if not callable(getattr(layer, "params", None)):
-        raise InputError(f"{owner}: given {described(layer)}; give a Layer, such as a model, and "
+        raise InputError(f"{owner}: given {describe(layer)}; give a Layer, such as a model, and "
                          "not its parameters")
 
 
 def require_layers(owner, layers, example):
     """Raise InputError, with an example, unless `layers` is a list of at least one Layer."""
     items = layers if isinstance(layers, (list, tuple)) else [layers]
-    invalid = [described(layer) for layer in items
+    invalid = [describe(layer) for layer in items
                if isinstance(layer, type) or not hasattr(layer, "backward")]
     if invalid or not items:
         raise InputError(f"{owner}: given {invalid[0] if invalid else 'nothing'}; give layers, "
@@ -387,7 +387,7 @@ def checked_params(owner, params):
     params = list(params) if hasattr(params, "__iter__") else [params]
     for param in params:
         if not hasattr(param, "grad") or not hasattr(param, "trainable"):
-            raise InputError(f"{owner}: given {described(param)}; give Params, such as "
+            raise InputError(f"{owner}: given {describe(param)}; give Params, such as "
                              "optimizer.params.values()")
         check_trainable(owner, param)
     return params
@@ -403,7 +403,7 @@ def check_trainable(owner, param):
 def check_optimizer_state(own, state):
     """Raise InputError unless `state` has the entries of `own`, with arrays of the same shapes."""
     if not isinstance(state, dict) or state.keys() != own.keys():
-        given = described(state)
+        given = describe(state)
         if isinstance(state, dict):
             given = ", ".join(map(str, state)) or "an empty dict"
         raise InputError(f"optimizer state: given {given}; it must have {', '.join(own)}")
@@ -423,8 +423,8 @@ def check_state_dict(own, arrays, what="parameter"):
     for name, wanted in own.items():
         given = arrays[name]
         if not is_array(given) or (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
-            raise InputError(f"{what} {name!r} is {described(given)}; this model needs "
-                             f"{described(wanted)}")
+            raise InputError(f"{what} {name!r} is {describe(given)}; this model needs "
+                             f"{describe(wanted)}")
 
 
 def warn_undropped():

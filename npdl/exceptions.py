@@ -25,7 +25,7 @@ REMEDIES = {**dict.fromkeys((errno.EMFILE, errno.ENFILE), "raise the limit, ulim
             errno.ENOENT: "make the folder, or choose another place"}
 
 
-def remedy(error):
+def suggest_remedy(error):
     """Return advice for the user on an OSError."""
     return REMEDIES.get(error.errno, "free space, or choose another place")
 

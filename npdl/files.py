@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from npdl.errors import CheckpointError, InputError
-from npdl.exceptions import remedy
+from npdl.exceptions import suggest_remedy
 
 LARGEST_JSON = 64 << 20         # bytes; the largest files are vocabularies
 LARGEST_NUMBER = 1 << 63        # NumPy's integers are smaller than this
@@ -31,7 +31,7 @@ def write_atomically(path, write):
         path = Path(os.path.realpath(path))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise describe_write_error(path, error) from error
     try:
         temporary.unlink(missing_ok=True)       # left by a killed process with the same id
         with open(temporary, "x+b") as file:    # x: don't follow an existing link
@@ -41,15 +41,15 @@ def write_atomically(path, write):
         os.replace(temporary, path)
         sync(path.parent)
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise describe_write_error(path, error) from error
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
 
 
-def unwritable(path, error):
+def describe_write_error(path, error):
     """Return the CheckpointError for an OSError while `path` was written."""
-    return CheckpointError(f"{path} cannot be written ({reason(error)}); {remedy(error)}")
+    return CheckpointError(f"{path} cannot be written ({reason(error)}); {suggest_remedy(error)}")
 
 
 def is_file(path, or_nothing=False):
@@ -86,7 +86,7 @@ def parse_json(content):
         raise ValueError("it is nested too deeply") from None
 
 
-def refuse_constant(constant):
+def reject_constant(constant):
     """Raise ValueError. json.loads calls this for NaN and Infinity if it is the parse_constant."""
     raise ValueError(f"{constant} is not JSON")
 

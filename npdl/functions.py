@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from npdl.backend import exact_erf, is_host, one_hot, replaceable, to_device, xp
-from npdl.errors import InputError, checked_lengths, described, is_array
+from npdl.errors import InputError, checked_lengths, describe, is_array
 
 
 def sigmoid(x):
@@ -162,7 +162,7 @@ def by_layer(state, L, owner):
     state = tuple(state) if isinstance(state, list) else state
     for part in state if isinstance(state, tuple) else (state,):
         if not is_array(part) or part.ndim != 3 or len(part) != L:
-            raise InputError(f"{owner}: an array of the state is {described(part)}; it must be "
+            raise InputError(f"{owner}: an array of the state is {describe(part)}; it must be "
                              f"({L}, B, H), with one entry for each layer")
     return [map_state(lambda part, i=i: part[i], state) for i in range(L)]
 

@@ -73,7 +73,7 @@ class SafetensorsFile:
                                      "not a safetensors file")
                 if length > LARGEST_JSON:
                     raise ValueError(f"its header has more than {LARGEST_JSON >> 20} MiB")
-                self.entries = _entries(parse_json(file.read(length)), 8 + length, size)
+                self.entries = _parse_entries(parse_json(file.read(length)), 8 + length, size)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path} cannot be read as safetensors ({reason(error)}); "
                                   "download it again, or check its name") from error
@@ -118,7 +118,7 @@ class SafetensorsFile:
         return values.reshape(entry.shape)
 
 
-def _entries(header, start, size):
+def _parse_entries(header, start, size):
     """Return {name: Entry}. Raise ValueError unless the header fits a file of `size` bytes."""
     if not isinstance(header, dict):
         raise ValueError("its header is not a JSON object")
@@ -126,7 +126,7 @@ def _entries(header, start, size):
     for name, about in header.items():
         if name == "__metadata__":
             continue
-        entry, begin, end = _entry(name, about, start)
+        entry, begin, end = _parse_entry(name, about, start)
         if end > size - start:
             raise ValueError(f"array {name!r} ends at byte {start + end:,} of {size:,}; the file "
                              "is cut short, or its header is wrong")
@@ -144,7 +144,7 @@ def _entries(header, start, size):
     return entries
 
 
-def _entry(name, about, start):
+def _parse_entry(name, about, start):
     """Return (Entry, begin, end) of an array from its description in the header, after a check."""
     try:
         dtype, shape, (begin, end) = about["dtype"], about["shape"], about["data_offsets"]
@@ -187,7 +187,7 @@ def write(path, arrays, metadata=None):
     names = {np.dtype(stored): name for name, stored in DTYPES.items() if name != "BF16"}
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, array in arrays.items():
-        array = as_numpy(array)
+        array = to_numpy(array)
         if array.dtype.newbyteorder("<") not in names:
             raise InputError(f"array {name!r} has the dtype {array.dtype}; convert it to one of "
                              f"{', '.join(map(str, names))}")
@@ -200,12 +200,12 @@ def write(path, arrays, metadata=None):
     def fill(file):
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            array = as_numpy(array)
+            array = to_numpy(array)
             file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
 
     write_atomically(path, fill)
 
 
-def as_numpy(array):
+def to_numpy(array):
     """Return `array`, or the array that it returns if it is a function, as a NumPy array."""
     return to_host(array() if callable(array) else array)

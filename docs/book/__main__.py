@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from npdl.cli.console import OneLineParser, guarded, start_script
+from npdl.cli.console import OneLineParser, run_guarded, start_script
 from npdl.cli.folders import new_folder
 from npdl.errors import InputError
 
@@ -86,4 +86,4 @@ def build(options):
 if __name__ == "__main__":
     start_script()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(guarded("python -m docs.book", lambda: run(parse())))
+    sys.exit(run_guarded("python -m docs.book", lambda: run(parse())))

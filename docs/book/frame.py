@@ -4,8 +4,8 @@ from pathlib import Path
 
 from docs.book.markup import fold, raw
 from npdl.study.check.samples import sample
-from npdl.study.check.target import npdls_class
-from npdl.study.step.show_html import page
+from npdl.study.check.target import find_npdl_class
+from npdl.study.step.show_html import format_page
 from npdl.study.step.step import step
 
 HEAD = Path(__file__).parent / "static" / "step-frame.html"
@@ -18,13 +18,13 @@ def step_names(chapter):
 
 def recorded(name):
     """Return the recorded run of a layer. Raises InputError if npdl has no such layer."""
-    layer, inputs, options = sample(npdls_class(name))
+    layer, inputs, options = sample(find_npdl_class(name))
     return step(layer, *inputs, **options)
 
 
 def step_page(name):
     """Return the page that `python -m npdl step NAME --html` writes, for use in the book."""
-    found = page(recorded(name))
+    found = format_page(recorded(name))
     # its icon, which the page's policy would block
     found = found.replace("default-src 'none'", "default-src 'none'; img-src 'self' file:", 1)
     return found.replace("</head>", HEAD.read_text(encoding="utf-8") + "</head>")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from docs.book.drawing import WIDTH, Drawing
 from docs.book.frame import recorded
-from npdl.study.step.fold import only_names
+from npdl.study.step.fold import is_only_naming
 
 HIGH, GAP, ACROSS = 54, 22, 4
 BOX, CLEAR = 80, 3              # a box's width, and how far from one a line passes
@@ -61,7 +61,7 @@ def _nodes(steps, phase, returned=None):
     for one in steps:
         writes = [w for w in one.writes if w.shown[0][0] == "" and w.shown[0][1].shape
                   and (w.name != "return" or returned and one.is_new
-                       and not only_names(one.line.node))]
+                       and not is_only_naming(one.line.node))]
         if not writes or all(read.startswith("cache.") for read in one.reads):
             continue                                    # fields of the cache, handed on
         made_of, also = [], []

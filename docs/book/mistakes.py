@@ -20,8 +20,8 @@ from npdl.errors import InputError
 from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
-from npdl.study.trace.source import find_code, patched
-from npdl.study.trace.statements import lines_of
+from npdl.study.trace.source import find_code, patch_code
+from npdl.study.trace.statements import parse_lines
 
 
 @dataclass
@@ -126,7 +126,7 @@ def changed(found, code):
     own = [found] if isinstance(found, FunctionType) else [
         f for f in vars(found).values() if isinstance(f, FunctionType)]
     for function in sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward")):
-        planned = lines_of(inspect.unwrap(function).__code__)
+        planned = parse_lines(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
             if plain(statement.source) == plain(code):
                 return inspect.unwrap(function), statement
@@ -145,6 +145,6 @@ def edited(function, statement, now):
     edited = [indent + now + "\n"] + ["\n"] * (statement.last - statement.first)
     text = lines[: statement.first - 1] + edited + lines[statement.last:]
     code = find_code(compile("".join(text), file, "exec"), function.__qualname__)
-    with patched(function, code), mock.patch.dict(linecache.cache, {
+    with patch_code(function, code), mock.patch.dict(linecache.cache, {
             file: (len("".join(text)), None, text, file)}):
         yield

@@ -124,7 +124,7 @@ class Page:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
         if line.statement.is_simple and len(maths.text(node)) < WIDE:
-            formula = f'<span class="formula">{maths.markup(node)}</span>'
+            formula = f'<span class="formula">{maths.format_html(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
                 f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.book.chapter import labels
 from npdl.errors import InputError
-from npdl.study.trace.statements import lines_of
+from npdl.study.trace.statements import parse_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"
@@ -55,7 +55,7 @@ def find(target):
 def listing(target):
     """Return the Listing of "module:Class.method", without citations."""
     function = inspect.unwrap(find(target))
-    planned = lines_of(function.__code__)
+    planned = parse_lines(function.__code__)
     source, node = linecache.getlines(function.__code__.co_filename), planned.node
     end = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
     head = _dedented(source[node.lineno - 1: node.body[0].lineno - 1], node.col_offset)

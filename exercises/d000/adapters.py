@@ -9,7 +9,7 @@ from math import floor
 import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
-from npdl.adapt import add_lora, merged_linear, multiplies, quantize_linears, report
+from npdl.adapt import add_lora, count_multiplications, merged_linear, quantize_linears, report
 from npdl.adapt.linears import LoRALinear, QuantLinear
 from npdl.adapt.quantize import NF4, dequantize, quantize, stored_bytes
 from npdl.layers.linear import Linear
@@ -307,15 +307,17 @@ def inference(say, step, answer, check, claim, d=64, r=4):
               for layer in (lora_linear(W, A, B), lora_linear(W, A, B, 4))))
     plain, packed = (lora_linear(np.eye(d), np.eye(d, r), np.eye(d, r), bits) for bits in (None, 4))
     check("npdl counts the same multiplications.",
-          all((multiplies(plain, row[0]), multiplies(packed, row[0])) == row[2:]
+          all((count_multiplications(plain, row[0]),
+               count_multiplications(packed, row[0])) == row[2:]
               for row in rows))
-    slower = {n: multiplies(packed, n) / multiplies(plain, n) for n in (1, 512)}
+    slower = {n: count_multiplications(packed, n) / count_multiplications(plain, n)
+              for n in (1, 512)}
     merged = merged_linear(plain).W.data.size
     whole, stored = 4 * merged, report(QuantLinear(Linear(64, 64, bias=False))).stored_bytes
     claim("", "LoRA adds no latency at inference.", "no additional latency",
           f"merged, as its table says: {merged:,} multiplications a row, as before",
           judge(merged == 64 * 64),
-          f"outputs agree; not merged it would be {multiplies(plain, 1):,}, "
+          f"outputs agree; not merged it would be {count_multiplications(plain, 1):,}, "
           "the minimal overhead of the same table's row on speed")
     claim("", "QLoRA must compute its adapters separately.", "separate adapter computations",
           "it can be merged into a float matrix too, and is then as fast and as large as "

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 
 from exercises.course import judge, question, table
-from npdl.adapt import multiplies
+from npdl.adapt import count_multiplications
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.layers.linear import Linear
 
@@ -109,7 +109,7 @@ def costs(say, step, answer, check, claim):
     answer("FFN O(n d² + n d r) with 2 d r numbers, MHA O(h (n d² + n² d)) with 6 h d r, for "
            "both methods; QLoRA adds d² and 4 h d² multiplications, which O() does not show.")
     check("npdl counts as many multiplications in the linear maps of both methods.",
-          all(sum(multiplies(layer, n) for layer in layers(SMALL, bits)[part])
+          all(sum(count_multiplications(layer, n) for layer in layers(SMALL, bits)[part])
               == total(SMALL, part, bits) - (part == "MHA") * sums["MHA attention"]
               for part in PARTS for bits in (None, 4)))
     for part, name, formula, wanted, evidence in (
@@ -163,7 +163,7 @@ def costs(say, step, answer, check, claim):
     plain, packed = layers(SMALL), layers(SMALL, 4)
     (layer,) = packed["FFN"]
     weights, (y, _) = layer.base.weight(), layer.forward(np.ones((n, d), "float32"))
-    passed = multiplies(layer, n) - multiplies(plain["FFN"][0], n)
+    passed = count_multiplications(layer, n) - count_multiplications(plain["FFN"][0], n)
     wanted = sums["MHA dequantization"]
     percent = {n: 100 * wanted / total(Size(n, d, r, h), "MHA") for n in (1, 32, 1024)}
     claim("", "Dequantizing LFFN's matrix costs O(d^2).", "O(d^2)",

@@ -6,7 +6,7 @@ import numpy as np
 
 from exercises.course import arrays, judge, question, table, vec
 from exercises.d004.gpt import printed_table, rotation
-from npdl.adapt import multiplies
+from npdl.adapt import count_multiplications
 from npdl.functions import softmax
 from npdl.layers.attention import MultiHeadAttention, attend, causal_mask
 from npdl.layers.embedding import sinusoidal
@@ -136,9 +136,9 @@ def counted(queries, keys, k, causal=False):
     layer = MultiHeadAttention(k, 1, bias=False)
     x, memory = (np.zeros((1, n, k), "float32") for n in (queries, keys))
     _, cache = layer.forward(x, memory, memory, causal_mask(keys) if causal else None)
-    inputs = (multiplies(layer.W_Q, queries) + multiplies(layer.W_K, keys)
-              + multiplies(layer.W_V, keys))
-    return inputs, multiplies(layer.W_O, queries), 2 * k * cache.attend.A.size
+    inputs = (count_multiplications(layer.W_Q, queries) + count_multiplications(layer.W_K, keys)
+              + count_multiplications(layer.W_V, keys))
+    return inputs, count_multiplications(layer.W_O, queries), 2 * k * cache.attend.A.size
 
 
 def formula(queries, keys, k):

@@ -30,7 +30,7 @@ from experiments.study import q8_attention, runs
 from experiments.study.report import QUESTIONS
 from experiments.study.runs import NAMES, RESULTS, SEEDS, Study
 from npdl.backend import to_host
-from npdl.cli.console import OneLineParser, file_or_folder, guarded
+from npdl.cli.console import OneLineParser, parse_path, run_guarded
 from npdl.errors import InputError
 from npdl.files import read_json, write_atomically
 from npdl.models.gpt import attentions
@@ -148,10 +148,10 @@ def parser():
                    help="clipping, and the LSTM's initialisation (default: default)")
     p.add_argument("--backend", choices=("numpy", "cupy"), default="numpy", help="default: numpy")
     p.add_argument("--jobs", type=int, default=2, help="runs at a time (default: 2)")
-    p.add_argument("--out", type=file_or_folder, default="runs/study",
+    p.add_argument("--out", type=parse_path, default="runs/study",
                    help="folder of the runs (default: runs/study)")
     p.add_argument("--list", action="store_true", help="show how many runs are kept, and stop")
-    p.add_argument("--attention", metavar="RUN", nargs="+", type=file_or_folder,
+    p.add_argument("--attention", metavar="RUN", nargs="+", type=parse_path,
                    help="keep the attention weights of these trained GPTs, and stop")
     return p
 
@@ -197,7 +197,7 @@ def main(arguments=None):
             return make(study, options)
         return 0
 
-    return guarded(p.prog, work)
+    return run_guarded(p.prog, work)
 
 
 if __name__ == "__main__":

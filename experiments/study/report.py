@@ -16,7 +16,7 @@ from experiments.study import q1_q2, q3_data, q4_orders, q5_size, q6_compute, q7
 from experiments.study.runs import Study
 from experiments.study.text import table
 from experiments.study.verdict import SAME_ACCURACY, SAME_FACTOR, WORDS, read_claims
-from npdl.cli.console import OneLineParser, guarded
+from npdl.cli.console import OneLineParser, run_guarded
 from npdl.files import write_atomically
 
 QUESTIONS = {"sanity": q1_q2, "data": q3_data, "mixed": q4_orders, "model": q5_size,
@@ -103,7 +103,7 @@ def main(arguments=None):
         write(study)
         return 0
 
-    return guarded(p.prog, work)
+    return run_guarded(p.prog, work)
 
 
 if __name__ == "__main__":

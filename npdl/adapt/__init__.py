@@ -2,11 +2,14 @@
 
 from npdl.adapt.models import (
     add_lora,
+    count_multiplications,
     merge_lora,
     merged_linear,
-    multiplies,
     quantize_linears,
     report,
 )
 
-__all__ = ["add_lora", "merge_lora", "merged_linear", "multiplies", "quantize_linears", "report"]
+__all__ = [
+    "add_lora", "count_multiplications", "merge_lora", "merged_linear", "quantize_linears",
+    "report",
+]

@@ -18,7 +18,7 @@ from npdl.errors import (
     InputError,
     check_gradient,
     check_width,
-    described,
+    describe,
     require_above_0,
     require_bool,
     require_positive,
@@ -37,7 +37,7 @@ class FrozenLinear(Layer):
     def __init__(self, linear):
         check_linear(type(self).__name__, linear)
         self.W = Param(linear.W.data, trainable=False)
-        self.b = frozen_bias(linear.b)
+        self.b = freeze_bias(linear.b)
         self.sizes = linear.sizes                               # (D, E)
 
     def weight(self):
@@ -74,7 +74,7 @@ class QuantLinear(FrozenLinear):
         self.packed = Param(pack(codes, bits), trainable=False)
         self.step = Param(step, trainable=False)
         self.scale = None if scale is None else Param(scale, trainable=False)
-        self.b = frozen_bias(linear.b)
+        self.b = freeze_bias(linear.b)
         self.sizes, self.block, self.rounding = linear.sizes, block, rounding
 
     def weight(self):
@@ -97,7 +97,7 @@ class LoRALinear(Layer):
     def __init__(self, base, rank=4, alpha=None, *, rng=0):
         base = FrozenLinear(base) if isinstance(base, Linear) else base
         if not isinstance(base, FrozenLinear):
-            raise InputError(f"LoRALinear: given {described(base)}; give a Linear or a "
+            raise InputError(f"LoRALinear: given {describe(base)}; give a Linear or a "
                              "QuantLinear")
         D, E = base.sizes
         require_positive(rank=rank)
@@ -134,9 +134,9 @@ class LoRALinear(Layer):
 def check_linear(owner, linear):
     """Raise InputError unless `linear` is a Linear."""
     if not isinstance(linear, Linear):
-        raise InputError(f"{owner}: given {described(linear)}; give a Linear")
+        raise InputError(f"{owner}: given {describe(linear)}; give a Linear")
 
 
-def frozen_bias(b):
+def freeze_bias(b):
     """Return a frozen Param that shares the data of the bias b, or b itself if it is NoBias."""
     return b if isinstance(b, NoBias) else Param(b.data, trainable=False)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
-from npdl.core import Param, named_layers, rebuilt, walk
+from npdl.core import Param, named_layers, rebuild, walk
 from npdl.errors import InputError
 from npdl.init import generator
 from npdl.layers.linear import Linear
@@ -106,7 +106,7 @@ def report(model, rows=1):
     for layer in walk(model):
         if isinstance(layer, (Linear, FrozenLinear, LoRALinear)) and id(layer) not in inside:
             inside.update(id(part) for part in walk(layer))
-            multiplications += multiplies(layer, rows)
+            multiplications += count_multiplications(layer, rows)
         if isinstance(layer, QuantLinear):
             num_entries |= {id(layer.packed): math.prod(layer.sizes), id(layer.step): 0,
                            id(layer.scale): 0}
@@ -139,7 +139,7 @@ def _replace(model, replacements):
     def replaced(value):
         if isinstance(value, (list, tuple, dict)):
             items = value.values() if isinstance(value, dict) else value
-            return rebuilt(value, [replaced(item) for item in items])
+            return rebuild(value, [replaced(item) for item in items])
         return replacements.get(id(value), value)
 
     for layer in list(walk(model)):
@@ -147,7 +147,7 @@ def _replace(model, replacements):
             setattr(layer, name, replaced(value))
 
 
-def multiplies(layer, rows):
+def count_multiplications(layer, rows):
     """Return the number of multiplications of a linear layer's forward over `rows` rows.
 
     Dequantizing W (D, E) counts as D * E; the multiplication by a scale of 1 is not counted.
@@ -156,5 +156,5 @@ def multiplies(layer, rows):
     if isinstance(layer, LoRALinear):
         rank = layer.A.shape[1]
         scaling = 0 if layer.scale == 1 else rows * rank
-        return multiplies(layer.base, rows) + rows * rank * (D + E) + scaling
+        return count_multiplications(layer.base, rows) + rows * rank * (D + E) + scaling
     return rows * D * E + (D * E if isinstance(layer, QuantLinear) else 0)

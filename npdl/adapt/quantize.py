@@ -17,7 +17,7 @@ from statistics import NormalDist
 import numpy as np
 
 from npdl.backend import xp
-from npdl.errors import InputError, checked_integer, described, is_integer
+from npdl.errors import InputError, checked_integer, describe, is_integer
 
 ROUNDINGS = {"floor": "floor", "nearest": "rint", "nf4": None}
 STEPS_BITS, STEPS_BLOCK = 8, 256    # bits and block size of step sizes in double quantization
@@ -52,13 +52,13 @@ def quantize(W, bits=4, rounding="floor", block=None):
     """
     _check_options(bits, rounding, block)
     if W.dtype.kind != "f" or W.size == 0:
-        raise InputError(f"quantize: W is {described(W)}; give floats, at least one")
+        raise InputError(f"quantize: W is {describe(W)}; give floats, at least one")
     if not bool(xp.isfinite(W).all()):
         raise InputError(f"quantize: W {W.shape} has an entry that is NaN or infinite; give finite "
                          "floats")
     top = 2 ** (bits - 1) - 1
     wide = W.astype(np.promote_types(W.dtype, np.float32), copy=False)
-    rows = _in_blocks(wide, block)                              # rows (n, k)
+    rows = _split_blocks(wide, block)                              # rows (n, k)
     largest = xp.abs(rows).max(-1, keepdims=True)
     divisor = xp.where(largest == 0, 1, largest).astype(rows.dtype, copy=False)
     if rounding == "nf4":
@@ -71,7 +71,7 @@ def quantize(W, bits=4, rounding="floor", block=None):
     nearest = xp.rint(quotient)
     on_grid = xp.abs(quotient - nearest) <= 4 * np.finfo(rows.dtype).eps * xp.abs(nearest)
     codes = xp.where(on_grid, nearest, getattr(xp, ROUNDINGS[rounding])(quotient))
-    codes = codes.astype(_integer(bits)).reshape(-1)[: W.size].reshape(W.shape)
+    codes = codes.astype(_integer_dtype(bits)).reshape(-1)[: W.size].reshape(W.shape)
     return codes, largest.reshape(-1) / rows.dtype.type(top)
 
 
@@ -80,7 +80,7 @@ def dequantize(codes, step, block=None, rounding="floor"):
 
     This is the inverse of `quantize`, except for its rounding.
     """
-    units = _in_blocks(codes, block)
+    units = _split_blocks(codes, block)
     if rounding == "nf4":
         levels = units.reshape(-1).astype(np.int64) + 8
         units = xp.take_along_axis(xp.asarray(NF4), levels, 0).reshape(units.shape)
@@ -112,7 +112,7 @@ def pack(codes, bits):
     0 has the lowest bits.
     """
     size = codes.size
-    shifted = xp.zeros(_padded(size), _unsigned(bits))
+    shifted = xp.zeros(_padded(size), _unsigned_dtype(bits))
     shifted[:size] = codes.reshape(-1).astype(np.int32) + 2 ** (bits - 1)
     planes = xp.stack([(shifted >> i) & 1 for i in range(bits)]).astype(np.uint8)
     return xp.packbits(planes.reshape(-1)).reshape(bits, -1)
@@ -124,8 +124,8 @@ def unpack(packed, shape):
     shifted = _join_bits(packed[:8])
     if bits > 8:
         shifted = shifted.astype(np.uint16) | (_join_bits(packed[8:]).astype(np.uint16) << 8)
-    codes = shifted[:size] - _unsigned(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
-    return codes.view(_integer(bits)).reshape(shape)
+    codes = shifted[:size] - _unsigned_dtype(bits)(2 ** (bits - 1))   # modulo 2^8 or 2^16
+    return codes.view(_integer_dtype(bits)).reshape(shape)
 
 
 def _join_bits(planes):
@@ -154,15 +154,15 @@ def _padded(size):
     return -(-size // 8) * 8
 
 
-def _integer(bits):
+def _integer_dtype(bits):
     return np.int8 if bits <= 8 else np.int16
 
 
-def _unsigned(bits):
+def _unsigned_dtype(bits):
     return np.uint8 if bits <= 8 else np.uint16
 
 
-def _in_blocks(array, block):
+def _split_blocks(array, block):
     """Return the entries, row by row, as (blocks, block size), the last block padded with zeros."""
     flat = array.reshape(-1)
     if block is None:

@@ -11,7 +11,7 @@ import warnings
 from npdl.exceptions import (  # this module must not import NumPy: see `start_script`
     NpdlError,
     printable,
-    remedy,
+    suggest_remedy,
 )
 
 BAD, INTERRUPTED = 2, 130
@@ -30,7 +30,7 @@ class OneLineParser(argparse.ArgumentParser):
             print(self.format_help(), end="", file=file or sys.stdout)
             return 0
 
-        status = guarded(self.prog, write_help)
+        status = run_guarded(self.prog, write_help)
         if status:
             self.exit(status)
 
@@ -70,14 +70,14 @@ def add_help_all(parser):
                         help="show the rare options, too, and exit")
 
 
-def file_or_folder(text):
+def parse_path(text):
     """Return the argument, the name of a file or folder. Raise an error if it is empty."""
     if not text:
         raise argparse.ArgumentTypeError("the name is empty; name a file or a folder")
     return text
 
 
-def positive(text):
+def parse_positive(text):
     """Return the argument as an integer. Raise an error if it is below 1."""
     if int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is too small; give 1 or more")
@@ -86,7 +86,7 @@ def positive(text):
 
 def folder(text):
     """Return the argument, the name of a folder to write into. Raise an error for a file."""
-    if os.path.lexists(file_or_folder(text)) and not os.path.isdir(text):
+    if os.path.lexists(parse_path(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} exists and is not a folder; give another name")
     return text
 
@@ -99,8 +99,8 @@ def start_script():
     be written into it. Matplotlib draws only into files. Warnings are hidden unless python -W is
     given. If a package of TRAIN is missing, the script prints one line and exits with status 2.
     """
-    signal.signal(signal.SIGINT, _leave)
-    sys.excepthook = _unguarded
+    signal.signal(signal.SIGINT, _exit_on_signal)
+    sys.excepthook = _print_uncaught
     open_streams()
     os.environ["MPLBACKEND"] = "agg"
     if not sys.warnoptions:
@@ -113,7 +113,7 @@ def note(line):
         print(line, file=sys.stderr, flush=True)
 
 
-def guarded(prog, work):
+def run_guarded(prog, work):
     """Call `work` and return its exit status, or 2 after an error, or 130 after Ctrl-C.
 
     These errors are printed as one line on standard error: npdl's errors, a missing package of
@@ -122,7 +122,7 @@ def guarded(prog, work):
     """
     open_streams()
     try:
-        with _interrupts():
+        with _enable_interrupts():
             status = work()
             sys.stdout.flush()
         return status
@@ -131,7 +131,7 @@ def guarded(prog, work):
     except NpdlError as error:
         line = str(error)
     except ImportError as error:
-        line = package_problem(error)
+        line = describe_import_error(error)
         if not line:
             raise
     except MemoryError as error:
@@ -142,26 +142,26 @@ def guarded(prog, work):
     except OSError as error:
         what = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
-        line = f"{name}the system refused ({what}); {remedy(error)}"
+        line = f"{name}the system refused ({what}); {suggest_remedy(error)}"
     finally:
-        _drop_unwritten(sys.stderr)
-    _drop_unwritten(sys.stdout)
+        _flush_or_discard(sys.stderr)
+    _flush_or_discard(sys.stdout)
     note(f"{prog}: {printable(line)}")
-    _drop_unwritten(sys.stderr)
+    _flush_or_discard(sys.stderr)
     return BAD
 
 
-def missing_packages():
+def describe_missing_packages():
     """Return a message about missing packages of the extra `train`, or "" if none is missing."""
     missing = [name for name in TRAIN if importlib.util.find_spec(name) is None]
     return missing and (f"{missing[0]} is not installed; install the missing packages "
                         f"with 'pip install {' '.join(missing)}'")
 
 
-def package_problem(error):
+def describe_import_error(error):
     """Return a message about the package of the extra `train` in an ImportError, or ""."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in TRAIN:
-        return missing_packages()
+        return describe_missing_packages()
     for name in TRAIN:
         if name not in sys.modules and importlib.util.find_spec(name) is not None:
             try:
@@ -174,9 +174,9 @@ def package_problem(error):
     return ""
 
 
-def _unguarded(kind, error, trace):
-    """Print an error outside of `guarded`: a missing package as one line, else a traceback."""
-    line = package_problem(error) if issubclass(kind, ImportError) else ""
+def _print_uncaught(kind, error, trace):
+    """Print an error outside of `run_guarded`: a missing package as one line, else a traceback."""
+    line = describe_import_error(error) if issubclass(kind, ImportError) else ""
     if not line:
         sys.__excepthook__(kind, error, trace)
         return
@@ -208,27 +208,27 @@ def open_streams():
                 stream.reconfigure(errors="replace")
 
 
-def _leave(number, frame):
+def _exit_on_signal(number, frame):
     os._exit(INTERRUPTED)
 
 
 @contextlib.contextmanager
-def _interrupts():
+def _enable_interrupts():
     """Let Ctrl-C raise KeyboardInterrupt inside the block, so that the work can clean up.
 
     Outside, Ctrl-C exits at once (`start_script`).
     """
-    if signal.getsignal(signal.SIGINT) is not _leave:
+    if signal.getsignal(signal.SIGINT) is not _exit_on_signal:
         yield
         return
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, _exit_on_signal)
 
 
-def _drop_unwritten(stream):
+def _flush_or_discard(stream):
     """Flush a stream, or discard its buffer if that fails.
 
     If the buffer stayed, the interpreter would try again at exit, and print a traceback.

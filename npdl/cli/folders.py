@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npdl.cli.process import has_ended
 from npdl.errors import CheckpointError, InputError
-from npdl.files import reason, sync, unwritable
+from npdl.files import describe_write_error, reason, sync
 
 TEMPORARY = re.compile(r"\..+\.([1-9][0-9]*)\.tmp")
 
@@ -50,7 +50,7 @@ def new_folder(path):
     except OSError as error:
         if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise not_empty from error                  # another process was quicker
-        raise unwritable(path, error) from error
+        raise describe_write_error(path, error) from error
     except CheckpointError as error:                    # use the final name in the message
         raise CheckpointError(str(error).replace(str(temporary), str(path))) from error
     finally:

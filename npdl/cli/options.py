@@ -2,9 +2,9 @@
 
 A *settings class* is a dataclass whose fields are made by `setting`, with a default, the allowed
 values, and the option on the command line. The settings classes of a run are Config and Adapters
-(npdl.train.config). Other commands have a small settings class in their module. `check` checks the
-values of an instance, and `add_settings` adds the options of a class to a parser. Options that are
-not given are absent from the parsed options.
+(npdl.train.config). Other commands have a small settings class in their module. `check_settings`
+checks the values of an instance, and `add_settings` adds the options of a class to a parser.
+Options that are not given are absent from the parsed options.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 import typing
 from collections.abc import Callable
 
-from npdl.cli.console import file_or_folder
+from npdl.cli.console import parse_path
 from npdl.errors import InputError
 from npdl.files import LARGEST_NUMBER
 
@@ -55,7 +55,7 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
         "rare": rare})
 
 
-def option_of(name):
+def option_name(name):
     """Return the command-line option of a setting."""
     return f"--{name.replace('_', '-')}"
 
@@ -63,14 +63,14 @@ def option_of(name):
 types_of = functools.cache(typing.get_type_hints)
 
 
-def check(settings):
+def check_settings(settings):
     """Raise InputError unless each setting has its type and an allowed value.
 
     The values come from options, from an untrusted config.json, or from a call.
     """
     for field in dataclasses.fields(settings):
         value, allowed = getattr(settings, field.name), field.metadata["allowed"]
-        kind, option = types_of(type(settings))[field.name], option_of(field.name)
+        kind, option = types_of(type(settings))[field.name], option_name(field.name)
         if isinstance(allowed, tuple) and value not in allowed and not callable(value):
             raise InputError(f"{option} {value!r:.40}: choose one of "
                              f"{', '.join(map(str, allowed))}")
@@ -109,24 +109,25 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
             metadata = field.metadata
             if (metadata["group"] == group and metadata["only"] in (None, command)
                     and field.name not in left_out):
-                default = _shown(getattr(defaults, field.name)) if shown is None else shown
-                _add(added, field, kinds[field.name], default).rare = metadata["rare"]
+                default = _format_default(getattr(defaults, field.name)) if shown is None else shown
+                _add_option(added, field, kinds[field.name], default).rare = metadata["rare"]
 
 
-def _add(group, field, kind, default):
+def _add_option(group, field, kind, default):
     metadata, shown = field.metadata, f"{field.metadata['help']} (default: {default})"
     option = functools.partial(group.add_argument, default=argparse.SUPPRESS)
     if kind is bool and field.default:
         return option(f"--no-{field.name.replace('_', '-')}", dest=field.name,
                       action="store_false", help=metadata["help"])
     if kind is bool:
-        return option(option_of(field.name), action="store_true", help=metadata["help"])
+        return option(option_name(field.name), action="store_true", help=metadata["help"])
     if isinstance(metadata["allowed"], tuple):
-        return option(option_of(field.name), choices=metadata["allowed"], help=shown)
-    return option(option_of(field.name), help=shown, metavar=metadata["metavar"], **_reader(kind))
+        return option(option_name(field.name), choices=metadata["allowed"], help=shown)
+    return option(option_name(field.name), help=shown, metavar=metadata["metavar"],
+                  **_argparse_type(kind))
 
 
-def _reader(kind):
+def _argparse_type(kind):
     """Return the arguments of add_argument with which argparse reads a value of this type."""
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is tuple:
@@ -135,7 +136,7 @@ def _reader(kind):
         return {"type": _list_reader(parts[0])}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
-        return {"type": file_or_folder if inner is str else _or_none(_reader(inner)["type"])}
+        return {"type": parse_path if inner is str else _or_none(_argparse_type(inner)["type"])}
     return {"type": kind}
 
 
@@ -160,7 +161,7 @@ def _or_none(read):
     return read_or_none
 
 
-def _shown(value):
+def _format_default(value):
     if isinstance(value, tuple):
         return (" " if isinstance(value[0], float) else ",").join(map(str, value))
     return "none" if value is None else value

@@ -50,7 +50,7 @@ def peak_memory():
     return resource and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def confine(parent, **limits):
+def set_limits(parent, **limits):
     """Set limits, such as AS=bytes and CPU=seconds, and end this process when `parent` ends.
 
     The limits can't be raised again. A limit that the system doesn't have is ignored. Call this
@@ -70,7 +70,7 @@ def confine(parent, **limits):
             resource.setrlimit(which, (most, most))
 
 
-def memory():
+def total_memory():
     """Return the memory of this machine in bytes, or None if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

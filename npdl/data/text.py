@@ -107,7 +107,7 @@ def split_text(ids, share, block, units=("--block", "characters")):
     return parts
 
 
-def windows(ids, block, count, *key):
+def draw_windows(ids, block, count, *key):
     """Draw `count` random windows of ids. Return inputs and targets (count, block).
 
     Targets are one token later than inputs. The positions are drawn from stream(*key), for example

@@ -7,11 +7,12 @@ model.
 
 from npdl.decoding.beam import BeamResult, Step, beam_search, full_beam_search
 from npdl.decoding.exhaustive import ExhaustiveResult, exhaustive_search
-from npdl.decoding.sampling import filtered, greedy, sample
+from npdl.decoding.sampling import filter_probabilities, greedy, sample
 from npdl.decoding.scorer import Hypothesis, Ranking, Scorer
 from npdl.decoding.tree import Tree
 
 __all__ = [
     "BeamResult", "ExhaustiveResult", "Hypothesis", "Ranking", "Scorer", "Step", "Tree",
-    "beam_search", "exhaustive_search", "filtered", "full_beam_search", "greedy", "sample",
+    "beam_search", "exhaustive_search", "filter_probabilities", "full_beam_search", "greedy",
+    "sample",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.decoding.scorer import Hypothesis, Ranking, checked, ends, is_eos, start_one
+from npdl.decoding.scorer import Hypothesis, Ranking, check_scores, has_ended, is_eos, start_single
 from npdl.errors import require_positive
 
 
@@ -45,8 +45,8 @@ class Step:
     @property
     def pruned(self):
         """Return the expansions that were not kept, best first."""
-        places, tokens, totals = expansions(self.parents, self.log_probs)
-        every = extended(self.ranking, self.parents, places, tokens, totals,
+        places, tokens, totals = best_expansions(self.parents, self.log_probs)
+        every = extend_hypotheses(self.ranking, self.parents, places, tokens, totals,
                          is_eos(tokens, self.eos))
         return every[len(self.kept) :]
 
@@ -95,12 +95,12 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
     """
     require_positive(width=width, n_best=n_best)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one(scorer, eos)
+    rows, state = start_single(scorer, eos)
     active, finished, steps, reason = [Hypothesis()], [], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = expansions(active, rows, width)
-        ended = ends(scorer, state, parents, tokens, length, max_len, eos)
-        kept = extended(ranking, active, parents, tokens, totals, ended)
+        parents, tokens, totals = best_expansions(active, rows, width)
+        ended = has_ended(scorer, state, parents, tokens, length, max_len, eos)
+        kept = extend_hypotheses(ranking, active, parents, tokens, totals, ended)
         unfinished = [hypothesis for hypothesis in kept if not hypothesis.complete]
         finished += [hypothesis for hypothesis in kept if hypothesis.complete]
         finished.sort(key=ranking.key)
@@ -115,7 +115,7 @@ def beam_search(scorer, width, max_len, eos=None, length_power=0.0, n_best=1, st
         if stop and len(finished) >= n_best and finished[n_best - 1].score >= bound:
             reason = "bound"
             break
-        rows, state = checked(scorer.advance(state, parents[~ended], tokens[~ended]))
+        rows, state = check_scores(scorer.advance(state, parents[~ended], tokens[~ended]))
     return BeamResult(finished, active, steps, reason)
 
 
@@ -135,12 +135,12 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
     """
     require_positive(width=width)
     ranking = Ranking(max_len, length_power)
-    rows, state = start_one(scorer, eos)
+    rows, state = start_single(scorer, eos)
     active, finished, reason = [Hypothesis()], [], "max_len"
     for length in range(1, max_len + 1):
-        parents, tokens, totals = expansions(active, rows, width * _expansions_needed(eos))
-        ended = ends(scorer, state, parents, tokens, length, max_len, eos)
-        every = extended(ranking, active, parents, tokens, totals, ended)
+        parents, tokens, totals = best_expansions(active, rows, width * _expansions_needed(eos))
+        ended = has_ended(scorer, state, parents, tokens, length, max_len, eos)
+        every = extend_hypotheses(ranking, active, parents, tokens, totals, ended)
         finished += [hypothesis for hypothesis in every[:width] if hypothesis.complete]
         finished = sorted(finished, key=ranking.key)[:width]
         unfinished = [i for i, hypothesis in enumerate(every) if not hypothesis.complete][:width]
@@ -151,7 +151,7 @@ def full_beam_search(scorer, width, max_len, eos=None, length_power=0.0):
         if len(finished) == width and active[0].score <= finished[-1].score:
             reason = "bound"
             break
-        rows, state = checked(scorer.advance(state, parents[unfinished], tokens[unfinished]))
+        rows, state = check_scores(scorer.advance(state, parents[unfinished], tokens[unfinished]))
     if length == max_len:
         finished, active = sorted(finished + active, key=ranking.key)[:width], []
     return BeamResult(finished, active, [], reason)
@@ -162,15 +162,15 @@ def _expansions_needed(eos):
     return 1 + (len(eos) if isinstance(eos, tuple) else eos is not None)
 
 
-def extended(ranking, active, parents, tokens, totals, ended):
-    """Return a list with the Hypothesis of each of these expansions (see `expansions`)."""
+def extend_hypotheses(ranking, active, parents, tokens, totals, ended):
+    """Return a list with the Hypothesis of each of these expansions (see `best_expansions`)."""
     return [
         ranking.hypothesis((*active[p].tokens, token), total, bool(end))
         for p, token, total, end in zip(parents, tokens, totals, ended, strict=True)
     ]
 
 
-def expansions(active, rows, limit=None):
+def best_expansions(active, rows, limit=None):
     """Return parents (indices in `active`), tokens, log-probabilities of the `limit` best ones."""
     totals = np.array([hypothesis.log_prob for hypothesis in active])[:, None] + rows
     parents, tokens = np.nonzero(totals > -math.inf)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, checked, ends, start_one
+from npdl.decoding.scorer import Ranking, check_scores, has_ended, start_single
 from npdl.errors import require_positive
 
 
@@ -47,14 +47,15 @@ def complete_sequences(scorer, max_len, eos=None):
         """Yield the sequences that begin with `path`, whose state is this row of `state`."""
         tokens = np.flatnonzero(log_probs > -math.inf)
         totals, parents = total + log_probs[tokens], np.full(len(tokens), row)
-        ended = ends(scorer, state, parents, tokens, len(path) + 1, max_len, eos)
+        ended = has_ended(scorer, state, parents, tokens, len(path) + 1, max_len, eos)
         for token, total in zip(tokens[ended], totals[ended], strict=True):
             yield (*path, int(token)), float(total)
         unfinished = np.flatnonzero(~ended)
         if len(unfinished) and len(path) + 1 < max_len:
-            rows, state = checked(scorer.advance(state, parents[unfinished], tokens[unfinished]))
+            rows, state = check_scores(
+                scorer.advance(state, parents[unfinished], tokens[unfinished]))
             for i, j in enumerate(unfinished):
                 yield from below((*path, int(tokens[j])), totals[j], rows[i], state, i)
 
-    rows, state = start_one(scorer, eos)
+    rows, state = start_single(scorer, eos)
     yield from below((), 0.0, rows[0], state, 0)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from npdl.decoding.scorer import Ranking, check_eos, checked, ends
+from npdl.decoding.scorer import Ranking, check_eos, check_scores, has_ended
 from npdl.errors import require_number, require_positive, require_share
 from npdl.init import generator
 
@@ -25,24 +25,24 @@ def sample(scorer, max_len, rng, eos=None, count=1, temperature=1.0, top_k=None,
 
     `rng` is a Generator or a seed. At each step, one random number is drawn for each sequence, also
     for those that have ended. So a sequence does not depend on when the others end. The log_prob of
-    a Hypothesis is computed without temperature, top_k and top_p (see `filtered`). `eos` and
-    `on_token` are as in `greedy`.
+    a Hypothesis is computed without temperature, top_k and top_p (see `filter_probabilities`).
+    `eos` and `on_token` are as in `greedy`.
     """
     require_positive(count=count)
     rng = generator(rng)
 
     def choose(rows, active, num_sequences):
         uniform = rng.random(num_sequences)[active]
-        cumulative = np.cumsum(filtered(rows, temperature, top_k, top_p), axis=1)
+        cumulative = np.cumsum(filter_probabilities(rows, temperature, top_k, top_p), axis=1)
         drawn = (cumulative <= uniform[:, None] * cumulative[:, -1:]).sum(1)
         last = (cumulative < cumulative[:, -1:]).sum(1)     # the last token with a probability
         return np.minimum(drawn, last)
 
-    filtered(np.zeros((1, 1)), temperature, top_k, top_p)   # raise an error for invalid options now
+    filter_probabilities(np.zeros((1, 1)), temperature, top_k, top_p)   # checks the options
     return _generate(scorer, max_len, eos, count, choose, on_token)
 
 
-def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
+def filter_probabilities(log_probs, temperature=1.0, top_k=None, top_p=None):
     """Return softmax(log_probs / temperature) (n, V), in which improbable tokens get 0.
 
     If top_k is given, only the top_k most probable tokens keep their probabilities. If top_p is
@@ -62,7 +62,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     top_p = 1 if top_p is None else top_p
     if top_k is None and top_p == 1:
         return p / p.sum(1, keepdims=True)
-    order = best_first(scaled, p.shape[1] if top_k is None else top_k)
+    order = sort_best(scaled, p.shape[1] if top_k is None else top_k)
     ranked = np.take_along_axis(p, order, axis=1)
     if top_p < 1:
         before = np.cumsum(ranked, axis=1) - ranked         # sum of the more probable tokens
@@ -72,7 +72,7 @@ def filtered(log_probs, temperature=1.0, top_k=None, top_p=None):
     return kept / kept.sum(1, keepdims=True)
 
 
-def best_first(rows, count):
+def sort_best(rows, count):
     """Return the indices (n, min(count, V)) of the largest numbers of each row, the largest first.
 
     Of equal numbers, the lower index comes first. If count is small, few numbers are sorted.
@@ -93,7 +93,7 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
     number active[i], of `num_sequences` in all.
     """
     ranking = Ranking(max_len)
-    rows, state = checked(scorer.start())
+    rows, state = check_scores(scorer.start())
     check_eos(eos, rows)
     row_of = np.repeat(np.arange(len(rows)), count)         # the row of each active sequence
     active = np.arange(len(row_of))                         # numbers of the active sequences
@@ -112,11 +112,11 @@ def _generate(scorer, max_len, eos, count, choose, on_token):
                 sequences[number].append(token)
                 if on_token is not None:
                     on_token(int(number), int(token))
-            ended = ends(scorer, state, row_of, tokens, length, max_len, eos)
+            ended = has_ended(scorer, state, row_of, tokens, length, max_len, eos)
             complete[active] = ended
             if length == max_len or ended.all():
                 break
-            rows, state = checked(scorer.advance(state, row_of[~ended], tokens[~ended]))
+            rows, state = check_scores(scorer.advance(state, row_of[~ended], tokens[~ended]))
             active, row_of = active[~ended], np.arange(len(rows))
     return [
         ranking.hypothesis(tokens, total, bool(done))

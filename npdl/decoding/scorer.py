@@ -95,16 +95,16 @@ class Ranking:
         return log_prob / max(length, 1) ** self.length_power if self.length_power else log_prob
 
 
-def start_one(scorer, eos):
+def start_single(scorer, eos):
     """Return scorer.start(), after a check of `eos`, and that there is only one prompt."""
-    rows, state = checked(scorer.start())
+    rows, state = check_scores(scorer.start())
     if len(rows) != 1:
         raise InputError(f"a search starts from one prompt; this scorer has {len(rows)}")
     check_eos(eos, rows)
     return rows, state
 
 
-def checked(scored):
+def check_scores(scored):
     """Return `scored` (rows, state), after a check that the rows are log-probabilities."""
     rows, _ = scored
     if not (rows <= 0).all():                               # also for NaN
@@ -113,7 +113,7 @@ def checked(scored):
     return scored
 
 
-def ends(scorer, state, parents, tokens, length, max_len, eos):
+def has_ended(scorer, state, parents, tokens, length, max_len, eos):
     """Return bools (n,), True if the hypothesis of `length` tokens ending in tokens[i] is done."""
     if eos is not None:
         return is_eos(tokens, eos)

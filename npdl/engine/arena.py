@@ -21,12 +21,12 @@ class Arena:
         uses = [{view.buffer: view.buffer.nbytes for op in group.operations for view in op.views
                  if view.buffer.is_temporary and view.buffer not in group.local}
                 for group in groups]
-        self.offsets, self.nbytes = place(uses, [view.buffer for view in results])
+        self.offsets, self.nbytes = assign_memory(uses, [view.buffer for view in results])
         self.allocate()
 
     def allocate(self):
         """Make the block of memory."""
-        self.memory = aligned(self.nbytes)
+        self.memory = allocate_aligned(self.nbytes)
         self.address = self.memory.ctypes.data
 
     def array(self, view):
@@ -36,7 +36,7 @@ class Arena:
         return view.array_at(view.buffer.address, view.buffer.array)
 
 
-def place(uses, used_later=()):
+def assign_memory(uses, used_later=()):
     """Return ({buffer: its first byte}, the total number of bytes).
 
     uses        for each point in time, {buffer in use: its number of bytes}
@@ -59,18 +59,18 @@ def place(uses, used_later=()):
         meanwhile = np.flatnonzero((begin[:i] <= end[i]) & (end[:i] >= begin[i]))
         meanwhile = meanwhile[np.argsort(low[meanwhile])]
         gaps = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where each gap begins
-        size = rounded(sizes[key])
+        size = round_up(sizes[key])
         fits = np.flatnonzero(low[meanwhile] - gaps[:-1] >= size)
         low[i] = gaps[fits[0] if len(fits) else -1]
         high[i] = low[i] + size
     return dict(zip(keys, low.tolist(), strict=True)), int(high.max(initial=0))
 
 
-def aligned(nbytes):
+def allocate_aligned(nbytes):
     """Return memory whose address is a multiple of ALIGNMENT."""
     memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
     return memory[-memory.ctypes.data % ALIGNMENT:]
 
 
-def rounded(size):
+def round_up(size):
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)

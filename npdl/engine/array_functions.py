@@ -7,7 +7,7 @@ a function of this module returns NotImplemented.
 import numpy as np
 
 from npdl import backend, functions
-from npdl.engine.recorded_array import concrete
+from npdl.engine.recorded_array import plain_value
 
 # Their results depend on no entry, so they need no guard.
 OF_SHAPES = {np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj, np.ndim, np.result_type,
@@ -19,7 +19,7 @@ def where(recorder, condition, *choices):
     """Record np.where with three arguments as an elementwise operation."""
     if len(choices) != 2:
         return NotImplemented
-    values = [concrete(x) for x in (condition, *choices)]
+    values = [plain_value(x) for x in (condition, *choices)]
     result = recorder.new(np.where(*values))
     loop = (np.dtype(bool), result.dtype, result.dtype, result.dtype)
     operands = [recorder.as_operand(x, i, loop) for i, x in enumerate((condition, *choices))]
@@ -35,7 +35,7 @@ def concatenate(recorder, parts, axis=0, out=None, **options):
     """Record np.concatenate as copies into slices of a new array."""
     if out is not None or axis is None or options:
         return NotImplemented
-    values = [concrete(x) for x in parts]
+    values = [plain_value(x) for x in parts]
     result = recorder.new(np.concatenate(values, axis))
     start = 0
     for part in parts:
@@ -55,7 +55,7 @@ def stack(recorder, parts, axis=0, out=None, **options):
     return np.concatenate([part[(slice(None),) * place + (None,)] for part in parts], place)
 
 
-def filled(value):
+def make_fill(value):
     """Return a function that records a copy of the number `value` into a new array.
 
     For np.full_like, `value` is None, because the number is an argument.
@@ -94,13 +94,13 @@ def sum_by_index(recorder, rows, index, size):
     """Record `functions.sum_by_index` as one operation, if all indices are in range."""
     if index.size and not ((index.min() >= 0) & (index.max() < size)):
         return NotImplemented
-    values = [concrete(x) for x in (rows, index)]
+    values = [plain_value(x) for x in (rows, index)]
     result = recorder.new(functions.sum_by_index(*values, size))
-    return recorder.add("sum_by_index", [rows, index], result, sum_by_index_run(size),
+    return recorder.add("sum_by_index", [rows, index], result, make_sum_by_index(size),
                         options={"size": size})
 
 
-def sum_by_index_run(size):
+def make_sum_by_index(size):
     def run(rows, index, out):
         np.copyto(out, functions.sum_by_index(rows, index, size))
     return run
@@ -110,7 +110,7 @@ def take_along_axis(recorder, x, index, axis=-1):
     """Record np.take_along_axis as one operation, and a guard on the range of the indices."""
     if axis is None or not isinstance(x, np.ndarray) or x.ndim != index.ndim:
         return NotImplemented
-    values = [concrete(a) for a in (x, index)]
+    values = [plain_value(a) for a in (x, index)]
     result = recorder.new(np.take_along_axis(*values, axis))
     recorder.check_range(index, x.shape[axis])
 
@@ -120,15 +120,15 @@ def take_along_axis(recorder, x, index, axis=-1):
                         options={"axis": axis % x.ndim})
 
 
-def as_method(name):
+def record_as_method(name):
     """Return a function that records np.sum(x, ..) as x.sum(..)."""
     return lambda recorder, x, *args, **options: getattr(x, name)(*args, **options)
 
 
 FUNCTIONS = {
     np.where: where, np.concatenate: concatenate, np.stack: stack,
-    np.zeros_like: filled(0), np.ones_like: filled(1), np.full_like: filled(None),
+    np.zeros_like: make_fill(0), np.ones_like: make_fill(1), np.full_like: make_fill(None),
     backend.exact_erf: erf, functions.minus_one_hot: minus_one_hot,
     functions.sum_by_index: sum_by_index, np.take_along_axis: take_along_axis,
-    **{getattr(np, name): as_method(name) for name in ("sum", "mean", "max", "min")},
+    **{getattr(np, name): record_as_method(name) for name in ("sum", "mean", "max", "min")},
 }

@@ -8,8 +8,8 @@ import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, nested_loops, offset
-from npdl.engine.rows import broadcast_strides, merged_axes
+from npdl.engine.c_source import GroupSource, nested_loops, offset_expression
+from npdl.engine.rows import broadcast_strides, merge_axes
 
 SMALL = 4096        # multiplications of one product; BLAS computes larger products
 HEAD = """#include <stddef.h>
@@ -78,10 +78,10 @@ class SmallProductsSource:
         kind, size, self.scratch = TYPES[out.dtype.name], out.dtype.itemsize, 0
         self.pointers, sizes = [a, b, out], out.shape[:-2]
         leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
-        sizes, leads = merged_axes(sizes, leads)
+        sizes, leads = merge_axes(sizes, leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
         lines = [f"void {name}(char **P) {{", *nested_loops(sizes)]
-        lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset(lead, view)};"
+        lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset_expression(lead, view)};"
                   for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.pointers,
                                                    strict=True)]
         (a_i, a_k), (b_k, b_j), (c_i, c_j) = (

@@ -21,8 +21,8 @@ import math
 import numpy as np
 
 from npdl.engine.c_math import EXPRESSIONS, TYPES
-from npdl.engine.operation import overlap
-from npdl.engine.rows import REDUCTIONS, Operand, as_rows, merged_axes
+from npdl.engine.operation import may_overlap
+from npdl.engine.rows import REDUCTIONS, Operand, make_row_operation, merge_axes
 from npdl.engine.schedule import row_pitch
 
 WIDE = 4096         # a float32 sum over longer rows is accumulated in double
@@ -38,7 +38,7 @@ class GroupSource:
     """
 
     def __init__(self, name, group):
-        self.rows, self.local = flattened(group.rows), group.local
+        self.rows, self.local = flatten_rows(group.rows), group.local
         self.pointers, self.scratch, self._names = [], 0, 0
         self._pointer_names, self._scratch_rows, self._used = {}, {}, set()
         self._lines, self._before, self._moving, self._after = [], [], [], []
@@ -53,7 +53,7 @@ class GroupSource:
     def _choose_axes(self):
         """Join neighbouring axes of the rows where all operands allow it."""
         operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
-        self.sizes, leads = merged_axes(self.rows[0].sizes, [x.lead for x in operands])
+        self.sizes, leads = merge_axes(self.rows[0].sizes, [x.lead for x in operands])
         self._leads = dict(zip(operands, leads, strict=True))
 
     def _is_local(self, x):
@@ -63,7 +63,7 @@ class GroupSource:
 
     def _add_map(self, k, rows):
         names = self._read_all(rows)
-        value = expression(rows.op, names, [_dtype_of(x) for x in rows.inputs])
+        value = operation_expression(rows.op, names, [_dtype_of(x) for x in rows.inputs])
         kind = TYPES[rows.output.view.dtype.name]
         self._open(rows.width)
         self._lines.append((f"{kind} v{k} = {value};", None))
@@ -147,12 +147,12 @@ class GroupSource:
         """
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
-                x not in loop.values and any(overlap(x.view, v) for v in loop.written)
-                for x in inputs) or any(x != rows.output and overlap(x.view, rows.output.view)
+                x not in loop.values and any(may_overlap(x.view, v) for v in loop.written)
+                for x in inputs) or any(x != rows.output and may_overlap(x.view, rows.output.view)
                                         for x in loop.read)):
             self._close()
         self._open(rows.width)
-        return [self._read(x, rows.width) if isinstance(x, Operand) else literal(x)
+        return [self._read(x, rows.width) if isinstance(x, Operand) else number_literal(x)
                 for x in rows.inputs]
 
     def _read(self, x, width):
@@ -182,7 +182,7 @@ class GroupSource:
     def _write(self, x, value, width):
         """Remember the C expression `value` of `x`, and store it if something reads it later."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
-            for old in [old for old in known if overlap(old.view, x.view)]:
+            for old in [old for old in known if may_overlap(old.view, x.view)]:
                 del known[old]
         if self._loop is not None:
             self._loop.values[x] = value
@@ -219,7 +219,7 @@ class GroupSource:
             self.pointers.append(x.view)
             k, kind = len(self.pointers), TYPES[x.view.dtype.name]
             lead = self._leads[x] if moving else ()
-            line = f"{kind} *p{k} = ({kind} *)P[{k}] + {offset(lead, x.view)};"
+            line = f"{kind} *p{k} = ({kind} *)P[{k}] + {offset_expression(lead, x.view)};"
             (self._moving if moving else self._before).append(line)
             self._pointer_names[key] = f"p{k}"
         return self._pointer_names[key]
@@ -250,11 +250,11 @@ class Loop:
         self.written, self.read = [], []
 
 
-def flattened(rows):
+def flatten_rows(rows):
     """Return maps of contiguous arrays as maps of one long row. Return other `rows` as they are."""
     if any(each.form != "map" for each in rows) or len({each.width for each in rows}) > 1:
         return rows
-    flat = [as_rows(each.op, count=1) for each in rows]
+    flat = [make_row_operation(each.op, count=1) for each in rows]
     return rows if None in flat else flat
 
 
@@ -264,29 +264,29 @@ def nested_loops(sizes):
             for axis, n in enumerate(sizes)]
 
 
-def offset(strides, view, letter="i"):
+def offset_expression(strides, view, letter="i"):
     """Return in C the offset of a view's entry with indices i0, i1, .., as a number of entries."""
     return " + ".join(["0", *(f"(int64_t){letter}{axis} * {stride // view.dtype.itemsize}"
                               for axis, stride in enumerate(strides) if stride)])
 
 
-def expression(op, names, dtypes):
+def operation_expression(op, names, dtypes):
     """Return the C expression of an elementwise operation on the inputs `names`.
 
     It computes in the dtypes in which NumPy would.
     """
     loop = op.loop or (op.output.dtype,) * 2
-    given = [cast(name, dtype, wanted) for name, dtype, wanted
+    given = [cast_expression(name, dtype, wanted) for name, dtype, wanted
              in zip(names, dtypes, loop[:-1], strict=True)]
     suffix = {"float32": ("f", "f"), "float64": ("", "d")}.get(loop[0].name, ("", ""))
     kind = "copy" if op.kind in REDUCTIONS else op.kind         # over axes of length 1
     if loop[0].kind == "b" and kind in ("invert", "maximum", "minimum"):
         kind = {"invert": "logical_not", "maximum": "logical_or", "minimum": "logical_and"}[kind]
     text = EXPRESSIONS[kind].format(*given, s=suffix[0], t=suffix[1])
-    return cast(f"({text})", loop[-1], op.output.dtype)
+    return cast_expression(f"({text})", loop[-1], op.output.dtype)
 
 
-def cast(name, dtype, wanted):
+def cast_expression(name, dtype, wanted):
     """Return the C expression `name` converted from `dtype` (None for a literal) to `wanted`."""
     if dtype == wanted:
         return name
@@ -295,7 +295,7 @@ def cast(name, dtype, wanted):
     return f"({TYPES[wanted.name]}){name}"
 
 
-def literal(x):
+def number_literal(x):
     """Return a Python or NumPy number as a C literal: an integer or a double."""
     if isinstance(x, (bool, np.bool_)):
         return str(int(x))

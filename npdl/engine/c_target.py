@@ -8,7 +8,7 @@ import ctypes
 import functools
 
 from npdl.engine import c_build
-from npdl.engine.arena import aligned
+from npdl.engine.arena import allocate_aligned
 from npdl.engine.c_module import module_source
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import schedule
@@ -23,7 +23,8 @@ class CLowered(Lowered):
         library = c_build.load(text)
         self._functions = {group: (getattr(library, f"g{i}"), source)
                            for i, (group, source) in enumerate(sources.items())}
-        self._scratch = aligned(max([each.scratch for each in sources.values()], default=0))
+        self._scratch = allocate_aligned(
+            max([each.scratch for each in sources.values()], default=0))
         super().__init__(groups, results)
 
     def lower(self, group):

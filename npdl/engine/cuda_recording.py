@@ -57,7 +57,7 @@ class DeviceRecorder(Recorder):
             device.set(host)
 
 
-def moved(nest, move):
+def move_arrays(nest, move):
     """Return nested arguments with each array moved by backend.to_host or backend.to_device."""
     def moved_item(x):
         return move(x) if isinstance(x, np.ndarray) or backend.is_device_array(x) else x

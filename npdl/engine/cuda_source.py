@@ -14,8 +14,8 @@ import math
 import numpy as np
 
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, offset
-from npdl.engine.rows import as_rows, broadcast_strides, merged_axes
+from npdl.engine.c_source import GroupSource, offset_expression
+from npdl.engine.rows import broadcast_strides, make_row_operation, merge_axes
 
 SHORT = 32              # the longest row that one thread computes
 SHARED = 40960          # bytes of a block's shared memory for scratch rows
@@ -88,8 +88,9 @@ class Kernel:
         out = self.views[-1]
         self.spread(out.size)
         self.define(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-                           *unravel("e", out.shape, "i"), *lines,
-                           f"a{len(self.views) - 1}[{offset(out.strides, out)}] = {value};",
+                           *unravel_lines("e", out.shape, "i"), *lines,
+                           f"a{len(self.views) - 1}[{offset_expression(out.strides, out)}] = "
+                           f"{value};",
                            "}"])
 
     def spread(self, count, threads=THREADS):
@@ -154,14 +155,14 @@ class GroupKernel(GroupSource, Kernel):
             f"for (size_t r = {start}; r < {self.count}; r += {step}) {{")
         self.views = self.pointers
         self.define(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
-                           *unravel("r", self.sizes, "i"), *self._moving, *lines, "}"])
+                           *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
         return self.text
 
 
 GLOBAL, ALL = "blockIdx.x * (size_t)blockDim.x + threadIdx.x", "gridDim.x * (size_t)blockDim.x"
 
 
-def unravel(flat, sizes, letter):
+def unravel_lines(flat, sizes, letter):
     """Return C lines that compute from an entry's number `flat` its index along each axis."""
     lines = [f"size_t {letter} = {flat};"] if len(sizes) > 1 else []
     for axis in range(len(sizes) - 1, 0, -1):
@@ -186,9 +187,9 @@ class ReduceKernel(Kernel):
         axes = range(x.ndim) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
         kept = [i for i in range(x.ndim) if i not in axes]
         steps = out.strides if out.ndim == len(kept) else [out.strides[i] for i in kept]
-        outer, (x_outer, out_outer) = merged_axes(
+        outer, (x_outer, out_outer) = merge_axes(
             tuple(x.shape[i] for i in kept), [tuple(x.strides[i] for i in kept), tuple(steps)])
-        inner, (x_inner,) = merged_axes(tuple(x.shape[i] for i in axes),
+        inner, (x_inner,) = merge_axes(tuple(x.shape[i] for i in axes),
                                         [tuple(x.strides[i] for i in axes)])
         results, count = math.prod(outer), math.prod(inner)
         wide = "double" if x.dtype.kind == "f" else "int64_t"
@@ -198,25 +199,25 @@ class ReduceKernel(Kernel):
             first = f"{sign}INFINITY" if wide == "double" else f"{sign}INT64_C({2**63 - 1})"
         width = next(n for n in (1, 8, 32) if n == 32 or results <= n)
         self.grid, self.block = (-(-results // width),), (width, THREADS // width)
-        value = f"a0[{offset(x_outer, x, 'o')} + {offset(x_inner, x, 'k')}]"
+        value = f"a0[{offset_expression(x_outer, x, 'o')} + {offset_expression(x_inner, x, 'k')}]"
         if op.kind.startswith("logical"):
             value = f"({value} != 0)"
         self.define(name, [
             f"__shared__ {wide} parts[{THREADS}];",
             f"size_t result = blockIdx.x * {width} + threadIdx.x; {wide} x = {first}, y;",
-            *unravel("result", outer, "o"),
+            *unravel_lines("result", outer, "o"),
             f"if (result < {results}) for (size_t each = threadIdx.y; each < {count}; "
             f"each += {THREADS // width}) {{",
-            *unravel("each", inner, "k"), f"y = {value}; x = {combine};", "}",
+            *unravel_lines("each", inner, "k"), f"y = {value}; x = {combine};", "}",
             f"parts[threadIdx.y * {width} + threadIdx.x] = x;", "__syncthreads();",
             f"if (threadIdx.y > 0 || result >= {results}) return;",
             f"for (int i = 1; i < {THREADS // width}; i++) {{",
             f"y = parts[i * {width} + threadIdx.x]; x = {combine}; }}",
-            f"a1[{offset(out_outer, out, 'o')}] = x;"])
+            f"a1[{offset_expression(out_outer, out, 'o')}] = x;"])
 
     @staticmethod
     def fits(op):
-        return op.kind in REDUCTIONS and known(op) and op.inputs[0].size > 0 and not (
+        return op.kind in REDUCTIONS and is_supported(op) and op.inputs[0].size > 0 and not (
             op.options.keys() - {"axis", "keepdims", "dtype"})
 
 
@@ -232,13 +233,13 @@ class TakeKernel(Kernel):
             axis, steps = op.options["axis"], broadcast_strides(index, out.ndim)
             rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
         self.define_entries(name, [
-            f"int64_t row = a1[{offset(steps, index)}];",
+            f"int64_t row = a1[{offset_expression(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};"],
-            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset(rest, x)}]")
+            f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset_expression(rest, x)}]")
 
     @staticmethod
     def fits(op):
-        return op.kind in ("take", "take_along_axis") and known(op) and (
+        return op.kind in ("take", "take_along_axis") and is_supported(op) and (
             op.inputs[0].dtype == op.output.dtype)
 
 
@@ -252,21 +253,21 @@ class SumByIndexKernel(Kernel):
         rows, index, out = self.views = [*op.inputs, op.output]
         size, width = out.shape
         self.grid, self.block = (min(size, 65535),), (min(THREADS, -(-width // 32) * 32),)
-        sizes, (row_steps, index_steps) = merged_axes(index.shape, [rows.strides[:-1],
+        sizes, (row_steps, index_steps) = merge_axes(index.shape, [rows.strides[:-1],
                                                                     index.strides])
         self.define(name, [
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
-            f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel("n", sizes, "i"),
-            f"if (a1[{offset(index_steps, index)}] == v)",
-            f"sum += a0[{offset(row_steps, rows)} + "
+            f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel_lines("n", sizes, "i"),
+            f"if (a1[{offset_expression(index_steps, index)}] == v)",
+            f"sum += a0[{offset_expression(row_steps, rows)} + "
             f"j * {rows.strides[-1] // rows.dtype.itemsize}]; }}",
             f"a2[v * {out.strides[0] // out.dtype.itemsize} + "
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
 
     @staticmethod
     def fits(op):
-        return op.kind == "sum_by_index" and known(op) and op.output.dtype.kind == "f" and (
+        return op.kind == "sum_by_index" and is_supported(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
 
@@ -280,15 +281,16 @@ class ProductKernel(Kernel):
         total = TYPES[out.dtype.name]
         self.define_entries(name, [
             f"{total} sum = 0;", f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
-            f"sum += ({total})a0[{offset(a_steps, a)} + k * {a_k // a.dtype.itemsize}] * "
-            f"a1[{offset(b_steps, b)} + k * {b_k // b.dtype.itemsize}];"], "sum")
+            f"sum += ({total})"
+            f"a0[{offset_expression(a_steps, a)} + k * {a_k // a.dtype.itemsize}] * "
+            f"a1[{offset_expression(b_steps, b)} + k * {b_k // b.dtype.itemsize}];"], "sum")
 
     @staticmethod
     def fits(op):
-        return op.kind == "matmul" and known(op) and min(x.ndim for x in op.inputs) > 1
+        return op.kind == "matmul" and is_supported(op) and min(x.ndim for x in op.inputs) > 1
 
 
-def known(op):
+def is_supported(op):
     """Return True if kernels support all dtypes of an operation, and all its arrays are aligned."""
     return all(x.dtype.name in TYPES and not any(s % x.dtype.itemsize for s in (
         x.offset, *x.strides)) for x in (*op.reads, op.output))
@@ -301,7 +303,7 @@ def has_kernel(op):
     """Return True if an operation can be a kernel or a part of one."""
     if op.output is None or op.effect:
         return False
-    return op.output.size == 0 or as_rows(op) is not None or any(
+    return op.output.size == 0 or make_row_operation(op) is not None or any(
         kernel.fits(op) for kernel in SINGLE)
 
 

@@ -16,9 +16,9 @@ import itertools
 import numpy as np
 
 from npdl.cublas import Handle
-from npdl.engine.arena import ALIGNMENT, Arena, rounded
+from npdl.engine.arena import ALIGNMENT, Arena, round_up
 from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, group_kernels, has_kernel
-from npdl.engine.numpy_target import call_of
+from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
 from npdl.engine.schedule import schedule
@@ -62,7 +62,7 @@ class DeviceMemory:
 
     The state is there already, and the temporaries are in the arena. The other buffers (inputs,
     numbers, constants, results of the host) are copied from the host. They are `staged`, in the
-    order of `copied_buffers`.
+    order of `find_copied_buffers`.
     """
 
     def __init__(self, arena, staged):
@@ -70,7 +70,7 @@ class DeviceMemory:
         import cupyx
 
         self.cupy, self.arena = cupy, arena
-        starts = list(itertools.accumulate((rounded(b.nbytes) for b in staged), initial=0))
+        starts = list(itertools.accumulate((round_up(b.nbytes) for b in staged), initial=0))
         self.starts = dict(zip(staged, starts, strict=False))
         self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
@@ -107,7 +107,7 @@ class DeviceMemory:
         self.copied = stream.record()
 
 
-def copied_buffers(host, device, results):
+def find_copied_buffers(host, device, results):
     """Return (the buffers that are copied from the host, n).
 
     The first n are copied in every step, the others once. This function also allocates the host's
@@ -143,7 +143,7 @@ class CudaLowered:
 
     def __init__(self, operations, results, target):
         host, device = split_by_place(operations)
-        staged, changing = copied_buffers(host, device, results)
+        staged, changing = find_copied_buffers(host, device, results)
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
                    for kernel in group_kernels(group, f"g{i}")]
@@ -151,9 +151,9 @@ class CudaLowered:
         self.array = self.memory.array
         with target.using_stream():
             self.memory.upload(len(staged))
-        functions = compiled(kernels)
+        functions = compile_kernels(kernels)
         launches = [self._launch(kernel, functions) for kernel in kernels]
-        self.calls = [*(call_of(op, host_array) for op in host),
+        self.calls = [*(make_call(op, host_array) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
         self.made_of = [[op] for op in host] + [device]
 
@@ -170,7 +170,7 @@ class CudaLowered:
         return functools.partial(functions[kernel], kernel.grid, kernel.block, arguments)
 
 
-def compiled(kernels):
+def compile_kernels(kernels):
     """Compile the kernels and return {kernel: its function}.
 
     Kernels whose threads wait for each other are compiled as one module.

@@ -14,8 +14,8 @@ from collections import Counter
 
 import numpy as np
 
-from npdl.engine.array_functions import sum_by_index_run
-from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, overlap
+from npdl.engine.array_functions import make_sum_by_index
+from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, may_overlap
 from npdl.engine.recording import run_take
 
 
@@ -31,17 +31,17 @@ def multiply_tables(operations):
             takes[op.output.buffer] = i, op
         replaced = None
         if op.kind == "matmul" and all(x.ndim == 2 for x in op.inputs):
-            replaced = _forward(op, takes, writes, i) or _backward(
+            replaced = _rewrite_forward(op, takes, writes, i) or _rewrite_backward(
                 op, takes, writes, i)
         elif op.kind == "sum_by_index":
-            replaced = _scatter(op, writes, readers, i)
+            replaced = _rewrite_sum(op, writes, readers, i)
         found += replaced or [op]
     return found
 
 
-def _changed(views, writes, since, now):
+def _is_changed(views, writes, since, now):
     """Return True if one of the views is written after operation `since` and before `now`."""
-    return any(since < i < now and overlap(view, op.output) for view in views
+    return any(since < i < now and may_overlap(view, op.output) for view in views
                for i, op in writes.get(view.buffer, ()))
 
 
@@ -52,7 +52,7 @@ def _is_simple(op):
         index.is_contiguous and index.dtype.name == "int64")
 
 
-def _gathered(x, takes, writes, now):
+def _find_lookup(x, takes, writes, now):
     """Return (table, index) if x is the view (M, D) of rows looked up in a smaller table.
 
     Return None if x isn't, or if the table or the index has been changed since the look-up.
@@ -67,49 +67,49 @@ def _gathered(x, takes, writes, now):
         return None
     rows = View(index.buffer, index.offset + x.offset // pitch * 8, x.shape[:1],
                 (x.strides[0] // pitch * 8,), index.dtype)
-    if table.shape[0] >= x.shape[0] or _changed((table, rows), writes, place, now):
+    if table.shape[0] >= x.shape[0] or _is_changed((table, rows), writes, place, now):
         return None
     return table, rows
 
 
-def _temporary(shape, dtype):
+def _new_temporary(shape, dtype):
     strides = contiguous_strides(shape, dtype.itemsize)
     nbytes = shape[0] * shape[1] * dtype.itemsize
     return View(Buffer("temporary", 0, nbytes), 0, shape, strides, dtype)
 
 
-def _forward(op, takes, writes, now):
-    found = _gathered(op.inputs[0], takes, writes, now)
+def _rewrite_forward(op, takes, writes, now):
+    found = _find_lookup(op.inputs[0], takes, writes, now)
     if found is None:
         return None
     table, rows = found
-    product = _temporary((table.shape[0], op.output.shape[1]), op.output.dtype)
+    product = _new_temporary((table.shape[0], op.output.shape[1]), op.output.dtype)
     return [op.replace(inputs=[table, op.inputs[1]], output=product),
             op.replace(kind="take", inputs=[product, rows], run=run_take, ufunc=None, loop=None,
                        options={})]
 
 
-def _backward(op, takes, writes, now):
+def _rewrite_backward(op, takes, writes, now):
     x, dy = op.inputs
-    found = _gathered(_transposed(x), takes, writes, now)
+    found = _find_lookup(_transpose_view(x), takes, writes, now)
     if found is None or dy.dtype != op.output.dtype:
         return None
     table, rows = found
-    sums = _temporary((table.shape[0], dy.shape[1]), dy.dtype)
+    sums = _new_temporary((table.shape[0], dy.shape[1]), dy.dtype)
     size = table.shape[0]
     return [op.replace(kind="sum_by_index", inputs=[dy, rows], output=sums, ufunc=None, loop=None,
-                       run=sum_by_index_run(size), options={"size": size}),
-            op.replace(inputs=[_transposed(table), sums])]
+                       run=make_sum_by_index(size), options={"size": size}),
+            op.replace(inputs=[_transpose_view(table), sums])]
 
 
-def _scatter(op, writes, readers, now):
+def _rewrite_sum(op, writes, readers, now):
     """Replace a sum of the rows of dx = dy @ W.T by a product of sums of the rows of dy.
 
     Return None if dx is also read elsewhere, or has less than twice as many rows as the sum.
     """
     dx, index = op.inputs
     simple = dx.ndim == 2 and index.ndim == 1 and index.is_contiguous
-    pieces = _products(dx, writes, readers, now) if simple else []
+    pieces = _find_products(dx, writes, readers, now) if simple else []
     size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
@@ -117,10 +117,10 @@ def _scatter(op, writes, readers, now):
     for start, product in pieces:
         dy = product.inputs[0]
         rows = index._replace(offset=index.offset + start * index.strides[0], shape=dy.shape[:1])
-        sums = _temporary((size, dy.shape[1]), dy.dtype)
+        sums = _new_temporary((size, dy.shape[1]), dy.dtype)
         found.append(op.replace(inputs=[dy, rows], output=sums))
         if total is not None:
-            both = _temporary(sums.shape, sums.dtype)
+            both = _new_temporary(sums.shape, sums.dtype)
             found.append(Operation("add", [total, sums], both, np.add, ufunc=np.add,
                                    loop=(dy.dtype,) * 3, source=op.source))
             sums = both
@@ -128,7 +128,7 @@ def _scatter(op, writes, readers, now):
     return [*found, product.replace(inputs=[total, product.inputs[1]], output=op.output)]
 
 
-def _products(x, writes, readers, now):
+def _find_products(x, writes, readers, now):
     """Return [(row, product)] for the matrix products whose results are stacked in x (M, D).
 
     `row` is the first row of x that the product fills. Return [] if x contains anything else, or
@@ -142,7 +142,7 @@ def _products(x, writes, readers, now):
         i, op = made[0]
         good = op.kind == "matmul" and op.output == view and view.is_whole and (
             op.inputs[0].ndim == op.inputs[1].ndim == 2)
-        return op if good and not _changed(op.inputs, writes, i, now) else None
+        return op if good and not _is_changed(op.inputs, writes, i, now) else None
     if product_of(x):
         return [(0, product_of(x))]
     if not x.is_whole or not x.buffer.is_temporary or readers[x.buffer] != 1:
@@ -160,5 +160,5 @@ def _products(x, writes, readers, now):
     return pieces if row == x.shape[0] else []
 
 
-def _transposed(x):
+def _transpose_view(x):
     return x._replace(shape=x.shape[::-1], strides=x.strides[::-1])

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from npdl.engine.arena import Arena, aligned, place
+from npdl.engine.arena import Arena, allocate_aligned, assign_memory
 from npdl.engine.operation import View
 from npdl.engine.rows import REDUCTIONS, Operand
 from npdl.engine.schedule import row_pitch, schedule
@@ -39,7 +39,7 @@ class Lowered:
 
     def lower(self, group):
         """Return [(call, its operations)] of one group."""
-        return [(call_of(op, self.array), [op]) for op in group.operations]
+        return [(make_call(op, self.array), [op]) for op in group.operations]
 
 
 class NumPyLowered(Lowered):
@@ -59,7 +59,7 @@ class NumPyLowered(Lowered):
         block = Block(self.array, group.inside, group.local, step)
         calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
                  for rows in group.inside]
-        return calls + [(call_of(rows.op, self.array), [rows.op]) for rows in group.columns]
+        return calls + [(make_call(rows.op, self.array), [rows.op]) for rows in group.columns]
 
 
 class Block:
@@ -68,10 +68,10 @@ class Block:
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
         count = step * math.prod(self.sizes[1:])
-        self.slots, nbytes = place([
+        self.slots, nbytes = assign_memory([
             {x.view.buffer: row_pitch(x, self.sizes) * count for x in rows.operands
              if x.view.buffer in local} for rows in inside])
-        self.memory = aligned(nbytes)
+        self.memory = allocate_aligned(nbytes)
 
     def call(self, rows, start):
         """Return a call of one operation on the block that begins at `start` on the first axis."""
@@ -80,10 +80,10 @@ class Block:
         out = self.rows_of(rows.output, rows, start)
         if rows.form == "row":
             options = {**rows.op.options, "axis": -1, "keepdims": True}
-            return direct_call(rows.op.replace(options=options), inputs, out)
+            return make_direct_call(rows.op.replace(options=options), inputs, out)
         if rows.op.kind in REDUCTIONS:                  # over axes of length 1
             return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
-        return direct_call(rows.op, inputs, out)
+        return make_direct_call(rows.op, inputs, out)
 
     def rows_of(self, x, rows, start):
         """Return an operand's entries in the block that begins at `start`: (*axes of rows, width).
@@ -99,13 +99,13 @@ class Block:
         return self.array(view._replace(offset=view.offset + start * x.lead[0]))
 
 
-def call_of(op, array):
+def make_call(op, array):
     """Return one operation as a function without arguments; array(view) is the array of a View."""
     inputs = [array(x) if isinstance(x, View) else x for x in op.inputs]
-    return direct_call(op, inputs, None if op.output is None else array(op.output))
+    return make_direct_call(op, inputs, None if op.output is None else array(op.output))
 
 
-def direct_call(op, inputs, out):
+def make_direct_call(op, inputs, out):
     """Return a function without arguments, which calls NumPy directly if possible."""
     if op.kind == "copy":
         return functools.partial(np.copyto, out, *inputs, casting="unsafe")

@@ -37,7 +37,7 @@ class Buffer:
     @classmethod
     def of(cls, root, role):
         """Make the buffer of an array that owns its memory."""
-        low, high = byte_bounds(root) if root.size else (address_of(root),) * 2
+        low, high = byte_bounds(root) if root.size else (get_address(root),) * 2
         return cls(role, low, high - low, None if role == "temporary" else root)
 
     @property
@@ -57,7 +57,7 @@ class View(NamedTuple):
     @classmethod
     def of(cls, array, buffer):
         """Describe a NumPy array whose memory belongs to `buffer`."""
-        return cls(buffer, address_of(array) - buffer.address, array.shape, array.strides,
+        return cls(buffer, get_address(array) - buffer.address, array.shape, array.strides,
                    array.dtype)
 
     @property
@@ -194,11 +194,11 @@ class Operation:
         return f"{self.kind}({shapes}) -> {self.output.shape if self.output else ''}"
 
 
-def address_of(array):
+def get_address(array):
     return array.__array_interface__["data"][0]
 
 
-def root_of(array):
+def find_root(array):
     """Return the array that owns the memory of `array`."""
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -214,7 +214,7 @@ def contiguous_strides(shape, itemsize):
     return tuple(reversed(strides))
 
 
-def overlap(a, b):
+def may_overlap(a, b):
     """Return True if two Views may share memory."""
     if a.buffer is not b.buffer:
         return False

@@ -55,24 +55,24 @@ class Rows(NamedTuple):
     needed: Any
 
 
-def rows_of(ids, targets, counted):
+def make_rows(ids, targets, counted):
     """Return (Rows, entries, targets, counted) of a batch, whose arrays are (B, S).
 
     The last three are (B, C). C is the largest number of counted positions in a sequence, but at
     least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts targets[b, c].
-    The number of rows of each length is rounded up (`rounded`). The additional rows are not used.
+    The number of rows of each length is rounded up (`round_up`). The additional rows are not used.
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
     ordered, differs = ids[order], np.ones(ids.shape, bool)
     differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
     counts = differs.sum(0)
-    sizes = np.array([rounded(count) for count in counts])
+    sizes = np.array([round_up(count) for count in counts])
     ends = np.cumsum(sizes)
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
     # A sequence through each row
-    first = np.concatenate([padded(order[differs[:, t]]) for t in range(S)])
+    first = np.concatenate([pad_rows(order[differs[:, t]]) for t in range(S)])
     positions = np.repeat(np.arange(S), sizes)
     visible = np.arange(S) <= positions[:, None]
     ancestors = np.where(visible, node[first], np.arange(len(first))[:, None])
@@ -87,21 +87,21 @@ def rows_of(ids, targets, counted):
     entries = np.where(counted, np.searchsorted(needed, read), 0)
     words, words_of_rows = np.unique(np.stack([ids[first, positions], positions]), axis=1,
                                      return_inverse=True)
-    tokens, positions = (padded(array) for array in words)
+    tokens, positions = (pad_rows(array) for array in words)
     rows = Rows(tokens, positions, words_of_rows.reshape(-1), ancestors, visible[:, None, None],
-                spans, parents, padded(needed))
+                spans, parents, pad_rows(needed))
     return rows, entries, np.take_along_axis(targets, places, 1), counted
 
 
-def rounded(count):
+def round_up(count):
     """Round up to four significant binary digits, so that most batches have the same shapes."""
     unit = 1 << max(0, int(count).bit_length() - 4)
     return -(-int(count) // unit) * unit
 
 
-def padded(array):
-    """Return an array whose length is rounded up (`rounded`) by repeating entries."""
-    return np.resize(array, rounded(len(array)))
+def pad_rows(array):
+    """Return an array whose length is rounded up (`round_up`) by repeating entries."""
+    return np.resize(array, round_up(len(array)))
 
 
 class PrefixAttention(MultiHeadAttention):
@@ -258,13 +258,13 @@ def model_on_rows(model):
 
 
 class Prefixes:
-    """The latest batch and its result of `rows_of`, which an equal batch uses again."""
+    """The latest batch and its result of `make_rows`, which an equal batch uses again."""
 
     def __init__(self):
         self._given, self._rows = (), None
 
     def rows(self, model, inputs, targets, options=()):
-        """Return the result of `rows_of`, which is computed only if the batch has changed.
+        """Return the result of `make_rows`, which is computed only if the batch has changed.
 
         `inputs` is (ids,), and `targets` is (targets, counted). No `options` are allowed.
         """
@@ -276,6 +276,6 @@ class Prefixes:
             checked_tokens(given[0], type(model).__name__, getattr(model, "max_len", None),
                            model.embedding.W.shape[0])
             check_loss_shapes((*given[0].shape, model.embedding.W.shape[0]), *targets)
-            self._rows = rows_of(*given)
+            self._rows = make_rows(*given)
             self._given = tuple(np.array(each) for each in given)
         return self._rows

@@ -2,7 +2,7 @@
 
     step = compile_step(model, loss, optimizer)
     step(inputs, targets)
-    print(report(profile(step.recorded)))
+    print(format_report(profile(step.recorded)))
 
 Each call of a replay is timed. If a call computes several operations (a group), its time is divided
 among them in proportion to the entries that they compute.
@@ -58,7 +58,7 @@ def profile(recorded, rounds=10):
     for array, before in saved:
         array[...] = before
     for group, (seconds, operations) in enumerate(zip(best, lowered.made_of, strict=True)):
-        sizes = [entries(op) for op in operations]
+        sizes = [largest_size(op) for op in operations]
         for op, size in zip(operations, sizes, strict=True):
             line = lines.setdefault(op.source, Line(*op.source))
             line.seconds += seconds * size / sum(sizes)
@@ -67,26 +67,26 @@ def profile(recorded, rounds=10):
                 continue
             counted.add(op)
             line.operations += 1
-            line.flop += flop(op)
+            line.flop += count_flop(op)
             line.bytes += sum(view.size * view.dtype.itemsize for view in op.views)
     return sorted(lines.values(), key=lambda line: -line.seconds)
 
 
-def entries(op):
+def largest_size(op):
     """Return the size of the largest array that an operation reads or writes."""
     return max(1, *(view.size for view in op.views))
 
 
-def flop(op):
+def count_flop(op):
     """Return the floating-point operations: 2 for each multiply-add, otherwise 1 per entry."""
     if op.output is None or op.kind in ("copy", "take", "getitem()", "draw"):
         return 0
     if op.kind == "matmul":
         return 2 * op.output.size * op.inputs[0].shape[-1]
-    return entries(op)
+    return largest_size(op)
 
 
-def report(lines, shown=SHOWN):
+def format_report(lines, shown=SHOWN):
     """Return a table of the most expensive lines."""
     total = sum(line.seconds for line in lines)
     table = [f"{'line':<34} {'ops':>5} {'ms':>8} {'share':>6} {'MFLOP':>8} {'MB':>7}  "

@@ -46,7 +46,7 @@ class Recorded:
         return self.recorder.guard(int, self)
 
 
-def concrete(x):
+def plain_value(x):
     """Return the value of a recorded array or Number, and any other `x` as it is."""
     return x.value if issubclass(type(x), Recorded) else x
 
@@ -157,21 +157,21 @@ class RecordedGenerator:
         return lambda *args, **options: self.recorder.draw(self, name, args, options)
 
 
-def _reduction(ufunc):
+def _make_reduction(ufunc):
     def method(self, axis=None, *, keepdims=False, **options):
         given = {name: value for name, value in options.items() if value is not None}
         return ufunc.reduce(self, axis=axis, keepdims=keepdims, **given)
     return method
 
 
-def _call(name):
+def _make_method(name):
     method = getattr(np.ndarray, name)
     return lambda self, *args, **options: self.recorder.call(method, (self, *args), options)
 
 
 for _name, _ufunc in REDUCTIONS.items():
-    setattr(RecordedArray, _name, _reduction(_ufunc))
+    setattr(RecordedArray, _name, _make_reduction(_ufunc))
 for _name in CALLS:
-    setattr(RecordedArray, _name, _call(_name))
+    setattr(RecordedArray, _name, _make_method(_name))
 for _name in ATTRIBUTES:
     setattr(RecordedArray, _name, property(lambda self, name=_name: getattr(self.value, name)))

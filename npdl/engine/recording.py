@@ -16,10 +16,10 @@ import threading
 import numpy as np
 
 from npdl import backend
-from npdl.core import rebuilt
+from npdl.core import rebuild
 from npdl.engine import array_functions
-from npdl.engine.operation import Buffer, Number, Operation, View, root_of
-from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported, concrete
+from npdl.engine.operation import Buffer, Number, Operation, View, find_root
+from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported, plain_value
 
 SKIPPED = (__file__.rpartition("recording")[0], np.__file__.rpartition("__init__")[0],
            backend.__file__)
@@ -69,7 +69,7 @@ class Recorder:
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
         if key not in self._known:
-            value = function(*map(concrete, arguments))
+            value = function(*map(plain_value, arguments))
             self._known[key] = Number(self, value, function, arguments)
         return self._known[key]
 
@@ -108,7 +108,7 @@ class Recorder:
         return View.of(x, self._external(x, "constant"))
 
     def _external(self, array, role):
-        root = root_of(array)
+        root = find_root(array)
         if id(root) not in self._buffers:
             self._buffers[id(root)] = Buffer.of(root, role)
         return self._buffers[id(root)]
@@ -126,7 +126,7 @@ class Recorder:
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"a result has the dtype {value.dtype}, which can't be recorded")
-        return RecordedArray(self, value, Buffer.of(root_of(value), "temporary"))
+        return RecordedArray(self, value, Buffer.of(find_root(value), "temporary"))
 
     def written(self, x):
         """Save the memory of `x` for `roll_back`, and return `x` as a RecordedArray."""
@@ -150,7 +150,7 @@ class Recorder:
         if method == "reduce":
             options = {"axis": 0} | options
         call = ufunc if method == "__call__" else ufunc.reduce
-        values = [concrete(x) for x in inputs]
+        values = [plain_value(x) for x in inputs]
         if out is None:
             result = self.new(call(*values, **options))
         else:
@@ -168,7 +168,7 @@ class Recorder:
     def _loop(self, ufunc, inputs, result):
         """Return the dtypes of the inputs and the output with which a ufunc computes."""
         given = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
-                 else type(concrete(x)) for x in inputs]
+                 else type(plain_value(x)) for x in inputs]
         if ufunc.signature is not None:
             return (result.dtype,) * (len(inputs) + 1)
         return ufunc.resolve_dtypes((*given, None), casting="unsafe")
@@ -203,13 +203,13 @@ class Recorder:
 
     def call(self, function, args, options):
         """Record a call of any function that returns arrays and changes no array."""
-        inputs, rebuild = split((args, options))
-        args, options = rebuild([x.value for x in inputs])
+        inputs, insert = split((args, options))
+        args, options = insert([x.value for x in inputs])
         result = function(*args, **options)
 
         def part_of(i):
             def run(*arrays, out):
-                args, options = rebuild(arrays)
+                args, options = insert(arrays)
                 found = function(*args, **options)
                 found = found if i is None else found[i]
                 if np.shape(found) != out.shape:
@@ -218,7 +218,7 @@ class Recorder:
             return run
         if not isinstance(result, (tuple, list)):
             return self._result(function, inputs, result, part_of(None))
-        return rebuilt(result, [self._result(function, inputs, found, part_of(i))
+        return rebuild(result, [self._result(function, inputs, found, part_of(i))
                                 for i, found in enumerate(result)])
 
     def _result(self, function, inputs, result, run):
@@ -230,36 +230,36 @@ class Recorder:
         if function in array_functions.OF_SHAPES:
             return result
         if not isinstance(result, (np.ndarray, np.generic, bool, int, float)):
-            raise Unsupported(f"{name_of(function)} returned {result!r} and not an array")
+            raise Unsupported(f"{function_name(function)} returned {result!r} and not an array")
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
-        recorded = self.add(name_of(function) + "()", inputs, self.new(result), run)
+        recorded = self.add(function_name(function) + "()", inputs, self.new(result), run)
         return self.guard(type(result), recorded) if isinstance(result, bool | int) or (
             type(result) is float) else recorded
 
     def in_place(self, function, args, options):
         """Record a call of a function that writes into its first argument."""
         target = self.written(args[0])
-        inputs, rebuild = split((args[1:], options))
-        args, options = rebuild([x.value for x in inputs])
+        inputs, insert = split((args[1:], options))
+        args, options = insert([x.value for x in inputs])
         function(target.value, *args, **options)
 
         def run(_, *arrays, out):
-            args, options = rebuild(arrays)
+            args, options = insert(arrays)
             function(out, *args, **options)
-        self.add(name_of(function), [target, *inputs], target, run)
+        self.add(function_name(function), [target, *inputs], target, run)
 
     def copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
-        np.copyto(out.value, concrete(value), casting="unsafe")
+        np.copyto(out.value, plain_value(value), casting="unsafe")
         value = self.as_operand(value, 0, (out.dtype,))
         return self.add("copy", [value], out, run_copy)
 
     def getitem(self, x, index):
         """Record a selection: a view, a look-up of rows ("take"), or any other copy."""
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
-            result = self.new(x.value[concrete(index)])
+            result = self.new(x.value[plain_value(index)])
             if type(index) is RecordedArray:
                 self.check_range(index, len(x))
             return self.add("take", [x, index], result, run_take)
@@ -294,7 +294,7 @@ class Recorder:
 
     def guard(self, convert, x):
         """Return convert(x) of an array or a Number; replays check that it has not changed."""
-        expected = convert(concrete(x))
+        expected = convert(plain_value(x))
 
         def check(value, out=None):
             found = convert(value)
@@ -311,14 +311,14 @@ def map_nest(function, nest):
     """Return nested tuples, lists and dicts with function(item) in the place of each item."""
     if isinstance(nest, (tuple, list, dict)):
         items = nest.values() if isinstance(nest, dict) else nest
-        return rebuilt(nest, [map_nest(function, item) for item in items])
+        return rebuild(nest, [map_nest(function, item) for item in items])
     return function(nest)
 
 
 def split(nest):
-    """Return (the recorded arrays in nested structures, rebuild).
+    """Return (the recorded arrays in nested structures, insert).
 
-    rebuild(arrays) returns the same structures with `arrays` in the places of the recorded ones.
+    insert(arrays) returns the same structures with `arrays` in the places of the recorded ones.
     It does not refer to the recorded arrays, so their memory is free after the recording.
     """
     found, removed = [], object()
@@ -333,10 +333,10 @@ def split(nest):
         return removed
     rest = map_nest(remove, nest)
 
-    def rebuild(arrays):
+    def insert(arrays):
         arrays = iter(arrays)
         return map_nest(lambda x: next(arrays) if x is removed else x, rest)
-    return found, rebuild
+    return found, insert
 
 
 def run_copy(x, out):
@@ -347,7 +347,7 @@ def run_take(x, index, out):
     np.take(x, index, 0, out, "wrap")           # a guard has checked the range
 
 
-def name_of(function):
+def function_name(function):
     return getattr(function, "__name__", type(function).__name__)
 
 

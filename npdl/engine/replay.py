@@ -63,25 +63,26 @@ class Program:
             for bits, state in zip(generators, states, strict=True):
                 bits.state = state
             raise
-        return [value_of(x, values) if isinstance(x, Number) else self.lowered.array(x).copy()[()]
+        return [compute_number(x, values) if isinstance(x, Number)
+                else self.lowered.array(x).copy()[()]
                 for x in self.results], values
 
     def _numbers(self):
         """Check the guards on numbers, fill the arrays of numbers, and return {id: value}."""
         values = {}
         for number, check in self.recorder.number_guards:
-            check(value_of(number, values))
+            check(compute_number(number, values))
         for number, entry in self.recorder.numbers:
-            entry[...] = value_of(number, values)
+            entry[...] = compute_number(number, values)
         return values
 
 
-def value_of(x, values):
+def compute_number(x, values):
     """Return the value of a Number in this step; return any other `x` as it is."""
     if not isinstance(x, Number):
         return x
     if x.function is None:
         return x.value
     if id(x) not in values:
-        values[id(x)] = x.function(*[value_of(argument, values) for argument in x.arguments])
+        values[id(x)] = x.function(*[compute_number(argument, values) for argument in x.arguments])
     return values[id(x)]

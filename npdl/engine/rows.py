@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from npdl.engine.c_math import EXPRESSIONS, TYPES
-from npdl.engine.operation import View, overlap
+from npdl.engine.operation import View, may_overlap
 
 REDUCTIONS = frozenset("add.reduce maximum.reduce minimum.reduce".split())
 LOGIC = frozenset("bitwise_and bitwise_or copy equal greater greater_equal invert less less_equal "
@@ -67,7 +67,7 @@ class RowOperation(NamedTuple):
                              output=split(self.output))
 
 
-def as_rows(op, count=None):
+def make_row_operation(op, count=None):
     """Return an operation as a RowOperation with `count` rows, or None if that is not possible.
 
     If `count` is None, the rows of a map are along the last axis.
@@ -82,12 +82,12 @@ def as_rows(op, count=None):
         return None
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
-        inner = collapsed(shape[cut:], along[cut:])
+        inner = collapse_axes(shape[cut:], along[cut:])
         if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
             return None
         operands.append(Operand(view, along[:cut], inner))
     *given, output = operands
-    if any(overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
+    if any(may_overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
             output.view.offset, output.lead, output.inner) for x in given):
         return None                         # x[1:] = x[:-1]: NumPy first copies the overlap
     found = iter(operands)
@@ -168,13 +168,13 @@ def broadcast_strides(view, ndim):
     return (0,) * (ndim - len(strides)) + strides
 
 
-def collapsed(sizes, strides):
+def collapse_axes(sizes, strides):
     """Return the stride of several axes joined into one, or None if they can't be joined."""
-    _, (joined,) = merged_axes(sizes, [strides])
+    _, (joined,) = merge_axes(sizes, [strides])
     return None if len(joined) > 1 else joined[0] if joined else 0
 
 
-def refine(a, b):
+def common_sizes(a, b):
     """Return the sizes of the fewest axes that split both `a` and `b`; None if impossible."""
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
@@ -195,7 +195,7 @@ def split_strides(strides, sizes, wanted):
     return tuple(reversed(found))
 
 
-def merged_axes(sizes, strides):
+def merge_axes(sizes, strides):
     """Return (sizes, [strides]) with neighbouring axes joined where all of `strides` allow it."""
     if not sizes:
         return (), [() for _ in strides]

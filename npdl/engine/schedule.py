@@ -9,8 +9,8 @@ group if it may run before all operations in between.
 
 from collections import Counter
 
-from npdl.engine.operation import overlap
-from npdl.engine.rows import as_rows, collapsed, refine
+from npdl.engine.operation import may_overlap
+from npdl.engine.rows import collapse_axes, common_sizes, make_row_operation
 
 LOOK_BACK = 24          # latest groups that an operation may join; more would make planning slow
 # A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
@@ -63,16 +63,17 @@ class Group:
 
     def conflicts(self, op):
         """Return True if an operation that follows the group may not run before the group."""
-        return any(overlap(view, other) for view in op.views
+        return any(may_overlap(view, other) for view in op.views
                    for other in self.written.get(view.buffer, ())) or any(
-            overlap(view, other) for view in op.writes for other in self.read.get(view.buffer, ()))
+            may_overlap(view, other) for view in op.writes
+            for other in self.read.get(view.buffer, ()))
 
     def take(self, op):
         """Add an operation to the group's loop over rows. Return False if it does not fit."""
         if not self.rows:
             return False
-        rows = as_rows(op, self.rows[0].count)
-        sizes = None if rows is None else refine(self.sizes, rows.sizes)
+        rows = make_row_operation(op, self.rows[0].count)
+        sizes = None if rows is None else common_sizes(self.sizes, rows.sizes)
         if sizes is None:
             return False
         rows = rows.refined(sizes)
@@ -93,7 +94,7 @@ def schedule(operations, results):
     groups = []
     for op in operations:
         if not _join(groups, op):
-            groups.append(Group(op, as_rows(op)))
+            groups.append(Group(op, make_row_operation(op)))
     for group in groups:
         group.rows = [rows.refined(group.sizes) for rows in group.rows]
     _find_local(groups, results)
@@ -118,7 +119,7 @@ def can_share(before, after):
     pairs = [(before.output, x) for x in after.operands]
     pairs += [(x, after.output) for x in before.operands[:-1]]
     for a, b in pairs:
-        if overlap(a.view, b.view) and not (
+        if may_overlap(a.view, b.view) and not (
                 before.form in ("map", "row") and after.form in ("map", "row") and are_aligned(
                     a, before.width, b, after.width, before.sizes)):
             return False
@@ -157,5 +158,5 @@ def row_pitch(operand, sizes):
     long = [i for i, n in enumerate(sizes) if n != 1]
     if not long:
         return operand.view.buffer.nbytes or None
-    pitch = collapsed([sizes[i] for i in long], [operand.lead[i] for i in long])
+    pitch = collapse_axes([sizes[i] for i in long], [operand.lead[i] for i in long])
     return pitch if pitch and pitch > 0 else None

@@ -68,7 +68,7 @@ def merge_equal(operations, results):
     kept, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
     fixed = {view.buffer for view in results}
     for op in operations:
-        op = op.replace(inputs=[_renamed(x, same) for x in op.inputs])
+        op = op.replace(inputs=[_rename_views(x, same) for x in op.inputs])
         key = _value_key(op, versions)
         if key is not None and all(
                 view.is_whole and view.buffer.is_temporary and view.buffer not in fixed
@@ -82,7 +82,7 @@ def merge_equal(operations, results):
     return kept
 
 
-def _renamed(x, same):
+def _rename_views(x, same):
     return x._replace(buffer=same[x.buffer]) if isinstance(x, View) and (
         x.buffer in same) else x
 

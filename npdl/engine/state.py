@@ -19,7 +19,7 @@ import types
 import numpy as np
 
 from npdl.backend import is_device_array
-from npdl.core import rebuilt
+from npdl.core import rebuild
 from npdl.engine.operation import Number
 from npdl.engine.recorded_array import RecordedArray, RecordedGenerator, Unsupported
 
@@ -64,7 +64,7 @@ class Mirror:
         if is_generator(value):
             return self.recorder.wrap_generator(value)
         if isinstance(value, tuple):
-            return rebuilt(value, [self.of(item) for item in value])
+            return rebuild(value, [self.of(item) for item in value])
         if isinstance(value, types.MethodType):
             return types.MethodType(value.__func__, self.of(value.__self__))
         if isinstance(value, (list, dict)):
@@ -182,7 +182,7 @@ class Mirror:
             return self._originals[id(value)]
         if isinstance(value, (list, tuple, dict)):
             items = value.values() if isinstance(value, dict) else value
-            return rebuilt(value, [self.original(item) for item in items])
+            return rebuild(value, [self.original(item) for item in items])
         if hasattr(value, "__dict__") and not isinstance(value, PLAIN):
             for key, item in vars(value).items():
                 vars(value)[key] = self.original(item)

@@ -17,11 +17,11 @@ import numpy as np
 
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine.c_build import CompilerError
-from npdl.engine.cuda_recording import DeviceRecorder, moved
+from npdl.engine.cuda_recording import DeviceRecorder, move_arrays
 from npdl.engine.operation import Number
-from npdl.engine.recorded_array import RecordedArray, Unsupported, concrete
+from npdl.engine.recorded_array import RecordedArray, Unsupported, plain_value
 from npdl.engine.recording import SKIPPED, Diverged, Recorder, map_nest
-from npdl.engine.replay import Program, value_of
+from npdl.engine.replay import Program, compute_number
 from npdl.engine.state import Mirror, is_generator
 from npdl.engine.target import make_target
 from npdl.engine.threads import ShardedStep
@@ -78,7 +78,7 @@ class RecordedStep:
     """
 
     def __init__(self, function, objects, target="auto", note=None):
-        self.function, self.objects, self.note = function, objects, note or say
+        self.function, self.objects, self.note = function, objects, note or print_note
         self.target = make_target(target, self.note)
         self.recordings, self.varying, self.why_not, self._diverged = [], set(), None, 0
 
@@ -89,8 +89,8 @@ class RecordedStep:
             self._stop_recording("the backend has changed since the step was made; make a new step")
             return self.plain(arguments)
         if not is_host():
-            arguments = moved(arguments, to_host)
-        key = key_of(arguments)
+            arguments = move_arrays(arguments, to_host)
+        key = recording_key(arguments)
         diverged = False
         for recording in list(self.recordings):
             if recording.key == key and recording.mirror.is_current():
@@ -117,7 +117,7 @@ class RecordedStep:
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
             answer = self.plain(arguments)      # may raise the same error
-            self._stop_recording(f"{type(error).__name__}: {error}{where(error)}")
+            self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
             self._stop_recording("it draws from NumPy's global generator")
@@ -129,7 +129,7 @@ class RecordedStep:
     def plain(self, arguments):
         """Run the function without recording."""
         if not is_host():
-            arguments = moved(arguments, to_device)
+            arguments = move_arrays(arguments, to_device)
         return self.function(*self.objects, *arguments)
 
     def _stop_recording(self, why):
@@ -148,7 +148,7 @@ class Recording:
             self._inputs = []
             given = map_nest(self._wrapped, arguments)
             answer = step.function(*objects, *given)
-            self.answer = map_nest(unwrapped, answer)
+            self.answer = map_nest(unwrap, answer)
             self.mirror.settle()
         self._answer = answer
         if not self.mirror.keeps_structure:       # the next step is recorded again
@@ -158,7 +158,7 @@ class Recording:
         recorder.roll_back()            # replay the first step, too, so that all steps round alike
         release_freed_memory()
         results = [recorder.view(x) if isinstance(x, np.ndarray) else x
-                   for x in leaves(is_recorded, answer)]
+                   for x in find_leaves(is_recorded, answer)]
         self.program = Program(recorder, results, step.target)
         try:
             self.answer = self.replay(arguments)
@@ -187,7 +187,7 @@ class Recording:
     def replay(self, arguments):
         """Replay the step and return what the function returns."""
         arrays, numbers = [], []
-        for given, new in zip(self._inputs, leaves(is_input, arguments), strict=True):
+        for given, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
             if isinstance(given, np.ndarray):
                 arrays.append((given, new))
             elif isinstance(given, Number):
@@ -197,12 +197,12 @@ class Recording:
         numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
         results, values = self.program.run(arrays, numbers)
         for container, key, value in self.mirror.assignments:
-            container[key] = value_of(value, values)
+            container[key] = compute_number(value, values)
         results = iter(results)
         return map_nest(lambda x: next(results) if is_recorded(x) else x, self._answer)
 
 
-def key_of(arguments):
+def recording_key(arguments):
     """Return a text. Calls whose arguments have the same text can use the same recording."""
     def described(x):
         if isinstance(x, np.ndarray):
@@ -211,7 +211,7 @@ def key_of(arguments):
     return repr(map_nest(described, arguments))
 
 
-def leaves(condition, nest):
+def find_leaves(condition, nest):
     """Return the items of nested structures for which a condition holds, in order."""
     found = []
     map_nest(lambda x: found.append(x) if condition(x) else None, nest)
@@ -234,12 +234,12 @@ def is_recorded(value):
     return type(value) in (RecordedArray, Number)
 
 
-def unwrapped(x):
+def unwrap(x):
     """Return a result of the recorded step as a plain value that later steps do not change."""
-    return x.value.copy()[()] if type(x) is RecordedArray else concrete(x)
+    return x.value.copy()[()] if type(x) is RecordedArray else plain_value(x)
 
 
-def where(error):
+def describe_location(error):
     """Return " (file:line)" of the recorded code in which an error was raised, or ""."""
     place, trace = None, error.__traceback__
     while trace is not None:
@@ -251,6 +251,6 @@ def where(error):
 
 
 @functools.cache
-def say(line):
+def print_note(line):
     """Print a line on standard error, once even if several steps have the same problem."""
     print(f"npdl.engine: {line}", file=sys.stderr)

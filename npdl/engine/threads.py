@@ -74,7 +74,7 @@ class ShardedStep:
         rng, rngs, jobs = options.get("rng"), [], []
         for i in range(count):
             part = slice(ends[i], ends[i + 1])
-            given = [cut(nest, part, B) for nest in (inputs, targets, options)]
+            given = [cut_batch(nest, part, B) for nest in (inputs, targets, options)]
             if rng is not None:
                 rngs.append(copy.deepcopy(rng))
                 given[2]["rng"] = ShardGenerator(rngs[i], part, B)
@@ -134,7 +134,7 @@ class ShardGenerator:
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
-def cut(nest, part, B):
+def cut_batch(nest, part, B):
     """Return nested arguments, in which each array of length B is cut to the slice `part`."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x

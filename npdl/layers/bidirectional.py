@@ -5,7 +5,7 @@ Schuster & Paliwal 1997.
 
 from npdl.backend import xp
 from npdl.core import Cache, Layer, gradients_of
-from npdl.errors import InputError, described, require_layers
+from npdl.errors import InputError, describe, require_layers
 from npdl.functions import reverse
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import Recurrent
@@ -28,7 +28,7 @@ class Bidirectional(Layer):
     def __init__(self, ahead, back):
         for layer in (ahead, back):
             if not isinstance(layer, Recurrent):
-                raise InputError(f"Bidirectional: given {described(layer)}; give two RNNs, GRUs or "
+                raise InputError(f"Bidirectional: given {describe(layer)}; give two RNNs, GRUs or "
                                  "LSTMs, such as LSTM(3, 5)")
         widths = [layer.layers[0].cell.W_x.shape[0] for layer in (ahead, back)]
         if widths[0] != widths[1]:

@@ -10,7 +10,7 @@ from npdl.errors import (
     InputError,
     check_floats,
     check_gradient,
-    described,
+    describe,
     require_choice,
     require_layers,
     require_positive,
@@ -190,7 +190,7 @@ def padding_mask(key_mask):
         return None
     mask = as_array(key_mask)
     if mask.ndim != 2 or mask.dtype.kind != "b":
-        raise InputError(f"padding: the mask is {described(mask)}; it must be bool (B, S), True "
+        raise InputError(f"padding: the mask is {describe(mask)}; it must be bool (B, S), True "
                          "for valid tokens")
     return mask[:, None, None, :]
 

@@ -4,7 +4,7 @@ import math
 
 from npdl.backend import one_hot, to_host, xp
 from npdl.core import Cache, Layer
-from npdl.errors import InputError, check_gradient, check_kinds, described, require_choice
+from npdl.errors import InputError, check_gradient, check_kinds, describe, require_choice
 from npdl.functions import log_softmax, wide_sum
 from npdl.losses import REDUCTIONS, CrossEntropy, reduced, reduced_backward
 
@@ -92,7 +92,7 @@ def checked_class_weights(weights):
     given = to_host(weights)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not (
             (given >= 0) & (given < math.inf)).all():
-        raise InputError(f"class_weights are {described(weights)} {weights}; they must be finite "
+        raise InputError(f"class_weights are {describe(weights)} {weights}; they must be finite "
                          "numbers, 0 or more, one for each class")
     return tuple(given.tolist())
 

@@ -2,12 +2,12 @@
 
 from argparse import ArgumentTypeError
 
-from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.console import parse_path, set_description
 from npdl.cli.options import SECONDS
 from npdl.errors import InputError
 from npdl.study.blame.blame import blame
-from npdl.study.check.target import build
-from npdl.study.containment import message, time_limit
+from npdl.study.check.target import build_target
+from npdl.study.containment import format_exception, time_limit
 from npdl.study.step.step import step
 
 LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
@@ -21,11 +21,11 @@ def _add_target(parser):
                         help="the name and shape of an input of forward; repeat for each input")
     parser.add_argument("--set", action="append", default=[], metavar="d_model=4",
                         help="an argument of the constructor; W=4,5 makes a random array (4, 5)")
-    parser.add_argument("--limit", type=seconds, default=60.0, metavar="SECONDS",
+    parser.add_argument("--limit", type=parse_seconds, default=60.0, metavar="SECONDS",
                         help="stop after this much processor time (default: %(default)g)")
 
 
-def seconds(text):
+def parse_seconds(text):
     """Return the number in a text; raise ArgumentTypeError if it is not a valid time limit."""
     if not SECONDS.holds(float(text)):
         raise ArgumentTypeError(f"{text} must be {SECONDS.words}")
@@ -36,13 +36,13 @@ def _run(options, work):
     """Build the layer that the options name, run `work` on it, and return the result."""
     with time_limit(options.limit):
         try:
-            return work(*build(options.layer, options.input, options.set))
+            return work(*build_target(options.layer, options.input, options.set))
         except SystemExit as error:
             raise InputError(f"{options.layer} called sys.exit({error.code!r}); remove that call"
                              ) from error
         except MemoryError as error:
-            raise InputError(f"not enough memory ({message(error)}); give smaller shapes with "
-                             "--input") from error
+            raise InputError(f"not enough memory ({format_exception(error)}); give smaller shapes "
+                             "with --input") from error
 
 
 STEP = """Run a layer's forward and backward line by line, and check each line.
@@ -69,7 +69,7 @@ def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
     set_description(parser, STEP)
     _add_target(parser)
-    parser.add_argument("--html", metavar="FILE", type=file_or_folder,
+    parser.add_argument("--html", metavar="FILE", type=parse_path,
                         help="write a page instead of printing")
     parser.add_argument("--backward", action="store_true", help="show backward only")
 
@@ -87,7 +87,7 @@ def run_step(options):
     path = walk.to_html(options.html, phases)
     print(f"{path}: {len(walk.steps(phases))} steps, {path.stat().st_size / 1000:.0f} kB")
     if error is not None:
-        print(f"the layer raised {message(error)}")
+        print(f"the layer raised {format_exception(error)}")
     return options.status
 
 

@@ -33,7 +33,7 @@ def note_at_time_over(note):
         raise
 
 
-def message(error):
+def format_exception(error):
     """Return an exception as "Type: text" on one line.
 
     Characters that can't be printed are replaced, and the text is cut to LONGEST characters.
@@ -98,7 +98,7 @@ class _Alarm:
 
     def __call__(self, number, frame):
         self.times += 1
-        where = place(" (at {}: a loop without an end?)", [*traceback.walk_stack(frame)][::-1])
+        where = add_place(" (at {}: a loop without an end?)", [*traceback.walk_stack(frame)][::-1])
         if self.times > 3:
             sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
                              "the time limit: write `except Exception:`\n")
@@ -107,12 +107,12 @@ class _Alarm:
         raise TimeOver(where)
 
 
-def described(error):
-    """Return an exception as in `message`, with the place in the student's code that raised it."""
-    return message(error) + place(" at {}", traceback.walk_tb(error.__traceback__))
+def describe_exception(error):
+    """Return an exception as text, with the place in the student's code that raised it."""
+    return format_exception(error) + add_place(" at {}", traceback.walk_tb(error.__traceback__))
 
 
-def place(text, frames):
+def add_place(text, frames):
     """Return a text with the place of the student's code, such as " at mine.py:12", or "".
 
     text    a text with {} in it
@@ -126,7 +126,7 @@ def place(text, frames):
     return found
 
 
-def written(path, text):
+def write_text(path, text):
     """Write a text file atomically and return its path. A missing folder is created.
 
     Raises InputError if the file can't be written.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from npdl.cli.console import set_description
 from npdl.errors import InputError
-from npdl.study.containment import written
+from npdl.study.containment import write_text
 
 DESCRIPTION = """\
 Write mine.py: a layer with a forward, a backward and a sample input, as a template for your own.
@@ -29,7 +29,7 @@ def run(options):
         raise InputError(f"--out {path} is not a Python file; give a name such as mine.py")
     if os.path.lexists(path):
         raise InputError(f"--out {path} exists already; give another name")
-    written(path, SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path)))
+    write_text(path, SOURCE.read_text(encoding="utf-8").replace("mine.py", os.fspath(path)))
     print(f"{path} has a layer with a sample input; try these commands:")
     for command in ("step", "blame"):
         print(f"  python -m npdl {command} {path}:MyLayer")

@@ -7,18 +7,18 @@ import linecache
 import numpy as np
 
 from npdl.backend import stream
-from npdl.cli.console import file_or_folder, positive
+from npdl.cli.console import parse_path, parse_positive
 from npdl.engine import RecordedStep, compile_step, profile
 from npdl.engine.target import TARGETS
 from npdl.errors import InputError
 from npdl.losses import SequenceLoss
 from npdl.optim import AdamW
 from npdl.study.check.samples import sample
-from npdl.study.check.target import npdls_class
-from npdl.study.containment import written
-from npdl.study.trace.source import definitions
+from npdl.study.check.target import find_npdl_class
+from npdl.study.containment import write_text
+from npdl.study.trace.source import find_definitions
 from npdl.study.trace.statements import code_and_comments
-from npdl.study.trees import cast, upstream
+from npdl.study.trees import cast_tree, random_upstream
 
 VOCABULARY = 64
 HEAD = "<tr><th>ms<th>share<th>MFLOP<th>MB<th>line<th>source</tr>"
@@ -33,11 +33,11 @@ def add_arguments(parser):
     parser.add_argument("name", help="a model or a layer of npdl: GPT, LSTM, LayerNorm, ..")
     for name, value, what in (("batch", 32, "sequences"), ("length", 64, "tokens or steps each"),
                               ("width", 128, "d_model, d_in and d_hidden")):
-        parser.add_argument(f"--{name}", type=positive, default=value,
+        parser.add_argument(f"--{name}", type=parse_positive, default=value,
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
                         help="run C or NumPy; auto runs C if a compiler is found (default auto)")
-    parser.add_argument("--html", metavar="FILE", type=file_or_folder,
+    parser.add_argument("--html", metavar="FILE", type=parse_path,
                         help="write a page with the costs next to the source instead of printing")
 
 
@@ -47,16 +47,16 @@ def run(options):
         raise InputError(f"{options.name} can't be profiled, because its step can't be recorded "
                          f"({recorded.why_not})")
     lines = profile.profile(recorded)
-    print(written(options.html, page(lines, options.name)) if options.html else
-          profile.report(lines))
+    print(write_text(options.html, format_page(lines, options.name)) if options.html else
+          profile.format_report(lines))
 
 
-def page(lines, title):
+def format_page(lines, title):
     """Return an HTML page with the functions that ran, and with the costs of each source line."""
     total, parts = sum(one.seconds for one in lines), []
     for file in {one.file for one in lines}:
         costs = {one.number: one for one in lines if one.file == file}
-        for node, owner in definitions("".join(linecache.getlines(file))).values():
+        for node, owner in find_definitions("".join(linecache.getlines(file))).values():
             shown = range(node.lineno, node.end_lineno + 1)
             seconds = sum(one.seconds for n, one in costs.items() if n in shown)
             if seconds > 0:
@@ -84,7 +84,7 @@ def recorded_step(options):
 
     For a model it is a training step with a loss and AdamW; for a layer, forward and backward.
     """
-    cls, rng = npdls_class(options.name), stream(0, 5)
+    cls, rng = find_npdl_class(options.name), stream(0, 5)
     taken = inspect.signature(cls).parameters
     shape = options.batch, options.length
     if list(taken)[:1] == ["vocab_size"]:
@@ -99,8 +99,8 @@ def recorded_step(options):
             (*shape, options.width), np.float32),), {}
     else:
         layer, inputs, named = sample(cls)
-        inputs = cast(tuple(inputs), "float32")
-    dout = cast(upstream(layer.forward(*inputs, **named)[0], rng), "float32")
+        inputs = cast_tree(tuple(inputs), "float32")
+    dout = cast_tree(random_upstream(layer.forward(*inputs, **named)[0], rng), "float32")
     step = RecordedStep(forward_and_backward, (layer,), options.target)
     step(inputs, named, dout)
     return step

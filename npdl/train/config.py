@@ -15,9 +15,9 @@ from npdl.cli.options import (
     POSITIVE,
     SHARE,
     Range,
-    check,
+    check_settings,
     count,
-    option_of,
+    option_name,
     setting,
 )
 from npdl.data.arithmetic import OPERATORS
@@ -105,7 +105,7 @@ class Adapters:
     double: bool = setting(ADAPTERS, False, "store the step sizes in 8 bits too")
 
     def __post_init__(self):
-        check(self)
+        check_settings(self)
         if self.bits is None and (self.block is not None or self.rounding != "floor"
                                   or self.double):
             raise InputError("--block, --rounding and --double are options of quantization; give "
@@ -178,7 +178,7 @@ class Config:
                            count(256))
 
     def __new__(cls, **settings):
-        kind = task_of(settings) if cls is Config else cls
+        kind = find_task(settings) if cls is Config else cls
         kind.check_names(settings)
         return object.__new__(kind)
 
@@ -186,15 +186,15 @@ class Config:
         for name in USER_SETTINGS:
             if callable(getattr(self, name)):
                 object.__setattr__(self, name, UserFunction.of(getattr(self, name)))
-        check(self)
+        check_settings(self)
 
     @classmethod
     def check_names(cls, names):
         """Raise InputError if one of the names is not a setting of this task."""
-        for name in sorted(set(names) - names_of(cls)):
-            owners = " or ".join(other.kind for other in TASKS if name in names_of(other))
-            raise InputError(f"{option_of(name)} {owners and f'goes with {owners}, and '}is not an "
-                             f"option of {cls.kind}; leave it out")
+        for name in sorted(set(names) - setting_names(cls)):
+            owners = " or ".join(other.kind for other in TASKS if name in setting_names(other))
+            raise InputError(f"{option_name(name)} {owners and f'goes with {owners}, and '}is not "
+                             f"an option of {cls.kind}; leave it out")
 
     @property
     def command(self):
@@ -217,9 +217,9 @@ class Config:
 
     def to_json(self):
         """Return the settings as a dict for JSON."""
-        values = {**settings_of(self), "adapters": self.adapters and settings_of(self.adapters)}
+        values = {**find_settings(self), "adapters": self.adapters and find_settings(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, UserFunction) else value
-                for name, value in values.items() if name in names_of(type(self))}
+                for name, value in values.items() if name in setting_names(type(self))}
 
     @staticmethod
     def from_json(values):
@@ -227,11 +227,12 @@ class Config:
 
         Missing settings get their defaults. Raises InputError for names that no task has.
         """
-        kind = task_of(values)
-        unknown = sorted(values.keys() - set(RETIRED).union(*map(names_of, TASKS)))
+        kind = find_task(values)
+        unknown = sorted(values.keys() - set(RETIRED).union(*map(setting_names, TASKS)))
         if unknown:
             raise InputError(f"setting {unknown[0]!r} is unknown to this version of npdl")
-        values = {name: _read(value) for name, value in values.items() if name in names_of(kind)}
+        values = {name: _read(value) for name, value in values.items()
+                  if name in setting_names(kind)}
         if values.get("engine") in RENAMED:
             values["engine"] = RENAMED[values["engine"]]
         if values.get("adapters") is not None:
@@ -387,18 +388,18 @@ class OwnConfig(LanguageModelConfig):
 TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
 
 
-def settings_of(config):
+def find_settings(config):
     """Return {name: value} of a Config, or of Adapters."""
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
 
 
 @functools.cache
-def names_of(task):
+def setting_names(task):
     """Return the names of the settings of a class of TASKS."""
     return {field.name for field in dataclasses.fields(task)}
 
 
-def task_of(settings):
+def find_task(settings):
     """Return the class of TASKS that the settings belong to."""
     if settings.get("model") in SEQ2SEQ:
         return DatesConfig

@@ -92,7 +92,7 @@ class PlainEngine:
 
     def _measure(self, part):
         logits, _, targets, counted = self.forward(part, None)
-        return measured(logits, most_probable(logits), targets, counted)
+        return compute_measures(logits, most_probable(logits), targets, counted)
 
     def forward(self, batch, rng):
         """Return logits (B, S, V), cache, targets and counted; the arrays are on the device."""
@@ -156,7 +156,7 @@ def measure(model, inputs, targets, counted):
     """Return two arrays (B,): each sequence's loss and its number of correct unmasked tokens."""
     out, _ = model.forward(*inputs)
     logits = out[0] if isinstance(out, tuple) else out
-    return measured(logits, most_probable(logits), targets, counted)
+    return compute_measures(logits, most_probable(logits), targets, counted)
 
 
 def measure_prefixes(model, rows, entries, targets, counted):
@@ -165,10 +165,10 @@ def measure_prefixes(model, rows, entries, targets, counted):
     entries  (B, C), the row of the logits (M, V) that predicts each of the targets (B, C)
     """
     logits, _ = model_on_rows(model).forward(rows)              # logits (M, V)
-    return measured(logits[entries], most_probable(logits)[entries], targets, counted)
+    return compute_measures(logits[entries], most_probable(logits)[entries], targets, counted)
 
 
-def measured(logits, predicted, targets, counted):
+def compute_measures(logits, predicted, targets, counted):
     """Return the results of `measure` from the logits and the predicted tokens."""
     loss, _ = SequenceLoss("none").forward(logits, targets, counted)
     return loss, ((predicted == targets) & counted).sum(1)

@@ -12,7 +12,7 @@ the first run's folder is no longer needed.
 """
 
 from npdl.errors import InputError
-from npdl.train.config import Adapters, PretrainedConfig, names_of
+from npdl.train.config import Adapters, PretrainedConfig, setting_names
 
 # Defaults of a fine-tuning. Adapters have few parameters, so they take a larger learning rate than
 # the whole model; the weight decay that makes them small keeps the result near the base.
@@ -43,7 +43,8 @@ def finetune_config(run, adapters, given, folder="the run"):
     if base.adapters is not None:
         raise InputError(f"{folder} has adapters already; fine-tune the run that they were "
                          "added to")
-    settings = {name: getattr(base, name) for name in INHERITED if name in names_of(type(base))}
+    settings = {name: getattr(base, name) for name in INHERITED
+                if name in setting_names(type(base))}
     if base.text is None:
         if "text" in given:
             raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "

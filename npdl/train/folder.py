@@ -21,7 +21,7 @@ from npdl.train import checkpoint
 from npdl.train.config import Config, UserFunction
 from npdl.train.curves import plot_curves
 from npdl.train.summary import summarise
-from npdl.train.versions import versions
+from npdl.train.versions import collect_versions
 
 try:
     import fcntl
@@ -95,7 +95,7 @@ def write_results(folder, config, model, step, records, seconds):
         summary["adapted"] = dataclasses.asdict(adapt.report(model))
     try:
         if len(records) > 1:
-            plot_curves({describe(config): [records]}, folder / "curves.png")
+            plot_curves({describe_config(config): [records]}, folder / "curves.png")
     except NpdlError:
         raise
     except Exception as error:                  # matplotlib documents no list of its errors
@@ -104,12 +104,12 @@ def write_results(folder, config, model, step, records, seconds):
     return summary
 
 
-def describe(config):
+def describe_config(config):
     """Return a title for the run's figures."""
-    return f"{outline(config)}, seed {config.seed}"
+    return f"{outline_config(config)}, seed {config.seed}"
 
 
-def outline(config):
+def outline_config(config):
     """Return the model and the data of a run, in words."""
     model = model_name(config)
     if config.translates:
@@ -131,14 +131,14 @@ def outline(config):
 def model_name(config):
     """Return the name of a run's model, such as GPT, LSTM, or the name of a real model."""
     if config.pretrained is not None:
-        return stem(config.pretrained)
+        return file_stem(config.pretrained)
     if isinstance(config.model, UserFunction):
         return str(config.model)
     return {"seq2seq": "Seq2Seq", "lstm-seq2seq": "LSTM Seq2Seq"}.get(config.model,
                                                                       config.model.upper())
 
 
-def stem(path):
+def file_stem(path):
     """Return the name of a file or folder without its suffix."""
     return os.path.splitext(os.path.basename(os.path.abspath(path)))[0]
 
@@ -168,7 +168,7 @@ def read_versions(folder):
 
 def write_config(folder, config):
     """Write config.json: the settings, and the versions that compute the run."""
-    write_json(folder / "config.json", {"config": config.to_json(), "versions": versions()})
+    write_json(folder / "config.json", {"config": config.to_json(), "versions": collect_versions()})
 
 
 def default_folder(config):
@@ -177,7 +177,7 @@ def default_folder(config):
     if config.translates:
         data = "dates"
     elif config.text is not None:
-        data = f"text-{stem(config.text)}"
+        data = f"text-{file_stem(config.text)}"
     else:
         data = f"p{config.p}-{names.get(config.operator, 'op')}"
     return os.path.join("runs", f"{config.model}-{data}-seed{config.seed}")

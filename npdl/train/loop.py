@@ -4,13 +4,13 @@ import math
 
 from npdl.backend import stream, to_host, xp
 from npdl.core import named_layers
-from npdl.errors import InputError, NpdlError, described
+from npdl.errors import InputError, NpdlError, describe
 from npdl.files import LARGEST_NUMBER
 from npdl.layers.dropout import Dropout
 from npdl.schedule import schedule
 from npdl.train.config import UserFunction
 from npdl.train.engine import make_engine
-from npdl.train.task import make_model, make_optimizer, make_task, resolved
+from npdl.train.task import make_model, make_optimizer, make_task, resolve_config
 
 IN_EVERY_RECORD = ("step", "l2_norm", "lr")
 
@@ -30,7 +30,7 @@ class Trainer:
     """
 
     def __init__(self, config, base=None, metrics=None):
-        self.config = config = resolved(config)
+        self.config = config = resolve_config(config)
         self.task = make_task(config)
         self.model = make_model(config, self.task, base)
         self.optimizer = make_optimizer(config, self.model)
@@ -97,5 +97,5 @@ def _as_number(name, value, step):
         raise InputError(f"metric {name!r} is {value} at step {step}; return a finite number")
     if not isinstance(value, (int, float)) or (
             isinstance(value, int) and abs(value) >= LARGEST_NUMBER):
-        raise InputError(f"metric {name!r} has returned {described(value)}; return a number")
+        raise InputError(f"metric {name!r} has returned {describe(value)}; return a number")
     return value

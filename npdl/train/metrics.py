@@ -9,7 +9,13 @@ import json
 import numpy as np
 
 from npdl.errors import InputError
-from npdl.files import is_file, reason, refuse_constant, unwritable, write_atomically
+from npdl.files import (
+    describe_write_error,
+    is_file,
+    reason,
+    reject_constant,
+    write_atomically,
+)
 
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
@@ -29,7 +35,7 @@ def append(path, record):
         with open(path, "ab") as file:
             file.write(line.encode())
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise describe_write_error(path, error) from error
 
 
 def read_records(path):
@@ -38,19 +44,19 @@ def read_records(path):
     A record is a JSON object with an integer `step`, and numbers for some of METRICS. Raises
     InputError, with the number of the line, for a line that isn't a record.
     """
-    return [record for _, record in _lines(path) if record is not None]
+    return [record for _, record in _read_lines(path) if record is not None]
 
 
 def truncate_after(path, step):
     """Remove the records after `step` and an incomplete last line; return how many."""
-    lines = list(_lines(path))
+    lines = list(_read_lines(path))
     kept = [line for line, record in lines if record is not None and record["step"] <= step]
     if len(kept) < len(lines):
         write_atomically(path, lambda file: file.writelines(kept))
     return len(lines) - len(kept)
 
 
-def _lines(path):
+def _read_lines(path):
     """Yield (line, record); the record of an incomplete last line is None."""
     number = 0
     try:
@@ -58,7 +64,7 @@ def _lines(path):
             raise OSError("it is not a file")
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):     # noqa: B007  (the except clause reads it)
-                yield line, _record(line) if line.endswith(b"\n") else None
+                yield line, _parse_record(line) if line.endswith(b"\n") else None
     except OSError as error:
         raise InputError(f"{path}: metrics cannot be read ({reason(error)}); give the path of a "
                          "metrics file") from error
@@ -67,9 +73,9 @@ def _lines(path):
                          "remove it") from error
 
 
-def _record(line):
+def _parse_record(line):
     """Return the record on a line. Raise ValueError if it is invalid."""
-    record = json.loads(line, parse_constant=refuse_constant)
+    record = json.loads(line, parse_constant=reject_constant)
     if not isinstance(record, dict) or type(record.get("step")) is not int or record["step"] < 0:
         raise ValueError("it has no step, an integer that is 0 or more")
     for name in METRICS:

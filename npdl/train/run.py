@@ -18,12 +18,12 @@ from collections import namedtuple
 from pathlib import Path
 
 from npdl.backend import plain_errors, using
-from npdl.cli.console import missing_packages, note
+from npdl.cli.console import describe_missing_packages, note
 from npdl.cli.folders import clean_stale
-from npdl.cli.options import option_of
+from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
-from npdl.train.config import settings_of
+from npdl.train.config import find_settings
 from npdl.train.folder import (
     holds_run,
     locked,
@@ -36,8 +36,8 @@ from npdl.train.folder import (
 from npdl.train.loop import Diverged, Trainer, l2_norm, nonfinite_parameters
 from npdl.train.metrics import append, read_records, truncate_after
 from npdl.train.result import print_result
-from npdl.train.task import make_model, make_task, resolved
-from npdl.train.versions import versions
+from npdl.train.task import make_model, make_task, resolve_config
+from npdl.train.versions import collect_versions
 
 EXTENDABLE = ("constant",)      # schedules that do not depend on the number of steps
 MAY_DIFFER = ("backend", "engine", "target", "threads")    # they change results by rounding only
@@ -61,7 +61,7 @@ class Run:
     """
 
     def __init__(self, config, model, optimizer, folder, resume=False, quiet=False, for_steps=None):
-        if line := missing_packages():
+        if line := describe_missing_packages():
             raise InputError(line)
         self.config, self.model, self.optimizer = config, model, optimizer
         self.folder, self.quiet, self.for_steps = Path(folder), quiet, for_steps
@@ -72,13 +72,14 @@ class Run:
         with contextlib.ExitStack() as stack:
             self.stop = stack.enter_context(StopSignals())      # before there is a folder
             if self.resume:
-                resumed_config(self.folder, settings_of(self.config))
+                resumed_config(self.folder, find_settings(self.config))
             else:
                 make_folder(self.folder, self.config,
                             checkpoint.get_state(self.config, self.model, self.optimizer, 0))
             stack.enter_context(locked(self.folder))
             self.started = time.monotonic() - (self._load() if self.resume else 0.0)
-            if read_config(self.folder) != self.config or read_versions(self.folder) != versions():
+            if (read_config(self.folder) != self.config
+                    or read_versions(self.folder) != collect_versions()):
                 write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
@@ -222,7 +223,7 @@ def resumed_config(folder, given):
         advice = (". A run can be made longer only if its schedule is constant, and never shorter; "
                   "resume it without --steps" if fixed == "steps" else
                   "; resume it without this option, or start another run with another --out")
-        raise InputError(f"{option_of(fixed)} {given[fixed]}: the run in {folder} has "
+        raise InputError(f"{option_name(fixed)} {given[fixed]}: the run in {folder} has "
                          f"{getattr(config, fixed)}{advice}")
     return dataclasses.replace(config, **given)
 
@@ -241,7 +242,7 @@ def load_run(folder, config=None):
     `train` did not write.
     """
     config = read_config(folder) if config is None else resumed_config(
-        folder, settings_of(resolved(config)))
+        folder, find_settings(resolve_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)
     model = make_model(config, task)
@@ -253,7 +254,7 @@ def load_run(folder, config=None):
 def _note_other_code(folder):
     """Print a line if the versions that began a run differ from those that resume it."""
     begun = read_versions(folder)
-    for name, now in versions().items():
+    for name, now in collect_versions().items():
         was = str(begun.get(name, "unknown"))[:40]
         if was != now:
             note(f"{folder} was computed with {name} {was} and continues with {now}; the "

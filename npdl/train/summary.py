@@ -69,7 +69,7 @@ def _spread(values):
             "of": len(values)}
 
 
-def table(columns):
+def format_table(columns):
     """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
     `columns` is {heading: result of `combine`}. A cell is mean ± standard deviation, or only the
@@ -81,22 +81,22 @@ def table(columns):
         means = [spread["mean"] for spread in spreads if spread["mean"] is not None]
         best = better(means) if better and len(set(means)) > 1 else None
         rows.append((label, *(
-            f"**{_cell(key, spread)}**" if best is not None and spread["mean"] == best
-            else _cell(key, spread) for spread in spreads)))
+            f"**{_format_cell(key, spread)}**" if best is not None and spread["mean"] == best
+            else _format_cell(key, spread) for spread in spreads)))
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def _cell(key, spread):
+def _format_cell(key, spread):
     if spread["mean"] is None:
         return "-"
-    text = _number(key, spread["mean"])
+    text = _format_number(key, spread["mean"])
     if spread["of"] > 1:
-        text += f" ± {_number(key, spread['std'])}"
+        text += f" ± {_format_number(key, spread['std'])}"
     missing = spread["count"] < spread["of"]
     return f"{text} ({spread['count']} of {spread['of']} runs)" if missing else text
 
 
-def _number(key, value):
+def _format_number(key, value):
     if key.startswith(("t_f", "delta_t")):
         return f"{value:.1f}".removesuffix(".0")
     return f"{value:.4f}" if key.endswith("accuracy") else f"{value:.3g}"

@@ -10,7 +10,7 @@ from npdl.adapt import add_lora, quantize_linears
 from npdl.backend import stream
 from npdl.data import ModularArithmetic, batch_indices
 from npdl.data.dates import LONGEST, Dates
-from npdl.data.text import Characters, read_text, split_text, windows
+from npdl.data.text import Characters, draw_windows, read_text, split_text
 from npdl.errors import InputError
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
@@ -172,8 +172,8 @@ class TextTask(Task):
 
     def batch(self, step):
         config = self.config
-        return self._batch(*windows(self.parts["train"], config.block, config.batch, config.seed,
-                                    step, BATCHES))
+        return self._batch(*draw_windows(self.parts["train"], config.block, config.batch,
+                                         config.seed, step, BATCHES))
 
     def _batch(self, inputs, targets):
         tokens = min(CHUNK_TOKENS, CHUNK_SCORES // self.vocab_size)
@@ -184,7 +184,7 @@ class TextTask(Task):
     def evaluation(self):
         config = self.config
         count = config.eval_batches * config.batch
-        return {name: self._batch(*windows(ids, config.block, count, config.seed, place,
+        return {name: self._batch(*draw_windows(ids, config.block, count, config.seed, place,
                                            EVALUATION))
                 for place, (name, ids) in enumerate(self.parts.items())}
 
@@ -224,7 +224,7 @@ class PretrainedTask(TextTask):
         return read_tokenizer(self.config.pretrained, self.architecture, self.weights)
 
 
-def resolved(config):
+def resolve_config(config):
     """Return the Config completed by the characters and the SHA-256 of its text, if it has one.
 
     These values are saved with a run. So a resumed run can check that its text has not changed, and
@@ -244,7 +244,7 @@ def resolved(config):
 
 
 def make_task(config):
-    """Return the Task of a Config, which `resolved` has completed."""
+    """Return the Task of a Config, which `resolve_config` has completed."""
     if config.task is not None:
         return config.task(config)
     if config.translates:

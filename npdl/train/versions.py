@@ -20,15 +20,15 @@ ENGINE = ("npdl/core.py", "npdl/functions.py", "npdl/losses.py", "npdl/optim.py"
           "npdl/models", "npdl/adapt", "npdl/engine", "npdl/train/engine.py")
 
 
-def versions():
+def collect_versions():
     """Return {"npdl": version, "engine": digest, "numpy": version, ..}, with more on a GPU.
 
     Two runs with the same settings are bitwise identical if all of these are equal.
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     values = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
-              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": kernels(),
-              "compiler": compiler(), "processor": processor()}
+              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": blas_kernels(),
+              "compiler": compiler(), "processor": processor_name()}
     if not is_host():
         values |= {"cupy": xp.__version__, "card": gpu_name(),
                    "products": "TF32" if tf32() else "float32"}
@@ -61,7 +61,7 @@ def engine_digest():
 
 
 @functools.cache
-def processor():
+def processor_name():
     """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -72,7 +72,7 @@ def processor():
 
 
 @functools.cache
-def kernels():
+def blas_kernels():
     """Return the processor type for which BLAS chose its kernels, which decide rounding."""
     types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}

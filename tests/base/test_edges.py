@@ -11,7 +11,7 @@ import pytest
 from npdl.adapt import add_lora, merge_lora
 from npdl.adapt.linears import FrozenLinear, LoRALinear, QuantLinear
 from npdl.backend import stream
-from npdl.data.text import split_text, windows
+from npdl.data.text import draw_windows, split_text
 from npdl.decoding.continuation import RecomputedSeq2Seq
 from npdl.errors import InputError
 from npdl.functions import log_softmax
@@ -177,9 +177,9 @@ REFUSED = {                                     # name: (call, what the message 
     "a chain in a list": (lambda: Sequential([Linear(2, 2)]), "given list; give layers"),
     "an option that no layer takes": (
         lambda: Sequential(Linear(2, 2)).forward(STEPS, mask=None), "takes the option 'mask'"),
-    "a window of no length": (lambda: windows(np.arange(9), 0, 2, 1), "block = 0"),
-    "a window below no length": (lambda: windows(np.arange(9), -1, 2, 1), "block = -1"),
-    "a window as long as the text": (lambda: windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
+    "a window of no length": (lambda: draw_windows(np.arange(9), 0, 2, 1), "block = 0"),
+    "a window below no length": (lambda: draw_windows(np.arange(9), -1, 2, 1), "block = -1"),
+    "a window as long as the text": (lambda: draw_windows(np.arange(9), 9, 2, 1), "only 9 tokens"),
     **{f"a share of {share}": (lambda share=share: split_text(np.arange(99), share, 4), "share = ")
        for share in (-0.5, 0, 1.5, NAN, None)},
     "a source's mask of integers": (lambda: RecomputedSeq2Seq(

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("resource", reason="closed descriptors and SIGHUP are POSIX's")
 
 from npdl.__main__ import main as npdl_command
-from npdl.cli.console import guarded
+from npdl.cli.console import run_guarded
 from npdl.train import checkpoint
 from npdl.train.config import Config
 from npdl.train.run import train
@@ -27,7 +27,7 @@ def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
     def refuse():
         raise OSError(number, os.strerror(number))
 
-    assert guarded("npdl", refuse) == 2
+    assert run_guarded("npdl", refuse) == 2
     assert capsys.readouterr().err.startswith(
         f"npdl: the system refused ({os.strerror(number)}); {advice}")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from npdl import backend
-from npdl.data.text import Characters, split_text, windows
+from npdl.data.text import Characters, draw_windows, split_text
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy
 from npdl.train.metrics import read_records
@@ -51,12 +51,12 @@ def test_characters_are_sorted_and_survive_a_round_trip():
 
 def test_windows_are_keyed_shifted_by_one_and_reach_both_ends():
     ids = np.arange(100, 120)
-    inputs, targets = windows(ids, 8, 500, 3, 7)
+    inputs, targets = draw_windows(ids, 8, 500, 3, 7)
     assert inputs.shape == targets.shape == (500, 8)
     np.testing.assert_array_equal(targets, inputs + 1)
     assert set(inputs[:, 0]) == set(range(100, 112))        # the last target is the last token
-    np.testing.assert_array_equal(windows(ids, 8, 500, 3, 7)[0], inputs)
-    assert (windows(ids, 8, 500, 3, 8)[0] != inputs).any()
+    np.testing.assert_array_equal(draw_windows(ids, 8, 500, 3, 7)[0], inputs)
+    assert (draw_windows(ids, 8, 500, 3, 8)[0] != inputs).any()
 
 
 def test_the_text_is_split_in_order():
@@ -75,7 +75,7 @@ def test_evaluation_agrees_with_the_plain_formulas(text):
     ids = trainer.task.vocabulary.encode(PLAY)
     cut = round(0.9 * len(ids))
     for place, (name, part) in enumerate((("train", ids[:cut]), ("validation", ids[cut:]))):
-        inputs, targets = windows(part, 8, 1000, 0, place, 4)
+        inputs, targets = draw_windows(part, 8, 1000, 0, place, 4)
         logits, _ = trainer.model.forward(inputs)
         wanted, _ = CrossEntropy().forward(logits, targets)         # the mean over all positions
         assert record[f"{name}_loss"] == pytest.approx(wanted, rel=1e-5)

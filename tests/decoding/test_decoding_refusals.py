@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import Ranking, Scorer, Tree, beam_search, exhaustive_search, filtered, greedy
+from npdl.decoding import (
+    Ranking,
+    Scorer,
+    Tree,
+    beam_search,
+    exhaustive_search,
+    filter_probabilities,
+    greedy,
+)
 from npdl.errors import InputError
 
 
@@ -36,7 +44,7 @@ class Wrong(Scorer):
     (lambda: beam_search(Wrong([[-1.0, 0.5]]), 1, 2), "above 0 or not a number"),
     (lambda: exhaustive_search(Wrong([[-1.0, math.nan]]), 2), "above 0 or not a number"),
     (lambda: greedy(Wrong([[-1.0, math.nan]]), 2), "above 0 or not a number"),
-    (lambda: filtered(np.zeros((1, 2)), math.inf), "temperature"),
+    (lambda: filter_probabilities(np.zeros((1, 2)), math.inf), "temperature"),
 ])
 def test_refusals_are_one_line(call, message):
     with pytest.raises(InputError, match=message) as caught:

@@ -5,26 +5,29 @@ import math
 import numpy as np
 import pytest
 
-from npdl.decoding import Tree, filtered, sample
-from npdl.decoding.sampling import best_first
+from npdl.decoding import Tree, filter_probabilities, sample
+from npdl.decoding.sampling import sort_best
 
 
 def test_filters_by_hand():
     p = np.array([[0.5, 0.25, 0.15, 0.1]])
     log_p = np.log(p)
-    np.testing.assert_allclose(filtered(log_p), p)
-    np.testing.assert_allclose(filtered(log_p, 0.5), p**2 / (p**2).sum())
-    np.testing.assert_allclose(filtered(log_p, top_k=2), [[2 / 3, 1 / 3, 0, 0]])
-    np.testing.assert_allclose(filtered(log_p, top_p=0.74), [[2 / 3, 1 / 3, 0, 0]])
-    np.testing.assert_allclose(filtered(log_p, top_p=0.8), p * [1, 1, 1, 0] / 0.9)
-    np.testing.assert_allclose(filtered(log_p, top_p=1e-9), [[1, 0, 0, 0]])
-    np.testing.assert_allclose(filtered(log_p, top_p=1.0), p)
-    np.testing.assert_allclose(filtered(log_p, top_k=3, top_p=0.8), [[2 / 3, 1 / 3, 0, 0]])
-    np.testing.assert_allclose(filtered(np.log(np.full((1, 4), 0.25)), top_k=2), [[.5, .5, 0, 0]])
-    assert np.flatnonzero(filtered(np.zeros((1, 100)), top_k=5)).tolist() == [0, 1, 2, 3, 4]
+    np.testing.assert_allclose(filter_probabilities(log_p), p)
+    np.testing.assert_allclose(filter_probabilities(log_p, 0.5), p**2 / (p**2).sum())
+    np.testing.assert_allclose(filter_probabilities(log_p, top_k=2), [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filter_probabilities(log_p, top_p=0.74), [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filter_probabilities(log_p, top_p=0.8), p * [1, 1, 1, 0] / 0.9)
+    np.testing.assert_allclose(filter_probabilities(log_p, top_p=1e-9), [[1, 0, 0, 0]])
+    np.testing.assert_allclose(filter_probabilities(log_p, top_p=1.0), p)
+    np.testing.assert_allclose(filter_probabilities(log_p, top_k=3, top_p=0.8),
+                               [[2 / 3, 1 / 3, 0, 0]])
+    np.testing.assert_allclose(filter_probabilities(np.log(np.full((1, 4), 0.25)), top_k=2),
+                               [[.5, .5, 0, 0]])
+    first = filter_probabilities(np.zeros((1, 100)), top_k=5)
+    assert np.flatnonzero(first).tolist() == [0, 1, 2, 3, 4]
     for tiny in (1e-6, 5e-324):            # the second lets the quotients overflow
-        assert filtered(log_p, tiny).tolist() == [[1, 0, 0, 0]]
-    assert filtered(np.array([[-1e4, -1e4 - 1]]))[0, 0] > 0.7
+        assert filter_probabilities(log_p, tiny).tolist() == [[1, 0, 0, 0]]
+    assert filter_probabilities(np.array([[-1e4, -1e4 - 1]]))[0, 0] > 0.7
 
 
 def test_samples_have_the_models_frequencies():
@@ -48,7 +51,7 @@ def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temper
     """What is kept is what a sort of everything keeps; half of the numbers have equals."""
     rng = np.random.default_rng(1)
     rows = np.round(rng.standard_normal((3, 5000)), 3)
-    kept = filtered(rows, temperature, **options)
+    kept = filter_probabilities(rows, temperature, **options)
     for row, found in zip(rows, kept, strict=True):
         p = np.exp((row - row.max()) / temperature)
         order = sorted(range(len(row)), key=lambda i: (-row[i], i))[: options.get("top_k")]
@@ -63,6 +66,6 @@ def test_of_a_large_vocabulary_only_the_most_probable_are_sorted(options, temper
 
 def test_the_best_come_first():
     rows = np.array([[1.0, 3.0, 3.0, 2.0, 3.0], [5.0, 5.0, 5.0, 5.0, 6.0]])
-    assert best_first(rows, 2).tolist() == [[1, 2], [4, 0]]
-    assert best_first(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
-    assert best_first(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]
+    assert sort_best(rows, 2).tolist() == [[1, 2], [4, 0]]
+    assert sort_best(rows, 4).tolist() == [[1, 2, 4, 3], [4, 0, 1, 2]]
+    assert sort_best(rows, 9).tolist() == [[1, 2, 4, 3, 0], [4, 0, 1, 2, 3]]

@@ -8,8 +8,8 @@ import npdl
 from npdl import optim
 from npdl.engine import RecordedStep, c_build, compile_step, training_step
 from npdl.losses import SequenceLoss
-from npdl.study.check.samples import every_sample, layer_classes
-from npdl.study.trees import cast, leaves, mapped, tupled, upstream
+from npdl.study.check.samples import all_samples, layer_classes
+from npdl.study.trees import as_tuple, cast_tree, leaves, map_leaves, random_upstream
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3
@@ -29,7 +29,7 @@ def redrawn(nest, rng):
         if leaf.dtype.kind == "f":
             return rng.standard_normal(leaf.shape).astype(leaf.dtype)
         return rng.permutation(leaf.reshape(-1)).reshape(leaf.shape)
-    return mapped(nest, change)
+    return map_leaves(nest, change)
 
 
 def forward_and_backward(layers, inputs, options, douts):
@@ -45,7 +45,7 @@ def arrays_of(layers, answers):
     """Every output and gradient, and the parameters that a forward changes."""
     for layer, (outputs, dx) in zip(layers, answers, strict=True):
         yield from (array for _, array in leaves(outputs, "y"))
-        yield from (array for _, array in leaves(tupled(dx), "dx"))
+        yield from (array for _, array in leaves(as_tuple(dx), "dx"))
         yield from (p.grad if p.trainable else p.data for _, p in layer.params(frozen=True))
 
 
@@ -73,7 +73,7 @@ def layer_cases():
 def example_layers(name, dtype, few):
     """(plain layers, their inputs and options, rng) of all examples of a class, or of a few."""
     try:
-        samples = list(every_sample(layer_classes()[name]).values())
+        samples = list(all_samples(layer_classes()[name]).values())
     except npdl.errors.InputError:
         pytest.skip("a base class")
     rng = np.random.default_rng(len(name))
@@ -90,8 +90,8 @@ def plain_steps(plain, inputs, options, rng, dtype):
     """Yield the arguments and the answers of some plain steps; all but the first are random."""
     with np.errstate(all="ignore"):
         for i in range(STEPS):
-            given = cast(inputs if i == 0 else redrawn(inputs, rng), dtype)
-            douts = [cast(upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
+            given = cast_tree(inputs if i == 0 else redrawn(inputs, rng), dtype)
+            douts = [cast_tree(random_upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
                      for layer, x, o in zip(plain, given, options, strict=True)]
             for layer in plain:
                 layer.zero_grad()

@@ -15,7 +15,7 @@ from npdl import optim
 from npdl.backend import xp
 from npdl.core import Cache, Layer, Param
 from npdl.engine import RecordedStep, compile_step, training_step
-from npdl.engine.profile import profile, report
+from npdl.engine.profile import format_report, profile
 from npdl.engine.recorded_array import RecordedArray
 from npdl.errors import InputError
 from npdl.losses import CrossEntropy, SequenceLoss, SquaredError
@@ -478,7 +478,7 @@ def test_a_profile_counts_each_operation_once_and_changes_nothing(target):
     assert all(map(np.array_equal, before, [p.data for _, p in model.params()]))
     products = 2 * 2048 * 64 * (2 * (64 + 3) + 3)       # y and dW of both layers, dx of one
     assert products < sum(line.flop for line in lines) < 1.2 * products
-    assert report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
+    assert format_report(lines).count("\n") == min(len(lines), 30) + 1 + (len(lines) > 30)
 
 
 def test_steps_in_threads_do_not_disturb_each_other():

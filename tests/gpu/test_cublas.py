@@ -8,7 +8,7 @@ import pytest
 from npdl import cublas
 from npdl.backend import to_device, to_host, xp
 from npdl.engine.cuda_target import stream_and_handle
-from npdl.train.versions import versions
+from npdl.train.versions import collect_versions
 from tests.tools.device import needs_cupy
 
 pytestmark = needs_cupy
@@ -47,7 +47,7 @@ def test_products_are_tf32_where_cupy_says_so_and_the_record_says_which(gpu, mon
     linalg.set_compute_type("f", kind)
     try:
         handle = cublas.Handle(xp._module, xp.cuda.Stream(non_blocking=True).ptr)
-        assert versions()["products"] == ("TF32" if tf32 else "float32")
+        assert collect_versions()["products"] == ("TF32" if tf32 else "float32")
     finally:
         linalg.set_compute_type("f", before)
     modes = [given for name, *given in asked if name == "cublasSetMathMode"]

@@ -20,7 +20,7 @@ from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
-from npdl.study.trees import cast, mapped
+from npdl.study.trees import cast_tree, map_leaves
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
 from npdl.train.loop import Trainer, l2_norm
@@ -58,7 +58,7 @@ def placed(nest, place):
     if isinstance(nest, dict):
         return {name: value if name == "lengths" else placed(value, place)
                 for name, value in nest.items()}
-    return mapped(nest, lambda leaf: place(leaf) if isinstance(leaf, np.ndarray) else leaf)
+    return map_leaves(nest, lambda leaf: place(leaf) if isinstance(leaf, np.ndarray) else leaf)
 
 
 def contiguous(array):
@@ -75,7 +75,7 @@ def arrays_in(nest):
 
 def upstream(outputs, rng):
     """Random gradients in the nest of `outputs`, for the float arrays in it."""
-    return mapped(outputs, lambda y: None if y is None or y.dtype.kind != "f"
+    return map_leaves(outputs, lambda y: None if y is None or y.dtype.kind != "f"
                   else rng.standard_normal(y.shape).astype(y.dtype))
 
 
@@ -88,7 +88,7 @@ def run_case(case, place, dtype, unwaited=contextlib.nullcontext):
     rng = stream(9)
     for _, param in layer.params():
         param.data[...] = backend.to_device(rng.standard_normal(param.shape).astype(dtype))
-    inputs, options = (placed(cast(nest, dtype), place) for nest in (tuple(inputs), options))
+    inputs, options = (placed(cast_tree(nest, dtype), place) for nest in (tuple(inputs), options))
     with unwaited():
         outputs, cache = layer.forward(*inputs, **options)
     dout = placed(upstream(outputs, stream(7)), place)

@@ -34,8 +34,8 @@ from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.study.check.examples import Repeated, drawn, ids, off_zero, part, parts
-from npdl.study.check.samples import ROW, every_sample
+from npdl.study.check.examples import Repeated, draw_input, ids, off_zero, part, parts
+from npdl.study.check.samples import ROW, all_samples
 from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.cross_attention",
@@ -96,7 +96,7 @@ def case(cls, what, args, *inputs, **options):
             layer = cls(*(args[:-1] if args and isinstance(args[-1], dict) else args), **keywords)
         chosen = {name: value(rng) if callable(value) else value
                   for name, value in options.items()}
-        return layer, tuple(drawn(rng, given) for given in inputs), chosen
+        return layer, tuple(draw_input(rng, given) for given in inputs), chosen
 
     return Case(cls, what, build, FEW if is_composed(cls) else None)
 
@@ -115,7 +115,7 @@ def is_composed(cls):
 def examples(cls):
     """Return {name: build(rng)} of a layer; none if one is missing, as test_gradcheck.py says."""
     try:
-        return every_sample(cls)
+        return all_samples(cls)
     except InputError:
         return {}
 

@@ -10,7 +10,7 @@ import pytest
 from npdl.backend import stream
 from npdl.study.check.subjects import randomise
 from npdl.study.deviation import deviation
-from npdl.study.trees import leaves, mapped, only_paths, upstream
+from npdl.study.trees import leaves, map_leaves, random_upstream, select_paths
 from tests.layers.cases import examples
 from tests.tools.running import npdl_layers
 
@@ -59,7 +59,7 @@ def tensors(nest, grad=True):
         tensor = torch.tensor(np.ascontiguousarray(leaf))
         return tensor.requires_grad_(grad and tensor.is_floating_point())
 
-    return mapped(nest, change)
+    return map_leaves(nest, change)
 
 
 def tensor_leaves(nest, path=""):
@@ -89,12 +89,12 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     t_inputs = tensors(inputs)
     wanted = dict(tensor_leaves(theirs[cls](layer, P, *t_inputs, **options)))
     outputs, cache = layer.forward(*inputs, **options)
-    found, dout = dict(leaves(outputs)), upstream(outputs, rng)
+    found, dout = dict(leaves(outputs)), random_upstream(outputs, rng)
     for path, y in wanted.items():
         assert deviation(found[path], y.detach(), 1.0) < LIMIT, f"output {path}"
     given = dict(leaves(dout))
     torch.autograd.backward(list(wanted.values()), [torch.tensor(given[path]) for path in wanted])
-    returned = layer.backward(only_paths(dout, wanted), cache)
+    returned = layer.backward(select_paths(dout, wanted), cache)
     returned = returned[: len(inputs)] if isinstance(returned, tuple) else (returned,)
     gradients = {f"input {path}": g for path, g in leaves(returned)}
     gradients |= {what: p.grad for what, p in layer.params()}

@@ -10,7 +10,7 @@ import pytest
 
 from npdl import BiRNN, Cache, Layer, Linear, Param, gradcheck
 from npdl.errors import InputError
-from npdl.study.check.adapters import Unfit, as_layer, functions
+from npdl.study.check.adapters import Unfit, as_layer, make_function_layer
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.check.subjects import Subject
 
@@ -198,8 +198,9 @@ def rnn_cell_backward(da_next, cache):
 
 def test_gradients_in_a_dict_belong_to_arguments_and_to_a_dict_of_parameters():
     parameters = {"Wax": normal(5, 3), "Waa": normal(5, 5), "Wya": normal(2, 5)}
-    layer, inputs, _ = sample(functions("rnn_cell", rnn_cell_forward, rnn_cell_backward, lambda: (
-        normal(3, 4), normal(5, 4), parameters)))
+    layer, inputs, _ = sample(make_function_layer(
+        "rnn_cell", rnn_cell_forward, rnn_cell_backward,
+        lambda: (normal(3, 4), normal(5, 4), parameters)))
     report = gradcheck(layer, *inputs)
     assert report.ok(), report
     assert {"input xt", "input parameters.Waa"} <= {row.name for row in report.rows}

@@ -19,7 +19,7 @@ from npdl import (
 )
 from npdl.backend import stream, xp
 from npdl.study.check.adapters import as_layer
-from npdl.study.check.differences import Line, moved
+from npdl.study.check.differences import Line, perturb_entry
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
 from npdl.study.deviation import deviation
@@ -184,7 +184,7 @@ def test_side_effects_are_faults(effect, text):
 def derivative(run, array, largest=0.0):
     """Return the Derivative of sum(run()) with respect to the first entry of an array."""
     base = run()
-    line = Line(moved(array, (0,), lambda: [run()]), [base], [np.ones(np.shape(base))],
+    line = Line(perturb_entry(array, (0,), lambda: [run()]), [base], [np.ones(np.shape(base))],
                 np.abs(array).max())
     return line.derivative(largest=largest)
 

@@ -14,12 +14,12 @@ import pytest
 from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.grading import Grader, grade_class, summary
+from npdl.study.homework.grading import Grader, format_points, grade_class
 from npdl.study.homework.handout import hand_out
 from npdl.study.homework.submissions import list_submissions, read_file
 from tests.study.test_homework import solve
 
-SEALED = sandbox.can_seal()
+SEALED = sandbox.can_restrict()
 LINEAR = Exercise("Linear")
 RIGHT = solve(LINEAR.text(), LINEAR)
 FULL = "5 of 5"
@@ -123,7 +123,8 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
         attempts=tried(
             "import npdl.layers.linear as own; own.Linear.backward(self, dy, cache)",
             "from npdl.adapt.linears import FrozenLinear as F; F.backward(self, dy, cache)",
-            "from npdl.study.check.differences import five_points; five_points(1, 1, 0, *4 * [dy])",
+            "from npdl.study.check import differences; "
+            "differences.estimate_derivative(1, 1, 0, *4 * [dy])",
             "import linecache, npdl.layers.linear as own; linecache.cache[own.__file__]",
             error="(NotImplementedError, KeyError)"))
     assert str(grades["inherits"]) == "0 of 5" and grades["attempts"].reasons() == []
@@ -156,7 +157,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
         archive.writestr("__MACOSX/linear.py", "")
     (folder / "broken.zip").write_bytes(b"PK")
     found = grade_class(folder, Grader(homework[0], SEALED), tmp_path / "grades")
-    points = {name: summary(grades) for name, grades in found.items()}
+    points = {name: format_points(grades) for name, grades in found.items()}
     assert {name for name, said in points.items() if said == FULL} == {"deep", "doejane", "zipped"}
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
@@ -199,7 +200,7 @@ def folders(tmp_path, monkeypatch, homework):
 
 
 def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeypatch, capsys):
-    monkeypatch.setattr(commands, "can_seal", lambda: False)
+    monkeypatch.setattr(commands, "can_restrict", lambda: False)
     line = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
     assert main(line) == 0
     said = capsys.readouterr().out.splitlines()
@@ -221,7 +222,7 @@ def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, cap
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
 ])
 def test_bad_folders_are_one_line_and_status_2(folders, monkeypatch, capsys, given, words):
-    monkeypatch.setattr(commands, "can_seal", lambda: True)
+    monkeypatch.setattr(commands, "can_restrict", lambda: True)
     assert main(["homework", "grade", *given]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1

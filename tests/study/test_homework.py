@@ -11,7 +11,7 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import answer_all, award, load_class
+from npdl.study.homework.answers import answer_all, award_points, load_class
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.handout import LAYERS, hand_out
 from npdl.study.homework.home import find_problems
@@ -40,7 +40,7 @@ def points_of(exercise, text, seed=3):
     asked = exercise.ask(seed)
     wanted = answer_all(asked)
     load_class(asked, text.encode(), exercise.file, exercise.name)
-    return award(answer_all(asked, exercise.file), wanted)
+    return award_points(answer_all(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [

@@ -7,7 +7,7 @@ import pytest
 
 from npdl.study.check.samples import layer_classes
 from npdl.study.step import maths
-from npdl.study.trace.statements import lines_of
+from npdl.study.trace.statements import parse_lines
 
 
 @pytest.mark.parametrize(("code", "formula"), [
@@ -43,6 +43,6 @@ def test_a_line_of_code_as_a_formula(code, formula):
 def test_formulas_of_npdls_layers_are_well_formed():
     for cls in layer_classes().values():
         for name in ("forward", "backward"):
-            found = lines_of(getattr(cls, name).__code__)
+            found = parse_lines(getattr(cls, name).__code__)
             for line in found.lines if found else ():
-                minidom.parseString(f"<p>{maths.markup(line.node)}</p>")
+                minidom.parseString(f"<p>{maths.format_html(line.node)}</p>")

@@ -92,9 +92,9 @@ def test_gradient_norms_agree_with_finite_differences(monkeypatch):
 def test_flow_shows_activations_and_gradients_and_leaves_the_model_alone(model):
     config = Config(model=model, p=5, width=8, layers=2, heads=2)
     task = make_task(config)
-    network, samples = make_model(config, task), flow.some_samples(task, config)
+    network, samples = make_model(config, task), flow.choose_samples(task, config)
     ids, targets, counted = samples
-    rows = {name: entry for name, *entry in flow.flow(network, *samples)}
+    rows = {name: entry for name, *entry in flow.measure_flow(network, *samples)}
     loss = SequenceLoss("sum")
     out, _ = network.forward(ids)
     logits = out if model == "gpt" else out[0]
@@ -112,16 +112,16 @@ def test_the_spectrum_and_the_circle_of_a_frequency(p, k):
     n = np.arange(p)
     waves = np.stack([np.cos(2 * np.pi * k * n / p), np.sin(2 * np.pi * k * n / p)]).T
     axes, _ = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 2)))
-    shares = embedding_spectrum.spectrum(waves @ axes.T + 7.0)
+    shares = embedding_spectrum.fourier_spectrum(waves @ axes.T + 7.0)
     assert len(shares) == p // 2 and shares[k - 1] == pytest.approx(1.0)
     if p == 31:
-        radius = np.linalg.norm(embedding_spectrum.circle(waves @ axes.T, k), axis=1)
+        radius = np.linalg.norm(embedding_spectrum.project_frequency(waves @ axes.T, k), axis=1)
         np.testing.assert_allclose(radius, 1.0)
 
 
 def test_principal_components_are_those_of_the_covariance():
     table = np.random.default_rng(0).standard_normal((20, 5)) * [5, 3, 1, 1, 1]
-    scores, share = embedding_spectrum.principal(table)
+    scores, share = embedding_spectrum.principal_components(table)
     values = np.linalg.eigvalsh(np.cov(table.T, bias=True))[::-1]
     np.testing.assert_allclose(share, values[:2] / values.sum())
     np.testing.assert_allclose(scores.var(0), values[:2])

@@ -7,7 +7,7 @@ import pytest
 
 from npdl.__main__ import main
 from npdl.engine.profile import Line
-from npdl.study.profile import add_arguments, page
+from npdl.study.profile import add_arguments, format_page
 
 ROW = re.compile(r"<td>([\d.]*)<td>([\d.]*)%?<td>[\d.]*<td>[\d.]*<td>(\d+)<td>(.*?)</tr>")
 
@@ -25,11 +25,12 @@ def test_the_page_shows_each_line_that_costs_time_beside_its_source(tmp_path, ca
 
 
 def test_the_most_expensive_function_comes_first():
-    file = page.__code__.co_filename
-    numbers = [function.__code__.co_firstlineno for function in (page, add_arguments)]
-    text = page([Line(file, numbers[0], 1, 0.001), Line(file, numbers[1], 1, 0.003)], "<Net>")
+    file = format_page.__code__.co_filename
+    numbers = [function.__code__.co_firstlineno for function in (format_page, add_arguments)]
+    lines = [Line(file, numbers[0], 1, 0.001), Line(file, numbers[1], 1, 0.003)]
+    text = format_page(lines, "<Net>")
     assert "A step of &lt;Net&gt;: 4 ms" in text
-    assert text.index("<h2>add_arguments, 75.0%</h2>") < text.index("<h2>page, 25.0%</h2>")
+    assert text.index("<h2>add_arguments, 75.0%</h2>") < text.index("<h2>format_page, 25.0%</h2>")
     assert ("1.000", "25.0", str(numbers[0])) in [row[:3] for row in ROW.findall(text)]
 
 

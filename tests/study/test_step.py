@@ -15,7 +15,7 @@ from npdl.errors import InputError
 from npdl.study.check.samples import layer_classes, sample
 from npdl.study.step import record
 from npdl.study.step.pictures import Summary
-from npdl.study.step.show_html import page
+from npdl.study.step.show_html import format_page
 from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
@@ -296,7 +296,7 @@ class Hostile(Layer):
 
 
 def test_source_and_exceptions_cannot_break_the_page():
-    text = page(step(Hostile(), np.ones((2, 2))))
+    text = format_page(step(Hostile(), np.ones((2, 2))))
     assert text.count("</script>") == 2 and "<!--" not in text
     lines = page_data(text)["functions"][0]["lines"]
     assert any("&lt;/script&gt;&lt;b&gt;&amp;amp;" in line[1] for line in lines)

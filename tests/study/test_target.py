@@ -15,16 +15,16 @@ from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.check import examples
 from npdl.study.check.samples import (
-    as_float64,
-    every_sample,
+    all_samples,
     layer_classes,
     option_values,
     sample,
-    with_option,
+    sample_with_option,
+    to_float64,
 )
-from npdl.study.check.target import build
+from npdl.study.check.target import build_target
 from npdl.study.containment import is_library
-from npdl.study.trees import leaves, tupled, upstream
+from npdl.study.trees import as_tuple, leaves, random_upstream
 
 ROOT = Path(__file__).parents[2]
 MINE = '''
@@ -108,9 +108,9 @@ def test_errors_of_the_command_line_are_one_line_and_no_ones_mistake(
 def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("arrays.py").write_text(ARRAYS)
-    layer, inputs, _ = build("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
+    layer, inputs, _ = build_target("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
     assert layer.made.W.shape == (3, 2) and layer.made.b.shape == (2,) and inputs[0].shape == (2, 3)
-    layer, _, _ = build("LSTM", (), ["num_layers=2"])
+    layer, _, _ = build_target("LSTM", (), ["num_layers=2"])
     assert len(layer.layers) == 2
     for command in ("step", "blame"):
         assert main([command, "arrays.py:Affine", "--input", "x=2,3", "--set", "W=3,2", "--set",
@@ -194,7 +194,7 @@ def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeyp
 def test_the_second_sample_differs_in_every_size():
     for name, cls in layer_classes().items():
         _, first, _ = sample(cls)
-        _, second, _ = every_sample(cls)["another"](np.random.default_rng(0))
+        _, second, _ = all_samples(cls)["another"](np.random.default_rng(0))
         pairs = [(a.shape, b.shape) for a, b in zip(first, second, strict=True)
                  if hasattr(a, "shape")]
         assert all(m != n for a, b in pairs for m, n in zip(a[::-1], b[::-1], strict=False)
@@ -205,8 +205,8 @@ def outputs_and_gradients(layer, inputs, options):
     """{path: array} of the outputs, the gradients and the running statistics of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
-        dx = layer.backward(upstream(outputs, stream(0, 78)), cache)
-    return dict(leaves(outputs, "y")) | dict(leaves(tupled(dx), "dx")) | {
+        dx = layer.backward(random_upstream(outputs, stream(0, 78)), cache)
+    return dict(leaves(outputs, "y")) | dict(leaves(as_tuple(dx), "dx")) | {
         path: param.grad if param.trainable else param.data
         for path, param in layer.params(frozen=True)}
 
@@ -243,12 +243,12 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
 @pytest.mark.parametrize("cls", layer_classes().values(), ids=lambda cls: cls.__name__)
 def test_every_option_changes_the_result(cls):
     for name, value in option_values(cls):
-        layer, inputs, options = with_option(cls, name, value)
-        layer, inputs = as_float64(layer, inputs)
+        layer, inputs, options = sample_with_option(cls, name, value)
+        layer, inputs = to_float64(layer, inputs)
         made, more = examples.TOGETHER.get(name, ({}, {}))
         taken = inspect.signature(cls.__init__).parameters
         plain, before, given = sample(cls, **{n: v for n, v in made.items() if n in taken})
-        plain, before = as_float64(plain, before)
+        plain, before = to_float64(plain, before)
         own = dict(layer.params())
         for path, param in plain.params():
             if path in own and own[path].shape == param.shape:

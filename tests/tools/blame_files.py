@@ -19,7 +19,7 @@ from npdl.errors import InputError
 from npdl.study.blame.blame import blame
 from npdl.study.blame.report import REMAINS
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.target import build
+from npdl.study.check.target import build_target
 
 FOLDER = Path(__file__).parents[1] / "study" / "mistakes"
 MARK = "# correct: "
@@ -83,7 +83,7 @@ def built(text, folder):
     """Return (layer, inputs, options) of the layer in a source."""
     path = Path(folder, f"layer_{abs(hash(text))}.py")
     path.write_text(text)
-    return build(f"{path}:{target(text)}")
+    return build_target(f"{path}:{target(text)}")
 
 
 def ask(text, folder):

@@ -9,7 +9,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.study.check.samples import layer_classes
 from npdl.study.check.subjects import randomise
-from npdl.study.trees import cast, is_float, leaves, mapped
+from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
 
 
 def case_rng(case):
@@ -32,8 +32,8 @@ class Built:
 
     def astype(self, dtype):
         """The same in another dtype: the same numbers, rounded."""
-        options = {name: cast(value, dtype) for name, value in self.options.items()}
-        return Built(self.case, self.layer.astype(dtype), cast(self.inputs, dtype), options)
+        options = {name: cast_tree(value, dtype) for name, value in self.options.items()}
+        return Built(self.case, self.layer.astype(dtype), cast_tree(self.inputs, dtype), options)
 
     def upstream(self, outputs, dtype="float64"):
         """Random gradients in the nest of `outputs`."""
@@ -55,12 +55,13 @@ def build(case):
     layer, inputs, options = case.build(case_rng(case))
     layer = layer.astype("float64")
     randomise(layer, case_rng(case))
-    return Built(case, layer, cast(inputs, "float64"), options)
+    return Built(case, layer, cast_tree(inputs, "float64"), options)
 
 
 def map_floats(nest, function, keep=False):
     """`function` of every float array of a nest; everything else is None, or kept as it is."""
-    return mapped(nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
+    return map_leaves(
+        nest, lambda leaf: function(leaf) if is_float(leaf) else leaf if keep else None)
 
 
 def arrays_in(nest):

@@ -137,7 +137,7 @@ def test_a_run_on_text_is_tuned_on_a_text_in_its_characters(tmp_path, capsys):
         tuned_run = load_run(out)
         assert tuned_run.config.text == str(second) and tuned_run.config.batch == 4
         assert tuned_run.task.vocabulary.characters == " abcdefg"
-        assert generate.generate(generate.source_of(tuned_run), "ab", tokens=12)[0]
+        assert generate.generate(generate.source_from_run(tuned_run), "ab", tokens=12)[0]
 
 
 BAD = [

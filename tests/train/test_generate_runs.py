@@ -59,12 +59,14 @@ def test_a_text_that_repeats_is_learned_and_continued_past_the_window(tmp_path, 
     run = load_run(tmp_path / "run")
     assert run.records[-1]["validation_accuracy"] > 0.85    # the first of a window can be guessed
     for keep in (None, 4) if model == "gpt" else (None,):
-        [found], ids = generate.generate(generate.source_of(run), "abcdef", tokens=30, keep=keep)
+        [found], ids = generate.generate(generate.source_from_run(run), "abcdef", tokens=30,
+                                         keep=keep)
         assert run.task.vocabulary.decode([*ids, *found.tokens]) == ("abcdefg" * 6)[:36]
-    beam, _ = generate.generate(generate.source_of(run), "abc", "beam", tokens=5, width=2, n_best=2)
+    beam, _ = generate.generate(generate.source_from_run(run), "abc", "beam", tokens=5, width=2,
+                                n_best=2)
     assert run.task.vocabulary.decode(beam[0].tokens) == "defga" and len(beam) == 2
     assert beam[0].log_prob >= beam[1].log_prob
-    drawn, _ = generate.generate(generate.source_of(run), "abc", "sample", tokens=5, count=3,
+    drawn, _ = generate.generate(generate.source_from_run(run), "abc", "sample", tokens=5, count=3,
                                  top_k=1, seed=5)
     assert [run.task.vocabulary.decode(h.tokens) for h in drawn] == ["defga"] * 3
 
@@ -73,7 +75,7 @@ def test_sampling_repeats_with_its_seed(run_of):
     run = load_run(run_of("text"))
 
     def drawn(seed):
-        return next(generate.generate(generate.source_of(run), "To", "sample", tokens=30,
+        return next(generate.generate(generate.source_from_run(run), "To", "sample", tokens=30,
                                       temperature=2.0, seed=seed)[0])
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -87,7 +89,7 @@ def test_many_samples_are_drawn_a_batch_at_a_time(run_of, monkeypatch):
         return sample(scorer, tokens, rng, eos, count, **how)
 
     monkeypatch.setattr(generate, "sample", counted)
-    source = generate.source_of(run)
+    source = generate.source_from_run(run)
     few, many = (generate.generate(source, "To", "sample", tokens=2, count=count)[0]
                  for count in (100, 10**9))
     assert list(itertools.islice(many, 64)) == list(few)[:64]       # the same, how many follow
@@ -98,7 +100,7 @@ def test_an_equation_is_continued_to_its_end(adds, capsys):
     run = load_run(adds)
     for how in ({}, {"method": "beam", "n_best": 2, "length_power": 1.0},
                 {"method": "sample", "top_p": 0.5}):
-        found, ids = generate.generate(generate.source_of(run), "2 + 6 =", **how)
+        found, ids = generate.generate(generate.source_from_run(run), "2 + 6 =", **how)
         found = list(found)
         assert run.task.vocabulary.decode(ids) == "BOS 2 + 6 ="
         assert run.task.vocabulary.decode(found[0].tokens) == "1 EOS" and found[0].complete

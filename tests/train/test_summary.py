@@ -8,7 +8,7 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl.train.curves import plot_curves
-from npdl.train.summary import combine, summarise, table
+from npdl.train.summary import combine, format_table, summarise
 
 RECORDS = [
     {"step": step, "train_loss": tl, "train_accuracy": ta,
@@ -78,18 +78,18 @@ def test_tables():
     summary = summarise(RECORDS)
     worse = summary | {"train_loss": 0.75, "t_f_train_loss": 45, "validation_accuracy": None}
     columns = {"LSTM": combine([summary, worse]), "GPT": combine([summary])}
-    marked = table(columns).splitlines()
+    marked = format_table(columns).splitlines()
     assert marked[:3] == ["| Metric | LSTM | GPT |", "| --- | ---: | ---: |",
                           "| L_train | 0.5 ± 0.25 | **0.25** |"]
     assert "37.5 ± 7.5" in marked[6] and "(1 of 2 runs)" in marked[5]
     assert marked[4] == "| A_train | 1.0000 ± 0.0000 | 1.0000 |"
-    assert "**" not in table({"GPT": columns["GPT"]})
+    assert "**" not in format_table({"GPT": columns["GPT"]})
 
 
 def test_the_higher_accuracy_is_bold():
     summary = summarise(RECORDS)
     columns = {"A": combine([summary]), "B": combine([summary | {"train_accuracy": 0.5}])}
-    assert "| A_train | **1.0000** | 0.5000 |" in table(columns)
+    assert "| A_train | **1.0000** | 0.5000 |" in format_table(columns)
 
 
 @pytest.mark.slow

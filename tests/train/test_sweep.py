@@ -93,13 +93,13 @@ def test_no_jobs_are_refused(tmp_path):
 
 SWEEP = """
 import json, signal, sys
-from npdl.cli.console import guarded
+from npdl.cli.console import run_guarded
 from npdl.train.config import Config
 from npdl.train.sweep import sweep
 signal.signal(signal.SIGINT, signal.default_int_handler)        # as in a terminal
 configs = [Config.from_json(json.loads(text)) for text in sys.argv[3:]]
-sys.exit(guarded("sweep", lambda: print(sweep(configs, sys.argv[1], int(sys.argv[2]), quiet=True))
-                 or 0))
+sys.exit(run_guarded("sweep", lambda: print(sweep(configs, sys.argv[1], int(sys.argv[2]),
+                                                    quiet=True)) or 0))
 """
 
 

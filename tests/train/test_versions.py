@@ -7,7 +7,7 @@ from npdl.train.run import resumed_config, train
 
 
 def test_the_versions_that_decide_the_bits_are_named():
-    found = versions.versions()
+    found = versions.collect_versions()
     assert found.keys() == {"npdl", "engine", "numpy", "blas", "kernels", "compiler", "processor"}
     assert all(isinstance(value, str) and value for value in found.values())
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from npdl.study.trace.watch import profiled
+from npdl.study.trace.watch import run_profiled
 
 
 def slope(f, step=1e-3):
@@ -36,6 +36,6 @@ def inside(function, *args, of=None, **options):
         if event == "return" and frame.f_code is code:
             calls.append(SimpleNamespace(**frame.f_locals))
 
-    with profiled(watch):
+    with run_profiled(watch):
         found = function(*args, **options)
     return found, calls if of else calls[-1]

@@ -19,17 +19,17 @@ import numpy as np
 
 from npdl.errors import NpdlError
 from npdl.study.blame.exceptions import blame_exception, blame_raised
-from npdl.study.blame.inputs import minimise_inputs, part_calls, validation_checks
+from npdl.study.blame.inputs import make_validation_checks, minimise_inputs, record_part_calls
 from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import REMAINS, Blame, report_on, with_values
+from npdl.study.blame.report import REMAINS, Blame, add_values, make_blame
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import is_npdls, message, note_at_time_over
-from npdl.study.trace.runs import Budget, Runs, quiet
-from npdl.study.trace.source import applied
+from npdl.study.containment import format_exception, is_npdls, note_at_time_over
+from npdl.study.trace.runs import Budget, Runs, silence_warnings
+from npdl.study.trace.source import replace_line
 
 WORK = 9_000_000        # values that a search may compute; a larger number finds more, slowly
 SECONDS = 7.0           # limit of a search in seconds of processor time, reached on slow machines
@@ -81,22 +81,22 @@ def search(subject, other_inputs=True, budget=None):
     limits the work of the search.
     """
     budget = budget or Budget(WORK, SECONDS)
-    with quiet():
+    with silence_warnings():
         result = check(subject)
         if result.used is None:
             return blame_no_fault(result, search if other_inputs else None, budget)
         if isinstance(result.error, NotImplementedError):
             return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
         if isinstance(result.error, Unfit):
-            return report_on(result, kind="unchecked", diagnosis=str(result.error))
-        with note_at_time_over(lambda: _wrong_so_far(result)):
+            return make_blame(result, kind="unchecked", diagnosis=str(result.error))
+        with note_at_time_over(lambda: _describe_errors(result)):
             return _find_line(result, budget)
 
 
-def _wrong_so_far(result):
+def _describe_errors(result):
     """Return a sentence on the errors that a check found."""
     if result.error is not None:
-        return f"backward raises {message(result.error)}"
+        return f"backward raises {format_exception(result.error)}"
     return f"the gradients of {', '.join(row.name for row in result.wrong)} are wrong"
 
 
@@ -117,7 +117,8 @@ def _find_line(result, budget):
             runs.budget = Budget(budget.left / 2, (budget.seconds - budget.took) / 2)
         report, _ = _blame_lines(result, small, runs)
     except Exception as error:                          # code that can't be instrumented
-        report = report_on(result, diagnosis=f"the search for the line failed: {message(error)}")
+        report = make_blame(result, diagnosis="the search for the line failed: "
+                                              + format_exception(error))
     return part if part and (not report.verified or REMAINS in report.notes) else report
 
 
@@ -126,7 +127,7 @@ def _blame_lines(result, small, runs):
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
     if fix and not report.verified:
-        confirm(result, report, fix, runs.budget)
+        confirm_fix(result, report, fix, runs.budget)
     return report, fix
 
 
@@ -135,7 +136,7 @@ def _blame_part(whole, runs):
 
     A fix of the part must not make any gradient of the whole layer wrong that is right now.
     """
-    for name, (part, inputs) in part_calls(runs).items():
+    for name, (part, inputs) in record_part_calls(runs).items():
         with contextlib.suppress(Exception):            # the part can't be checked alone
             found = check(Subject(as_layer(part), inputs))
             if found.error is not None or not found.wrong:
@@ -143,7 +144,7 @@ def _blame_part(whole, runs):
             report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
             if fix and report.verified:
-                with applied(fix.line, [fix.node]):
+                with replace_line(fix.line, [fix.node]):
                     wrong = {row.name for row in check(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
@@ -161,10 +162,10 @@ def _blame_wrong(result, small, runs):
     """
     runs.learn({row.name for row in small.wrong})
     found = localize(runs)
-    if fixes := FixSearch(found, validation_checks(small.check)).fixes():
-        return _with_fixes(result, found, fixes), fixes[0]
+    if fixes := FixSearch(found, make_validation_checks(small.check)).fixes():
+        return _blame_with_fixes(result, found, fixes), fixes[0]
     if found.partial:
-        return _without_fix(result, found, found.partial[0]), None
+        return _blame_without_fix(result, found, found.partial[0]), None
     likely = [c for c in found.feasible if c.status < PASSED] or [
         c for c in found.feasible if c.status == CORRECT and c.values[c.key].any()]
     passed = [c for c in found.feasible if c.status == PASSED]
@@ -172,26 +173,26 @@ def _blame_wrong(result, small, runs):
         return _without_candidate(result, found), None
     named = passed[-1] if not likely else min(likely, key=lambda c: (
         max(c.status, CONSTANT), not c.unique, found.rank(c)))
-    return _without_fix(result, found, named), None
+    return _blame_without_fix(result, found, named), None
 
 
-def _with_fixes(result, found, fixes):
+def _blame_with_fixes(result, found, fixes):
     """Return the Blame of the first Fix. Another Fix that corrects all gradients is named, too."""
     best = fixes[0]
-    report = report_on(result, best.line, best, alternatives=tuple(
+    report = make_blame(result, best.line, best, alternatives=tuple(
         (fix.line.first, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
-    return with_values(report, found, best.candidate) if best.candidate.values else report
+    return add_values(report, found, best.candidate) if best.candidate.values else report
 
 
-def _without_fix(result, found, candidate):
+def _blame_without_fix(result, found, candidate):
     """Return the Blame of the most likely line, for which no fix was found."""
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    return with_values(report_on(result, candidate.line, diagnosis=about), found, candidate)
+    return add_values(make_blame(result, candidate.line, diagnosis=about), found, candidate)
 
 
 def _without_candidate(result, found):
@@ -203,19 +204,19 @@ def _without_candidate(result, found):
         np.array_equal(v, found.base[n]) for v in c.values.values() for n in found.wrong
         if found.base[n].shape != found.runs.truth[n].shape)]
     if not misshapen:
-        return report_on(result, diagnosis="more than one line may be wrong: no change of a single "
-                         "line corrects a gradient")
+        return make_blame(result, diagnosis="more than one line may be wrong: no change of a "
+                                            "single line corrects a gradient")
     first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
-    return report_on(result, first.line,
+    return make_blame(result, first.line,
                      diagnosis="the gradient that this line makes has the wrong shape")
 
 
-def confirm(result, report, fix, budget):
+def confirm_fix(result, report, fix, budget):
     """Check the corrected code on the student's own inputs and on other inputs.
 
     If all gradients are correct there, set `verified` of the Blame.
     """
-    with applied(fix.line, [fix.node]):
+    with replace_line(fix.line, [fix.node]):
         again = check(result.subject)
         then = blame_no_fault(again, search, budget) if again.used is None else None
     if then is not None and (then.right or then.kind == "unchecked"):

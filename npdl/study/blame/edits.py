@@ -15,7 +15,13 @@ import ast
 import numpy as np
 
 from npdl.study.blame.vocabulary import DERIVATIVES
-from npdl.study.trace.syntax import binary, cloned, parsed, subexpressions, swapped
+from npdl.study.trace.syntax import (
+    clone_tree,
+    make_binary,
+    parse_expression,
+    swap_items,
+    walk_subexpressions,
+)
 
 TOKEN, FACTOR, DERIVATIVE, TERM = RANKS = range(4)
 # {operator: the signs that are tried in its place}
@@ -51,16 +57,16 @@ def statement_edits(node):
             yield TOKEN, kind, ast.Assign([target], both)
     if isinstance(target, ast.Subscript) and not any(
             isinstance(n, ast.Slice) for n in ast.walk(target.slice)):
-        where = [parsed(ast.unparse(part)) for part in (target.value, target.slice)]
-        added = ast.Expr(ast.Call(parsed("np.add.at"), [*where, value], []))
+        where = [parse_expression(ast.unparse(part)) for part in (target.value, target.slice)]
+        added = ast.Expr(ast.Call(parse_expression("np.add.at"), [*where, value], []))
         yield TOKEN, "a repeated index is added only once", added
     if isinstance(node, ast.For):
-        yield TOKEN, "wrong direction of the loop", ast.For(node.target, parsed(
+        yield TOKEN, "wrong direction of the loop", ast.For(node.target, parse_expression(
             f"reversed({ast.unparse(node.iter)})"), node.body, node.orelse)
     for items in (value, target):
         if isinstance(items, ast.Tuple):
-            yield from ((TOKEN, "wrong order", cloned(node, items, ast.Tuple(new, items.ctx)))
-                        for new in swapped(items.elts))
+            yield from ((TOKEN, "wrong order", clone_tree(node, items, ast.Tuple(new, items.ctx)))
+                        for new in swap_items(items.elts))
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)):
         yield TERM, "this line should not be here", ast.Pass()
 
@@ -71,15 +77,15 @@ def expression_edits(whole, words):
     The last entry `new` of an edit is a syntax node, the source of a node, or a pair (sign,
     operand). The pair ("*", "h") multiplies the part by h.
     """
-    for node, parent, is_index in subexpressions(whole):
+    for node, parent, is_index in walk_subexpressions(whole):
         yield node, _edits(node, parent, is_index, node is whole, words)
 
 
-def as_node(part, new):
+def build_node(part, new):
     """Return the syntax node that replaces a part; `new` is the last entry of an edit."""
     if isinstance(new, tuple):
-        return binary(part, new[0], parsed(new[1]))
-    return parsed(new) if isinstance(new, str) else new
+        return make_binary(part, new[0], parse_expression(new[1]))
+    return parse_expression(new) if isinstance(new, str) else new
 
 
 def _edits(node, parent, is_index, is_whole, words):
@@ -95,7 +101,7 @@ def _edits(node, parent, is_index, is_whole, words):
         yield from _keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
         yield from ((TOKEN, "wrong order", type(node)(new, node.ctx))
-                    for new in swapped(node.elts))
+                    for new in swap_items(node.elts))
     else:
         yield from _syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
@@ -120,7 +126,7 @@ def _function_edits(node):
 def _keyword_edits(node):
     """Yield edits of a keyword argument: another axis, or the other truth value."""
     if node.arg == "axis":
-        yield from ((TOKEN, "wrong axis", ast.keyword("axis", parsed(a))) for a in AXES)
+        yield from ((TOKEN, "wrong axis", ast.keyword("axis", parse_expression(a))) for a in AXES)
     elif isinstance(getattr(node.value, "value", None), bool):
         yield TOKEN, "wrong axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
 
@@ -131,18 +137,20 @@ def _syntax_edits(node, is_index):
         v = node.value
         for new in (v + 1, v - 1, -v, 2 * v, v / 2, 0, 1, 2, 0.5):
             if new != v and not (is_index and new != int(new)):
-                yield TOKEN, "wrong number", parsed(repr(int(new) if new == int(new) else new))
+                yield TOKEN, "wrong number", parse_expression(
+                    repr(int(new) if new == int(new) else new))
     elif isinstance(node, ast.BinOp):
         left, op, right = node.left, node.op, node.right
         for sign in "" if is_index else OTHER_SIGNS.get(type(op), ""):
             is_sign = isinstance(op, (ast.Add, ast.Sub)) and sign in "+-"
             kind = "wrong sign" if is_sign else "wrong operation"
-            yield TOKEN, kind, binary(left, sign, right)
+            yield TOKEN, kind, make_binary(left, sign, right)
         yield TOKEN, "extra factor or term", left
         yield TOKEN, "extra factor or term", right
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
-            yield FACTOR, "missing transpose", f"{_turned(right)} @ {_turned(left)}"
+            yield FACTOR, "missing transpose", (
+                f"{_transposed_source(right)} @ {_transposed_source(left)}")
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
             yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
@@ -156,7 +164,7 @@ def _syntax_edits(node, is_index):
         yield from _call_edits(node)
 
 
-def _turned(node):
+def _transposed_source(node):
     """Return the source of the transpose of an expression. For x.T this is x."""
     if isinstance(node, ast.Attribute) and node.attr == "T":
         return f"({ast.unparse(node.value)})"
@@ -177,7 +185,7 @@ def _value_edits(node, text, parent, is_whole, words):
             node.op, (ast.Mult, ast.MatMult, ast.Div))):    # another edit removes this minus
         yield TOKEN, "wrong sign", f"-({text})"
     is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
-    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _turned(node)
+    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _transposed_source(node)
     yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
     is_factor = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if not is_factor:
@@ -207,12 +215,12 @@ def _call_edits(node):
         if not isinstance(arg, ast.Starred):
             yield FACTOR, "extra factor or term", arg
     yield from ((TOKEN, "wrong order", ast.Call(func, new, node.keywords))
-                for new in swapped(node.args))
+                for new in swap_items(node.args))
     if word in REDUCTIONS:
         named = {k.arg for k in node.keywords}
         own = node.args[:1] if is_library else []
         for axis in AXES if "axis" not in named else ():
-            keyword = ast.keyword("axis", parsed(axis))
+            keyword = ast.keyword("axis", parse_expression(axis))
             yield TOKEN, "wrong axis", ast.Call(func, own, [*node.keywords, keyword])
         if "keepdims" not in named:
             keyword = ast.keyword("keepdims", ast.Constant(True))

@@ -6,14 +6,14 @@ import traceback
 import numpy as np
 
 from npdl.study.blame.edits import DERIVATIVE, RANKS
-from npdl.study.blame.localize import Candidate, Localization, recorded
+from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import Blame, nearby, place_of, report_on
+from npdl.study.blame.report import Blame, describe_place, make_blame, relative_path
 from npdl.study.check.adapters import Unfit
-from npdl.study.containment import NPDL, message
-from npdl.study.trace.oracle import Oracle, plain, stems
-from npdl.study.trace.statements import lines_of, read_by, written_by
-from npdl.study.trace.syntax import names_of
+from npdl.study.containment import NPDL, format_exception
+from npdl.study.trace.oracle import Oracle, normalise_name, variable_names
+from npdl.study.trace.statements import find_reads, find_writes, parse_lines
+from npdl.study.trace.syntax import find_names
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
           "inputs or constructor arguments than these? Give it a classmethod sample() that returns "
@@ -22,11 +22,11 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
 
 def blame_raised(checked, runs):
     """Return (Blame, Fix or None) of a backward that raises an exception."""
-    trail = list(_trail(checked.error, runs.watch))
+    trail = list(_walk_traceback(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
     trail = [step for step in trail if step[0].function.file == runs.watch.home] or trail
-    found = Localization(runs, {}, set(), Oracle(runs), [], recorded(runs)[1])
+    found = Localization(runs, {}, set(), Oracle(runs), [], record_backward(runs)[1])
     found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
     line = _line_at_fault(checked.error, trail, found)
     search = FixSearch(found, [checked.check])
@@ -36,13 +36,13 @@ def blame_raised(checked, runs):
         for one in lines:
             fix = search.fix(Candidate(one), rank)
             if fix is not None:
-                return report_on(checked, fix.line, fix), fix
+                return make_blame(checked, fix.line, fix), fix
     raised, held = trail[0]
-    read = arrays_read(raised, held)
+    read = describe_arrays(raised, held)
     read = f"line {raised.first} {f'reads {read}' if read else 'raised the exception'}"
     if line is not raised:
         read = f"this line causes the exception; {read}"
-    return report_on(checked, line, kind="raised", diagnosis=read), None
+    return make_blame(checked, line, kind="raised", diagnosis=read), None
 
 
 def blame_exception(layer, error, notes=(), in_backward=False):
@@ -54,27 +54,27 @@ def blame_exception(layer, error, notes=(), in_backward=False):
     line = _innermost_line(error)
     if isinstance(error, NotImplementedError):
         name = "backward(self, dout, cache)" if in_backward else "forward(self, x)"
-        text = message(error).partition(": ")[2] or (
+        text = format_exception(error).partition(": ")[2] or (
             "write this function" if line else f"{type(layer).__name__} has no {name} yet")
         return Blame(False, notes=list(notes), error=error, kind="blank", diagnosis=text,
-                     **(place_of(line) if line else {}))
-    at = f" at {nearby(line.function.file)}:{line.first}, `{line.text}`" if line else ""
+                     **(describe_place(line) if line else {}))
+    at = f" at {relative_path(line.function.file)}:{line.first}, `{line.text}`" if line else ""
     advice = "" if isinstance(error, Unfit) else f". {ADVICE}"
     return Blame(False, notes=list(notes), error=error, kind="unchecked",
-                 diagnosis=f"{message(error)}{at}{advice}")
+                 diagnosis=f"{format_exception(error)}{at}{advice}")
 
 
 def _innermost_line(error):
     """Return the innermost Line of the student's code in a traceback, or None."""
     found = [(frame.f_code.co_filename, watched.at(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
-             if (watched := lines_of(frame.f_code))]
+             if (watched := parse_lines(frame.f_code))]
     own = [line for file, line in found if not file.startswith(NPDL)]
     inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
 
 
-def _trail(error, watch):
+def _walk_traceback(error, watch):
     """Yield (Line, local variables) of a traceback's watched statements, the innermost first."""
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         name = frame.f_code.co_filename
@@ -93,29 +93,29 @@ def _line_at_fault(error, trail, found):
     places, oracle, shapes = found.runs.watch.places, found.oracle, {}
     shared = {places[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
-        shapes.setdefault(plain(oracle.given_to(key)), set()).add(value.shape)
+        shapes.setdefault(normalise_name(oracle.given_to(key)), set()).add(value.shape)
     line, held = next(((one, held) for one, held in trail if one.function not in shared), trail[-1])
-    names = names_of(line.node)
+    names = find_names(line.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
     for before in [one for one in line.function.lines if one.first < line.first][::-1]:
-        bound = names & {*written_by(before.node)[0]}
+        bound = names & {*find_writes(before.node)[0]}
         for name in bound:
-            own = {plain(name), *stems(name)} & shapes.keys()
+            own = {normalise_name(name), *variable_names(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
                     held[name].shape in shapes[n] for n in own):
                 return before
-        names |= names_of(before.node) if bound else set()
+        names |= find_names(before.node) if bound else set()
     return line
 
 
-def arrays_read(line, held):
+def describe_arrays(line, held):
     """Return the arrays that a Line reads, with their shapes: "dy (3, 5), self.W.data (4, 5)".
 
     `held` are the local variables, {name: value}. The text also names variables that are None.
     """
     read = []
-    for text in read_by(line.node):
+    for text in find_reads(line.node):
         with contextlib.suppress(Exception):
             value = eval(text, {}, held)
             read += [f"{text}, which is None"] * (value is None)

@@ -6,8 +6,8 @@ import copy
 import numpy as np
 
 from npdl.study.check.verdicts import Check
-from npdl.study.trace.watch import profiled
-from npdl.study.trees import is_float, leaves, mapped
+from npdl.study.trace.watch import run_profiled
+from npdl.study.trees import is_float, leaves, map_leaves
 
 ENOUGH = 64             # inputs with more entries than this are cut; a larger number makes the
                         # search slower
@@ -45,10 +45,10 @@ def cut_axes(nest, length, n):
             part = part.copy()                          # a one-hot row must stay one-hot
             part[..., 0] += part.sum(-1) == 0
         return part
-    return mapped(nest, cut)
+    return map_leaves(nest, cut)
 
 
-def validation_checks(check):
+def make_validation_checks(check):
     """Return a Check, and Checks with other input values, parameters and axis lengths.
 
     The search for a fix doesn't use these other Checks, so they can validate the fix.
@@ -60,7 +60,7 @@ def validation_checks(check):
             return value
         return value + 0.3 * rng.standard_normal(np.shape(value))
 
-    other, kept = mapped(subject.inputs, redraw), []
+    other, kept = map_leaves(subject.inputs, redraw), []
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
@@ -71,7 +71,7 @@ def validation_checks(check):
     return [*kept, check]
 
 
-def part_calls(runs):
+def record_part_calls(runs):
     """Run forward and return {name: (part, inputs)}, with the inputs of the last call of each part.
 
     The innermost parts come first. A part is an object with a forward and a backward, or two
@@ -94,6 +94,6 @@ def part_calls(runs):
             with contextlib.suppress(Exception):        # some objects can't be copied
                 found[name] = copy.deepcopy((part, inputs))
 
-    with profiled(called):
+    with run_profiled(called):
         runs.subject.run()
     return dict(reversed(found.items()))

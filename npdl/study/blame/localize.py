@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npdl.study.deviation import deviation
-from npdl.study.trace.oracle import Oracle, plain, stems
-from npdl.study.trace.runs import LEAST, SOLVED, ZERO, solved
+from npdl.study.trace.oracle import Oracle, normalise_name, variable_names
+from npdl.study.trace.runs import LEAST, SOLVED, ZERO, solve_linear
 from npdl.study.trace.syntax import is_pass_through
 
 MAX_ENTRIES = 400       # statements with more entries are not perturbed; a larger number is slower,
@@ -173,12 +173,13 @@ class Localization:
             rests += [(np.eye(len(one.J))[:, self.runs.rows(self.wrong - {name})],
                        f"with this line, the gradient of {name} is correct") for name in self.wrong]
             for free, rest in sorted(rests, key=lambda pair: pair[0].shape[1]):
-                delta, is_unique, fits = solved(np.concatenate([one.J, free], 1), one.residual)
+                delta, is_unique, fits = solve_linear(
+                    np.concatenate([one.J, free], 1), one.residual)
                 if self.runs.budget.over:
                     return []
                 if fits:
                     best[one] = replace(one, free=free, rest=rest, feasible=True, unique=is_unique)
-                    _expect(best[one], delta)
+                    _set_expected_values(best[one], delta)
                     break
         least = min((c.unknown for c in self.feasible if c.J is not None and c.status < PASSED),
                     default=np.inf)
@@ -201,7 +202,7 @@ class Localization:
 def localize(runs):
     """Return the Localization for Runs whose true gradients are known (`Runs.learn`)."""
     base, places, found = runs.gradients(), runs.watch.places, {}
-    values, frames = recorded(runs)
+    values, frames = record_backward(runs)
     for order, (key, value) in enumerate(values.items()):
         line = places[key[0]].line
         is_argument = key[0] in line.places[:-1] and not isinstance(
@@ -221,7 +222,7 @@ def localize(runs):
     return known
 
 
-def recorded(runs):
+def record_backward(runs):
     """Run backward; return the values of its statements, and the local variables at each value.
 
     These are two dicts, {key: array} and {key: {name: value}}. If backward raises an exception,
@@ -270,8 +271,8 @@ def _solve(found, candidate):
     Set `expected`, `unique` and `feasible`.
     """
     runs = found.runs
-    delta, candidate.unique, _ = solved(candidate.J, candidate.residual)
-    _expect(candidate, delta)
+    delta, candidate.unique, _ = solve_linear(candidate.J, candidate.residual)
+    _set_expected_values(candidate, delta)
     after = runs.gradients(only={key[0] for key in candidate.values}, put=candidate.expected)
     candidate.feasible = not runs.wrong(after)
     if not candidate.feasible and any(
@@ -279,7 +280,7 @@ def _solve(found, candidate):
         candidate.feasible = None                       # a value of another shape may correct it
 
 
-def _expect(candidate, delta):
+def _set_expected_values(candidate, delta):
     """Set the expected values of a Candidate; `delta` holds the changes of all their entries."""
     candidate.expected = {}
     for key, value in candidate.values.items():
@@ -291,25 +292,25 @@ def _set_status(found, candidate):
     """Set the status of a Candidate, and the variable whose gradient it should compute."""
     places, node = found.runs.watch.places, candidate.line.node
     candidate.gradient_of = ""
-    statuses = [_status(found, candidate, *item) for item in candidate.values.items()]
+    statuses = [_find_status(found, candidate, *item) for item in candidate.values.items()]
     candidate.status = CORRECT if all(s == CORRECT for s in statuses) else min(statuses)
     parts = [places[key[0]].node for key in candidate.changed]
     if candidate.status < CORRECT and (
             candidate.line in found.forward_lines or is_pass_through(node, parts)
-            or not candidate.is_argument and _called(node) in found.functions):
+            or not candidate.is_argument and _called_function(node) in found.functions):
         candidate.status = PASSED
     if candidate.feasible and candidate.unique and not candidate.gradient_of \
             and candidate.status < PASSED:
         candidate.gradient_of = found.oracle.name(candidate.expected[candidate.key])
 
 
-def _called(node):
+def _called_function(node):
     """Return f for the statements `y = f(x)` and `return f(x)`, and "" for others."""
     func = getattr(getattr(node, "value", None), "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
 
 
-def _status(found, candidate, key, value):
+def _find_status(found, candidate, key, value):
     """Return the status of one value of a Candidate, from UNMATCHED to CORRECT."""
     oracle, node = found.oracle, found.runs.watch.places[key[0]].node
     expected = candidate.expected.get(key) if candidate.feasible and candidate.unique else None
@@ -322,7 +323,7 @@ def _status(found, candidate, key, value):
         is_mask = np.isin(value, (-1, 0, 1)).all() and (expected is None or not np.isin(
             np.round(expected, 6), (-1, 0, 1)).all())
         return CORRECT if is_mask or not candidate.feasible else CONSTANT
-    name = _named_variable(found, candidate, key)
+    name = _find_variable(found, candidate, key)
     if name and oracle.is_named(name, value):
         return CORRECT
     if name and expected is not None and oracle.is_named(name, expected):
@@ -331,12 +332,12 @@ def _status(found, candidate, key, value):
     return MATCHED if value.any() and oracle.name(value) else UNMATCHED
 
 
-def _named_variable(found, candidate, key):
+def _find_variable(found, candidate, key):
     """Return the name of the variable z of forward if a value is assigned to dz, or ""."""
     names = found.runs.watch.places[key[0]].names
     if candidate.is_argument or not names or isinstance(candidate.line.node, ast.AugAssign):
         return ""
-    known = {plain(found.oracle.given_to(k)) for k in found.oracle.values} - {""}
+    known = {normalise_name(found.oracle.given_to(k)) for k in found.oracle.values} - {""}
     text = names[key[1] % len(names)]
-    stem = next(iter(stems(text)), "") if ".grad" not in text else ""
+    stem = next(iter(variable_names(text)), "") if ".grad" not in text else ""
     return next((n for n in known if n.lower() == stem.lower()), "") if stem else ""

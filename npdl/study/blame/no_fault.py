@@ -8,11 +8,11 @@ import functools
 
 import numpy as np
 
-from npdl.study.blame.report import Blame, report_on
+from npdl.study.blame.report import Blame, make_blame
 from npdl.study.check.adapters import Functions
-from npdl.study.check.side_effects import side_effects
-from npdl.study.trace.statements import lines_of
-from npdl.study.trees import is_float, mapped, same
+from npdl.study.check.side_effects import find_side_effects
+from npdl.study.trace.statements import parse_lines
+from npdl.study.trees import is_equal, is_float, map_leaves
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
                                         # other branches of np.maximum or of an if statement; more
@@ -27,13 +27,13 @@ def blame_no_fault(checked, search, budget):
     """
     rows = checked.rows
     if checked.questions:
-        return _question(checked)
+        return _blame_question(checked)
     if checked.check.all_zero or not any(row.right for row in rows):
         why = "every gradient is 0 for these inputs" if checked.check.all_zero else "; ".join(
             dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
-        return report_on(checked, kind="unchecked",
+        return make_blame(checked, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
-    for words, inputs, draw in other_inputs(checked.subject) if search else ():
+    for words, inputs, draw in make_other_inputs(checked.subject) if search else ():
         if budget.over:
             break
         try:
@@ -45,27 +45,27 @@ def blame_no_fault(checked, search, budget):
         if report and report.error is None and any(row.right is False for row in report.rows):
             report.notes.insert(0, words)
             return report
-    faults = side_effects(checked.check) if search else ()
+    faults = find_side_effects(checked.check) if search else ()
     if faults:
-        return report_on(checked, kind="side effect", diagnosis="; ".join(faults))
+        return make_blame(checked, kind="side effect", diagnosis="; ".join(faults))
     doubtful = [f"gradient of {row.name} is {row.doubt}" for row in rows if row.right is None]
     if doubtful:
-        return report_on(checked, kind="unchecked", diagnosis=(
+        return make_blame(checked, kind="unchecked", diagnosis=(
             f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
     return Blame(True, rows, checked.notes)
 
 
-def _question(checked):
+def _blame_question(checked):
     """Return the Blame of a Verdict with open questions."""
     line = _last_line(checked.subject.layer)
     if line and not line.is_return and not any(row.right for row in checked.rows):
-        return report_on(checked, line,
+        return make_blame(checked, line,
                          diagnosis="backward returns nothing: a return is missing")
-    return report_on(checked, line, kind="unchecked", diagnosis=(
+    return make_blame(checked, line, kind="unchecked", diagnosis=(
         f"{'; '.join(checked.questions)}. All other gradients are correct"))
 
 
-def other_inputs(subject):
+def make_other_inputs(subject):
     """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
 
     words   a sentence that says what is different, such as "... but not for a second row"
@@ -83,9 +83,9 @@ def other_inputs(subject):
         changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
             a * by if is_float(a) else a)
     for words, change in changes.items():
-        inputs = mapped(subject.inputs, lambda a, change=change: change(a) if isinstance(
+        inputs = map_leaves(subject.inputs, lambda a, change=change: change(a) if isinstance(
             a, np.ndarray) else a)
-        if not same(inputs, subject.inputs):
+        if not is_equal(inputs, subject.inputs):
             yield given + words, inputs, 0
 
 
@@ -111,6 +111,6 @@ def _last_line(layer):
     Returns None if there is no source.
     """
     code = getattr(getattr(layer, "called", layer.backward), "__code__", None)
-    watched = code and lines_of(code)
+    watched = code and parse_lines(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]

@@ -14,12 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.study.blame.edits import FACTOR, RANKS, TOKEN, as_node, expression_edits, statement_edits
+from npdl.study.blame.edits import (
+    FACTOR,
+    RANKS,
+    TOKEN,
+    build_node,
+    expression_edits,
+    statement_edits,
+)
 from npdl.study.blame.localize import CONSTANT, CORRECT, MATCHED, PASSED, UNMATCHED, Candidate
-from npdl.study.blame.vocabulary import vocabulary_at
-from npdl.study.trace.runs import quiet, unwritten
-from npdl.study.trace.source import applied
-from npdl.study.trace.syntax import cloned, expressions
+from npdl.study.blame.vocabulary import make_vocabulary
+from npdl.study.trace.runs import restore_attributes, silence_warnings
+from npdl.study.trace.source import replace_line
+from npdl.study.trace.syntax import clone_tree, find_expressions
 
 # These kinds of edits change the shape of a value.
 RESHAPING = ("wrong axis", "missing transpose", "extra transpose", "missing sum", "extra sum")
@@ -110,10 +117,10 @@ class FixSearch:
         if any(isinstance(one.node, ast.While) for one in candidate.line.function.lines):
             return False                                # an edit may make the loop endless
         self.budget.spend(RUN_COST)
-        with applied(candidate.line, [new]) as is_valid, contextlib.suppress(Exception):
+        with replace_line(candidate.line, [new]) as is_valid, contextlib.suppress(Exception):
             if not is_valid:
                 return False
-            with unwritten(self.runs.subject.layer):
+            with restore_attributes(self.runs.subject.layer):
                 found = self.runs.gradients()
             if candidate.rest:
                 return self.runs.is_correctable(found, candidate.free)
@@ -134,7 +141,7 @@ class FixSearch:
         if not candidate.is_argument:
             yield from ((kind, new) for r, kind, new in statement_edits(node) if r == rank)
         places = {self.runs.watch.places[key[0]].node: key[0] for key in candidate.values}
-        for part, is_value in expressions(node):
+        for part, is_value in find_expressions(node):
             if candidate.is_argument:                   # edit this argument alone
                 part = next((n for n in ast.walk(part) if n in places), None)
                 if part is None:
@@ -147,7 +154,7 @@ class FixSearch:
                 for r, kind, new in edits:
                     if r == rank and (allows is not False or kind in RESHAPING) and (
                             not test or test(inner, new)):
-                        yield kind, cloned(node, inner, as_node(inner, new))
+                        yield kind, clone_tree(node, inner, build_node(inner, new))
 
     def _vocabulary(self, line):
         """Return the Vocabulary at a Line, with the variables that were recorded nearest to it."""
@@ -156,12 +163,12 @@ class FixSearch:
         keys.sort(key=lambda k: (places[k[0]].line is not line, abs(
             places[k[0]].line.first - line.first), -k[0]))
         functions = self.runs.watch.functions[::-1]     # backward's expressions first
-        return vocabulary_at(line, frames[keys[0]] if keys else {}, functions)
+        return make_vocabulary(line, frames[keys[0]] if keys else {}, functions)
 
 
 def _has_passed(check):
     """Return True if no gradient is wrong in a Check."""
-    with unwritten(check.subject.layer):
+    with restore_attributes(check.subject.layer):
         return check.verdict().used is None
 
 
@@ -177,7 +184,7 @@ class ValueTest:
         self.budget.spend(RUN_COST / 50)                # a test computes one expression only
         shape, size = self.allows.shape, int(np.prod(self.allows.shape))
         try:
-            with quiet():
+            with silence_warnings():
                 value = np.asarray(self._value(part, new), float)
             return self.allows(value.reshape(shape) if value.size == size else
                                np.broadcast_to(value, shape))
@@ -188,25 +195,26 @@ class ValueTest:
         """Return the value of `whole` with `new` in the place of a part."""
         space = self.words.space
         if isinstance(part, ast.keyword):
-            return evaluate(cloned(self.whole, part, new), space)
+            return evaluate(clone_tree(self.whole, part, new), space)
         if isinstance(new, tuple):                      # most edits are pairs: be fast
             if part not in self.parts:
-                self.parts[part] = evaluate(cloned(part), space)
+                self.parts[part] = evaluate(clone_tree(part), space)
             new = OPERATORS[new[0]](self.parts[part], self.words.values[new[1]])
         else:
-            new = evaluate(cloned(as_node(part, new)), space)
+            new = evaluate(clone_tree(build_node(part, new)), space)
         if part is self.whole:
             return new
         if part not in self.holes:
-            self.holes[part] = compiled(cloned(self.whole, part, ast.Name(HOLE, ast.Load())))
+            self.holes[part] = compile_expression(
+                clone_tree(self.whole, part, ast.Name(HOLE, ast.Load())))
         return eval(self.holes[part], space | {HOLE: new})
 
 
-def compiled(node):
+def compile_expression(node):
     """Return the code of an expression."""
     return compile(ast.fix_missing_locations(ast.Expression(node)), "edit", "eval")
 
 
 def evaluate(node, space):
     """Return the value of an expression with the variables in `space`."""
-    return eval(compiled(node), space)
+    return eval(compile_expression(node), space)

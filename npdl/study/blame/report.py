@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npdl.exceptions import printable
-from npdl.study.containment import message
+from npdl.study.containment import format_exception
 
 # The first line of an answer that names no incorrect line. The keys are values of Blame.kind.
 HEADS = {"blank": "not written yet:", "unchecked": "not checked:",
@@ -61,30 +61,30 @@ class Blame:
     def place(self):
         """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
-        return f"{nearby(self.file)}:{self.line} in {self.function}" + f", first at {turns}" * bool(
-            turns)
+        place = f"{relative_path(self.file)}:{self.line} in {self.function}"
+        return place + (f", first at {turns}" if turns else "")
 
     def __repr__(self):
-        return describe(self)
+        return format_blame(self)
 
     def _repr_html_(self):
-        return blame_html(self)
+        return format_html(self)
 
 
-def report_on(checked, line=None, fix=None, **fields):
+def make_blame(checked, line=None, fix=None, **fields):
     """Return the Blame of a Verdict. It names a Line and a Fix, if these are given."""
-    fields |= place_of(line) if line else {}
+    fields |= describe_place(line) if line else {}
     fields |= {"fix": fix.text, "diagnosis": fix.kind} if fix else {}
     return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
 
 
-def place_of(line):
+def describe_place(line):
     """Return the fields of a Blame that say where a Line is."""
     return {"file": line.function.file, "function": line.function.qualname, "line": line.first,
             "source": line.source}
 
 
-def with_values(report, found, candidate):
+def add_values(report, found, candidate):
     """Add the values of a Candidate to a Blame, and return the Blame.
 
     These are the value that the statement computed, the expected value, and the loop variables.
@@ -105,7 +105,7 @@ def with_values(report, found, candidate):
     return report
 
 
-def describe(report):
+def format_blame(report):
     """Return a Blame as text."""
     if report.right:
         worst = max((row.error for row in report.rows if row.right), default=0.0)
@@ -115,29 +115,30 @@ def describe(report):
     elif report.kind in HEADS or not report.line:
         head = HEADS.get(report.kind, "incorrect, but no line was found:")
         lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
-            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "), *_wrong(report)]
+            report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "),
+            *_format_errors(report)]
     else:
         head = "this line raises an exception:" if report.kind == "raised" else \
             "incorrect line:" if report.verified else "most likely incorrect line:"
         lines = [head, f"  {report.place}", "",
                  *("    " + line.strip() for line in report.source.splitlines()), ""]
-        lines += [*_values(report), *_fix(report), *_wrong(report)]
+        lines += [*_format_values(report), *_format_fix(report), *_format_errors(report)]
     return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
-def _values(report):
+def _format_values(report):
     """Return the lines on the exception, the values and the diagnosis."""
-    lines = [f"  raised     {message(report.error)}"] * (report.error is not None)
+    lines = [f"  raised     {format_exception(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
-        lines.append(f"  computed   {report.name} {shown(report.computed)}")
-        lines += _expected(report) if report.expected is not None else []
+        lines.append(f"  computed   {report.name} {format_array(report.computed)}")
+        lines += _format_expected(report) if report.expected is not None else []
     return lines + [f"  diagnosis  {report.diagnosis}"] * bool(report.diagnosis)
 
 
-def _expected(report):
+def _format_expected(report):
     """Yield lines on the expected array, or on entries that differ if the arrays print alike."""
-    if shown(report.expected) != shown(report.computed):
-        yield f"  expected   {report.name} {shown(report.expected)}"
+    if format_array(report.expected) != format_array(report.computed):
+        yield f"  expected   {report.name} {format_array(report.expected)}"
         return
     computed, expected = np.asarray(report.computed), np.asarray(report.expected)
     far = np.abs(computed - expected) > 1e-6 * np.abs(expected).max(initial=0)
@@ -147,7 +148,7 @@ def _expected(report):
         yield f"    {list(at)}: computed {computed[at]:.4g}, expected {expected[at]:.4g}"
 
 
-def _fix(report):
+def _format_fix(report):
     """Return the lines on the fix and the alternatives."""
     gap = " " * 13
     if not report.fix:
@@ -163,7 +164,7 @@ def _fix(report):
     return lines
 
 
-def _wrong(report):
+def _format_errors(report):
     """Return the line on the wrong gradients, with the same errors as gradcheck."""
     wrong = [row for row in report.rows if row.right is False]
     names = [f"{row.name} (relative error {row.error:.1e})" for row in wrong if not row.kind]
@@ -172,7 +173,7 @@ def _wrong(report):
     return [f"  wrong      {'; '.join(texts)}"] if wrong else []
 
 
-def shown(value, width=68):
+def format_array(value, width=68):
     """Return an array as text, with its shape and the first and last entries of each axis."""
     array = np.asarray(value)
     small = array.dtype.kind == "f" and np.abs(array).max(initial=0) < 1e-3
@@ -182,13 +183,13 @@ def shown(value, width=68):
         f"{array.shape}\n" + textwrap.indent(text, "    ")
 
 
-def nearby(file):
+def relative_path(file):
     """Return the path of a file, relative to the current folder if the file is inside of it."""
     near = os.path.relpath(file)
     return file if near.startswith("..") else near
 
 
-def blame_html(report):
+def format_html(report):
     """Return a Blame as HTML for a notebook, in which the incorrect line is marked."""
     colour = "#2e7d3233" if report.right else "#c6282833"
     text, line = html.escape(str(report)), html.escape(report.source.strip())

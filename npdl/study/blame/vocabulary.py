@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.trace.runs import quiet
-from npdl.study.trace.syntax import is_pure, names_of
+from npdl.study.trace.runs import silence_warnings
+from npdl.study.trace.syntax import find_names, is_pure
 
 MAX_NODES = 12          # expressions with more syntax nodes are left out; a larger number is slower
 MAX_OPERAND = 4096      # arrays with more entries are left out; a larger number is slower
@@ -58,11 +58,11 @@ class Vocabulary:
 
     def value(self, text):
         """Return the value of an expression, or None if it can't be evaluated."""
-        with contextlib.suppress(Exception), quiet():
+        with contextlib.suppress(Exception), silence_warnings():
             return eval(text, self.space)
 
 
-def vocabulary_at(line, frame, functions):
+def make_vocabulary(line, frame, functions):
     """Return the Vocabulary at a Line.
 
     frame      {name: value} of the local variables at the line
@@ -71,7 +71,7 @@ def vocabulary_at(line, frame, functions):
     other_loops = _loop_variables(ast.walk(line.function.node)) - _loop_variables(line.loops)
     frame = {n: v for n, v in frame.items() if n not in other_loops}
     found = Vocabulary({**line.function.space, **frame})
-    texts = _variables(line, frame)
+    texts = _find_variables(line, frame)
     for node in (n for f in functions for n in ast.walk(f.node)):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
                 abs(node.value) in (0, 1) or abs(node.value) > 10):
@@ -82,15 +82,15 @@ def vocabulary_at(line, frame, functions):
             text = ast.unparse(node)
             if text not in texts:
                 texts[text] = found.value(text)
-    _sort_in(found, texts)
+    _add_values(found, texts)
     return found
 
 
 def _loop_variables(nodes):
-    return names_of(*(node.target for node in nodes if isinstance(node, ast.For)))
+    return find_names(*(node.target for node in nodes if isinstance(node, ast.For)))
 
 
-def _variables(line, frame):
+def _find_variables(line, frame):
     """Return {source: value} of the variables at a Line, and of fields of caches and of self."""
     found = {n: v for n, v in frame.items() if n != "self"}
     found |= {n: v for n, v in line.function.space.items()
@@ -105,7 +105,7 @@ def _variables(line, frame):
     return found
 
 
-def _sort_in(found, texts):
+def _add_values(found, texts):
     """Add arrays and numbers to a Vocabulary; of expressions with equal values, only the first."""
     seen = set()
     for text, value in texts.items():

@@ -20,12 +20,12 @@ from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.study.check.learned import (
     after_first_forward,
-    candidates,
-    constants,
+    find_candidates,
+    find_constants,
     gradient_key,
-    held_by,
+    walk_attributes,
 )
-from npdl.study.trees import tupled
+from npdl.study.trees import as_tuple
 
 
 class Unfit(InputError):
@@ -40,7 +40,7 @@ def as_layer(thing):
     Raises InputError for anything else.
     """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
-        return functions(getattr(thing[0], "__name__", "f"), *thing)()
+        return make_function_layer(getattr(thing[0], "__name__", "f"), *thing)()
     cls = type(thing)
     if not is_layer_class(cls):
         name = getattr(thing, "__name__", cls.__name__)
@@ -55,16 +55,16 @@ def as_layer(thing):
     if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
             cls.backward is Layer.backward or len(gradient_arguments(cls.backward)) != 2):
         return thing
-    return _named(InSelf, cls.__name__, cls, forward_of(thing))(thing)
+    return _make_subclass(InSelf, cls.__name__, cls, get_forward(thing))(thing)
 
 
 def is_layer_class(cls):
     """Return True for a class with a backward and with a forward or a `__call__`."""
     return inspect.isfunction(getattr(cls, "backward", None)) and inspect.isfunction(
-        forward_of(cls))
+        get_forward(cls))
 
 
-def forward_of(thing):
+def get_forward(thing):
     """Return the forward of a class or an object, or its `__call__` if it has no forward."""
     return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
 
@@ -131,21 +131,21 @@ class Functions(Adapter):
         return split(self.run(*inputs, **options), self.run.__name__)
 
 
-def functions(name, forward, backward, sample=None):
+def make_function_layer(name, forward, backward, sample=None):
     """Return a Layer class that calls two functions.
 
     name               the name of the class
     forward, backward  the functions
     sample             a function that returns the arguments of forward, or None
     """
-    cls = _named(Functions, name, forward, forward)
+    cls = _make_subclass(Functions, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
-        cls.sample = classmethod(lambda cls: (cls(), *tupled(sample())))
+        cls.sample = classmethod(lambda cls: (cls(), *as_tuple(sample())))
     return cls
 
 
-def _named(base, name, thing, forward):
+def _make_subclass(base, name, thing, forward):
     """Return a subclass of the Adapter class `base` for the code `thing`.
 
     The subclass has the docstring and the module of `thing`. The signature of its forward is that
@@ -177,7 +177,7 @@ class InSelf(Adapter):
 
     def _find(self, learned=()):
         """Find the arrays of the object; Params and arrays at paths in `learned` are parameters."""
-        self.candidates, self.constants = candidates(self.made), constants(self.made)
+        self.candidates, self.constants = find_candidates(self.made), find_constants(self.made)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
@@ -196,7 +196,7 @@ class InSelf(Adapter):
 
     def forward(self, *inputs, **options):
         twin = self._twin()
-        returned = forward_of(twin)(*inputs, **options)
+        returned = get_forward(twin)(*inputs, **options)
         if returned is None:
             returned = getattr(twin, "output", None)
         last = gradient_arguments(twin.backward)[1:]
@@ -206,12 +206,12 @@ class InSelf(Adapter):
         return returned, (twin, ())
 
     def backward(self, dout, cache):
-        held = dict(held_by(cache[0]))
+        held = dict(walk_attributes(cache[0]))
         for one in self.candidates.values():
             gradient = one.gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some code writes into it, some adds to it
-        returned, held = super().backward(dout, cache), dict(held_by(cache[0]))
+        returned, held = super().backward(dout, cache), dict(walk_attributes(cache[0]))
         self.missing = set()
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # backward has added to a Param itself
@@ -224,7 +224,7 @@ class InSelf(Adapter):
             else:
                 param.grad = np.asarray(gradient)
         if returned is None:                            # the gradient may be in self.dx
-            names = inspect.signature(forward_of(self.made)).parameters
+            names = inspect.signature(get_forward(self.made)).parameters
             own = {key: value for key, value in vars(cache[0]).items() if key not in names}
             keys = {gradient_key(name, own) for name in names} - {None}
             return {key: own[key] for key in keys} or None
@@ -233,7 +233,7 @@ class InSelf(Adapter):
     def prepare(self, inputs, options):
         """Run forward so that the object makes its parameters, and find them."""
         with contextlib.suppress(Exception):            # forward may not accept other inputs
-            self.made = after_first_forward(self.made, forward_of, inputs, options)
+            self.made = after_first_forward(self.made, get_forward, inputs, options)
         self._find()
         super().prepare(inputs, options)
 
@@ -244,7 +244,7 @@ class InSelf(Adapter):
         """
         try:
             self.backward(dout, cache)
-            held = dict(held_by(cache[0]))
+            held = dict(walk_attributes(cache[0]))
             self._find({path for path, one in self.candidates.items()
                         if one.gradient(held) is not None})
         except Exception:
@@ -252,7 +252,7 @@ class InSelf(Adapter):
 
     def unplaced(self, cache):
         """Return {path: array} of arrays that are not parameters and that forward doesn't set."""
-        held = dict(held_by(cache[0]))
+        held = dict(walk_attributes(cache[0]))
         return {path: one.value for path, one in self.candidates.items()
                 if path not in self.parameters and np.array_equal(held.get(path), one.value)}
 

@@ -67,7 +67,7 @@ class Line:
     def __init__(self, at, base, weights, size=1.0):
         self.at, self.base, self.weights = at, base, weights
         self.size = size if np.isfinite(size) and size > 0 else 1.0
-        self.limit, self._found = limit_of(base), {}
+        self.limit, self._found = allowed_error(base), {}
 
     @property
     def is_begun(self):
@@ -81,7 +81,7 @@ class Line:
             with np.errstate(all="ignore"):
                 around = [[np.array(a, float) for a in self.at(t)] for t in (h, -h, 2 * h, -2 * h)]
                 self._found[level] = np.array([
-                    five_points(h, weight, middle, *outputs) for weight, middle, *outputs
+                    estimate_derivative(h, weight, middle, *outputs) for weight, middle, *outputs
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self._found[level]
 
@@ -129,13 +129,13 @@ class Line:
                 "abruptly here, or rounding hides it")
 
 
-def limit_of(outputs):
+def allowed_error(outputs):
     """Return the relative error that is allowed for the derivatives of these outputs."""
     eps = max((np.finfo(np.asarray(a).dtype).eps for a in outputs), default=0.0)
     return LIMIT if eps <= np.finfo(float).eps else float(np.sqrt(eps))
 
 
-def five_points(h, weight, middle, a, b, c, d):
+def estimate_derivative(h, weight, middle, a, b, c, d):
     """Return (derivative, scale, bend, noise) of one output from its values at h, -h, 2h, -2h."""
     weight, middle = np.asarray(weight), np.asarray(middle)
     slope = weight * (8 * (a - b) - (c - d)) / (12 * h)
@@ -143,16 +143,16 @@ def five_points(h, weight, middle, a, b, c, d):
     size = np.maximum(np.abs(middle), 1)            # a small log(1 + x) has the rounding of 1
     rounding = np.finfo(middle.dtype).eps * np.abs(weight) * size / h
     bend = np.abs(weight * (far - 2 * near)) - 8 * rounding
-    return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), length(rounding)
+    return slope.sum(), np.abs(slope).sum(), bend.clip(0).sum(), euclidean_norm(rounding)
 
 
-def length(array):
+def euclidean_norm(array):
     """Return the Euclidean norm of an array without overflow."""
     largest = np.abs(array).max(initial=0)
     return largest * np.sqrt(((array / largest) ** 2).sum()) if largest > 0 else largest
 
 
-def moved(array, index, run):
+def perturb_entry(array, index, run):
     """Return a function at(t), which adds t to array[index] and returns the arrays of `run()`.
 
     `index` may also be a direction, an array of the same shape; then t * index is added. The array

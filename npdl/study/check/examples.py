@@ -30,7 +30,7 @@ from npdl.layers.rotary import LinearScaling, Llama3Scaling
 from npdl.layers.transformer import Block, PreNormBlock
 from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN
-from npdl.study.trees import mapped
+from npdl.study.trees import map_leaves
 
 
 def on(*inputs, **options):
@@ -45,7 +45,7 @@ def on(*inputs, **options):
     """
     def made(*args, **keywords):
         def build(cls, rng, **others):
-            found = tuple(drawn(rng, given) for given in inputs)
+            found = tuple(draw_input(rng, given) for given in inputs)
             layers = [arg(rng) if callable(arg) else arg for arg in args]
             taken = inspect.signature(cls)
             own = {"rng": rng} if "rng" in taken.parameters else {}
@@ -56,12 +56,12 @@ def on(*inputs, **options):
     return made
 
 
-def drawn(rng, given):
+def draw_input(rng, given):
     """Draw an input from its specification, which is a shape, a list of shapes or a function."""
     if callable(given):
         return given(rng)
     if isinstance(given, list):
-        return tuple(drawn(rng, shape) for shape in given)
+        return tuple(draw_input(rng, shape) for shape in given)
     return rng.standard_normal(given) if isinstance(given, tuple) else given
 
 
@@ -258,7 +258,7 @@ EXAMPLES = {
 }
 
 
-def visible(layer, inputs, rng):
+def draw_visible(layer, inputs, rng):
     """Draw a mask (queries, keys) that is True where a query may attend to a key.
 
     Each query may attend to at least one key.
@@ -270,7 +270,7 @@ def visible(layer, inputs, rng):
     return seen
 
 
-def lengths(layer, inputs, rng, which=0):
+def draw_lengths(layer, inputs, rng, which=0):
     """Draw the lengths (B,) of sequences (B, S, ..); the first one is shorter than S."""
     B, S = inputs[which].shape[:2]
     found = rng.integers(1, S + 1, B)
@@ -280,17 +280,17 @@ def lengths(layer, inputs, rng, which=0):
 
 def valid(which):
     """Return a function that draws a mask (B, S), True for the valid tokens of an input."""
-    return lambda layer, inputs, rng: np.arange(inputs[which].shape[1]) < lengths(
+    return lambda layer, inputs, rng: np.arange(inputs[which].shape[1]) < draw_lengths(
         layer, inputs, rng, which)[:, None]
 
 
-def state(layer, inputs, rng):
+def draw_state(layer, inputs, rng):
     """Draw an initial state with the structure and the shapes of the last state."""
     (_, last), _ = getattr(layer, "model", layer).forward(inputs[0])
-    return mapped(last, lambda a: rng.standard_normal(a.shape))
+    return map_leaves(last, lambda a: rng.standard_normal(a.shape))
 
 
-def edges(layer, inputs, rng):
+def draw_edges(layer, inputs, rng):
     """Draw the neighbours (N, N) of each node; each node is its own neighbour."""
     N = inputs[0].shape[-2]
     return (rng.random((N, N)) < 0.6) & ~np.eye(N, k=1, dtype=bool) | np.eye(N, dtype=bool)
@@ -320,9 +320,9 @@ TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repe
             "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
             "scaling": ({"d_head": 4}, {})}
 # {option of forward: a function that draws a value, of (layer, inputs, rng)}
-DRAWN = {"key_mask": valid(0), "lengths": lengths, "mask": visible,
-         "memory_mask": lambda *given: valid(1)(*given)[:, None, None], "neighbours": edges,
+DRAWN = {"key_mask": valid(0), "lengths": draw_lengths, "mask": draw_visible,
+         "memory_mask": lambda *given: valid(1)(*given)[:, None, None], "neighbours": draw_edges,
          "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
-         "source_mask": valid(0), "state": state, "target_mask": valid(1),
+         "source_mask": valid(0), "state": draw_state, "target_mask": valid(1),
          "training": lambda *given: False,
          "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}

@@ -13,10 +13,10 @@ start from random values, so a backward that overwrites instead of adding is fou
 from npdl.backend import is_host
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import as_layer
-from npdl.study.check.side_effects import side_effects
+from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import described, is_npdls
+from npdl.study.containment import describe_exception, is_npdls
 
 
 def gradcheck(layer, *inputs, entries=None, seed=0, **options):
@@ -41,8 +41,8 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
     if found.error is not None:
         if isinstance(found.error, NpdlError) or is_npdls(type(subject.layer)):
             raise found.error
-        found.faults = [f"backward raised {described(found.error)}; blame shows the values that "
-                        "this line read"]
+        found.faults = [f"backward raised {describe_exception(found.error)}; blame shows the "
+                        "values that this line read"]
     elif not found.wrong:
-        found.faults = side_effects(found.check)
+        found.faults = find_side_effects(found.check)
     return found

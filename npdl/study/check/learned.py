@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npdl.core import Layer, Param, items_of
-from npdl.study.trees import copied, same, shifted
+from npdl.core import Layer, Param, get_items
+from npdl.study.trees import copy_tree, is_equal, shift_values
 
 PARAMETERS = ("params", "parameters")
 GRADIENTS = ("grads", "gradients", "grad", "gradient")
@@ -32,7 +32,7 @@ def gradient_names(name):
 
 def gradient_key(name, held):
     """Return the key of the gradient of the array `name` in the dict `held`, or None."""
-    return _first((*gradient_names(name), name), held)
+    return _first_known_path((*gradient_names(name), name), held)
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def gradient_paths(path):
                  for one in (*gradient_names(name), *[name] * (way in nests)))
 
 
-def _first(paths, held):
+def _first_known_path(paths, held):
     """Return the first path in `paths` that is a number or an array in the dict `held`, or None."""
     lower = {str(path).lower(): path for path in held}
     keys = [*paths, *(lower.get(path.lower()) for path in paths)]
@@ -70,15 +70,15 @@ class Candidate:
     def gradient(self, held):
         """Return the gradient of this array, or None; `held` is the {path: value} of an object."""
         return next((held[found] for path in self.paths
-                     if (found := _first(gradient_paths(path), held)) is not None), None)
+                     if (found := _first_known_path(gradient_paths(path), held)) is not None), None)
 
 
-def candidates(made):
+def find_candidates(made):
     """Return {path: Candidate} for the float arrays and the Params of an object.
 
     An array with several paths occurs once. Constants, gradients and frozen Params are left out.
     """
-    held, found = list(held_by(made)), {}
+    held, found = list(walk_attributes(made)), {}
     gradients = {one.lower() for path, _ in held for one in gradient_paths(path)}
     for path, value in held:
         is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f" \
@@ -89,14 +89,14 @@ def candidates(made):
     return {one.paths[0]: one for one in found.values()}
 
 
-def held_by(made, path="", around=()):
+def walk_attributes(made, path="", around=()):
     """Yield (dotted path, value) for all attributes of an object and of its parts."""
     for name, value in list(vars(made).items()):
-        for at, item in items_of(value, f"{path}{name}"):
+        for at, item in get_items(value, f"{path}{name}"):
             if isinstance(item, Layer):
                 yield from ((f"{at}.{n}", param) for n, param in item.params())
             elif is_part(item) and not any(item is other for other in (made, *around)):
-                yield from held_by(item, f"{at}.", (made, *around))
+                yield from walk_attributes(item, f"{at}.", (made, *around))
             else:
                 yield at, item
 
@@ -109,9 +109,9 @@ def is_part(item):
         isinstance(value, np.ndarray) for value in vars(item).values())
 
 
-def constants(made):
+def find_constants(made):
     """Return {id: array} of the read-only arrays. With it as memo, deepcopy doesn't copy them."""
-    return {id(value): value for _, value in held_by(made)
+    return {id(value): value for _, value in walk_attributes(made)
             if isinstance(value, np.ndarray) and not value.flags.writeable}
 
 
@@ -121,11 +121,11 @@ def after_first_forward(made, forward, inputs, options):
     Forward runs twice, with different numbers. An attribute that is equal after both runs, such as
     a parameter, is in the copy. An attribute that differs is a cache, and isn't in the copy.
     """
-    memo = constants(made)
+    memo = find_constants(made)
     once = copy.deepcopy(made, dict(memo))
-    forward(once)(*copied(inputs), **options)
+    forward(once)(*copy_tree(inputs), **options)
     twice = copy.deepcopy(once, dict(memo))
-    forward(twice)(*shifted(inputs), **options)
+    forward(twice)(*shift_values(inputs), **options)
     return _set_up(copy.deepcopy(made, dict(memo)), once, twice)
 
 
@@ -136,11 +136,11 @@ def _set_up(before, once, twice):
     """
     held, second = vars(before), vars(twice)
     for name, value in vars(once).items():
-        parts = [[item for _, item in items_of(one, "") if is_part(item)]
+        parts = [[item for _, item in get_items(one, "") if is_part(item)]
                  for one in (held.get(name), value, second.get(name))]
         if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
             for three in zip(*parts, strict=True):
                 _set_up(*three)
-        elif not same(held.get(name), value) and same(value, second.get(name)):
+        elif not is_equal(held.get(name), value) and is_equal(value, second.get(name)):
             held[name] = value
     return before

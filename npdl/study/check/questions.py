@@ -8,16 +8,16 @@ import numpy as np
 
 from npdl.core import walk
 from npdl.study.check.adapters import Functions, InSelf
-from npdl.study.check.learned import candidates
+from npdl.study.check.learned import find_candidates
 from npdl.study.containment import is_npdls
-from npdl.study.trees import copied, restored, same
+from npdl.study.trees import copy_tree, is_equal, restore_values
 
 # Inputs that need no gradient: targets, masks and running statistics.
 TARGETS = {"t", "y", "target", "targets", "label", "labels", "mask", "ytrue", "ts", "ys", "lengths"}
 MOVED = 1e-3                    # relative perturbation of an array, to see if forward reads it
 
 
-def questions(subject, missing):
+def find_questions(subject, missing):
     """Return (notes, questions) for the arrays without a gradient.
 
     subject  a Subject whose backward has run
@@ -59,17 +59,17 @@ def arrays_without_gradient(subject, missing):
     known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
     return {path: one.value for part in walk(layer)
             if not is_npdls(type(part)) and not isinstance(part, Functions)
-            for path, one in candidates(part).items()
+            for path, one in find_candidates(part).items()
             if isinstance(one.value, np.ndarray)
             and not any(np.shares_memory(one.value, array) for array in known)}
 
 
 def is_read(subject, array):
     """Return True if the outputs change when an array of the layer is changed."""
-    with np.errstate(all="ignore"), restored((), array):
-        before = copied(subject.run()[0])
+    with np.errstate(all="ignore"), restore_values((), array):
+        before = copy_tree(subject.run()[0])
         array += MOVED * (1 + np.abs(array))
         try:
-            return not same(before, subject.run()[0])
+            return not is_equal(before, subject.run()[0])
         except Exception:                               # forward accepts only some values
             return True

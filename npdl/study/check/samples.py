@@ -21,7 +21,7 @@ from npdl.errors import InputError
 from npdl.study.check.adapters import Functions, as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
-from npdl.study.trees import cast, tupled
+from npdl.study.trees import as_tuple, cast_tree
 
 ROW = "a sample", "another", "sizes of 1"
 
@@ -46,7 +46,7 @@ def sample(cls, seed=0, **options):
     InputError if there is no sample.
     """
     if callable(own := getattr(cls, "sample", None)):
-        layer, *inputs = tupled(own()) or [None]
+        layer, *inputs = as_tuple(own()) or [None]
         if not isinstance(layer, cls) or not inputs:
             raise InputError(f"{cls.__name__}.sample() must return an instance of {cls.__name__}, "
                              "followed by the inputs of its forward: return layer, x")
@@ -61,7 +61,7 @@ def sample(cls, seed=0, **options):
     return as_layer(layer), inputs, given
 
 
-def every_sample(cls):
+def all_samples(cls):
     """Return {name: build} for a class of npdl; each build(rng) returns a sample.
 
     Raises InputError if `examples` has no values for the class, or for one of its options.
@@ -74,14 +74,14 @@ def every_sample(cls):
     found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
     return found | {
         name if value is None else f"{name} {value!r}":
-            lambda rng, own=(name, value): with_option(cls, *own, int(rng.integers(1 << 31)))
+            lambda rng, own=(name, value): sample_with_option(cls, *own, int(rng.integers(1 << 31)))
         for name, value in option_values(cls)}
 
 
 def option_values(cls):
     """Return [(name, value)] of every option of a class of npdl that changes its result.
 
-    For an option of forward the value is None, because `with_option` draws the value. Raises
+    For an option of forward the value is None, because `sample_with_option` draws the value. Raises
     InputError if `examples` has no value for an option.
     """
     found = []
@@ -98,7 +98,7 @@ def option_values(cls):
     return found
 
 
-def with_option(cls, name, value, seed=0):
+def sample_with_option(cls, name, value, seed=0):
     """Return a sample with one option set; `value` is None for an option of forward.
 
     A state becomes an input, because it has a gradient.
@@ -117,11 +117,11 @@ def with_option(cls, name, value, seed=0):
     return layer, inputs, given
 
 
-def as_float64(layer, inputs, seed=0):
+def to_float64(layer, inputs, seed=0):
     """Return (layer, inputs) in float64; the layer is a copy with random parameters."""
     layer = layer.astype("float64")
     randomise(layer, stream(seed, 77))
-    return layer, cast(tuple(inputs), "float64")
+    return layer, cast_tree(tuple(inputs), "float64")
 
 
 def _row(cls):

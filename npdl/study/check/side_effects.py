@@ -1,7 +1,7 @@
 """Find errors of a backward that its gradients do not show.
 
-`side_effects(check)` tests if backward modifies its arguments. It also runs backward a second time
-on the same cache, and after another forward. It returns a sentence for each error.
+`find_side_effects(check)` tests if backward modifies its arguments. It also runs backward a second
+time on the same cache, and after another forward. It returns a sentence for each error.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import numpy as np
 
 from npdl.study.check.adapters import InSelf
 from npdl.study.deviation import deviation
-from npdl.study.trees import copied, restored, same, shifted
+from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
 
 CLOSE = 1e-9                    # allowed error, relative to the gradient's largest entry
 FLOOR = 1e-3                    # if a gradient's largest entry is smaller than this fraction of the
@@ -18,10 +18,10 @@ FLOOR = 1e-3                    # if a gradient's largest entry is smaller than 
                                 # that fraction
 
 
-def side_effects(check):
+def find_side_effects(check):
     """Return a list of sentences about the side effects of the backward in a Check."""
     subject, dout = check.subject, check.dout
-    written = written_into(subject, dout)
+    written = find_changed_gradients(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
     if isinstance(subject.layer, InSelf):               # each run uses a new copy of the object
         return faults
@@ -33,11 +33,11 @@ def side_effects(check):
     if cache is not None and not (isinstance(cache, (tuple, list, dict)) and not cache):
         ways["forward runs again before backward, because backward reads values from self that "
              "belong in the cache"] = {"between": True}
-    plain = gradients(subject, dout)
+    plain = run_backward(subject, dout)
     largest = max([1.0, *(np.abs(a).max(initial=0) for a in plain.values() if a is not None)])
     for how, options in ways.items():
         try:
-            other = gradients(subject, dout, **options)
+            other = run_backward(subject, dout, **options)
         except Exception as error:
             faults.append(f"backward raises {type(error).__name__}: {error} when {how}")
             continue
@@ -48,30 +48,30 @@ def side_effects(check):
     return faults
 
 
-def gradients(subject, dout, times=1, between=False):
+def run_backward(subject, dout, times=1, between=False):
     """Run backward `times` times on one cache and return {name: gradient} of the last run.
 
     If `between` is True, forward runs on other inputs before the first backward.
     """
-    with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
+    with restore_values(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         _, cache = subject.run()
         if between:
-            inputs, subject.inputs = subject.inputs, shifted(subject.inputs)
+            inputs, subject.inputs = subject.inputs, shift_values(subject.inputs)
             with contextlib.suppress(Exception):        # the layer may not accept other inputs
                 subject.run()
             subject.inputs = inputs
         for _ in range(times):
-            found = subject.backward(copied(dout), cache)
+            found = subject.backward(copy_tree(dout), cache)
     return found
 
 
-def written_into(subject, dout):
+def find_changed_gradients(subject, dout):
     """Return the names of the arrays that backward modifies, such as "input x"."""
-    with restored(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
+    with restore_values(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         arrays = {name if name.startswith("input ") else f"parameter {name}": array
                   for name, array in subject.arrays.items()}
-        arrays = {"the upstream gradient": copied(dout)} | arrays
-        before = copied(arrays)
+        arrays = {"the upstream gradient": copy_tree(dout)} | arrays
+        before = copy_tree(arrays)
         _, cache = subject.run()
         subject.layer.backward(arrays["the upstream gradient"], cache)
-        return [name for name, array in arrays.items() if not same(array, before[name])]
+        return [name for name, array in arrays.items() if not is_equal(array, before[name])]

@@ -13,21 +13,21 @@ import itertools
 import numpy as np
 
 from npdl.backend import stream, to_device
-from npdl.core import rebuilt, walk
+from npdl.core import rebuild, walk
 from npdl.study.check.adapters import Adapter, InSelf, Unfit
 from npdl.study.check.learned import gradient_key
 from npdl.study.containment import is_npdls
 from npdl.study.trees import (
-    by_input,
-    cast,
-    copied,
+    cast_tree,
+    copy_tree,
+    is_equal,
     is_float,
     leaves,
-    mapped,
-    only_paths,
-    restored,
-    same,
-    upstream,
+    map_leaves,
+    match_inputs,
+    random_upstream,
+    restore_values,
+    select_paths,
 )
 
 FITS, RUNS = "fits", "runs"     # backward ran, and its gradients have the right or the wrong shapes
@@ -53,7 +53,7 @@ class Subject:
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
         self.count, self.notes = None, []       # count: backward takes so many gradients
-        self.inputs, self.options = cast(tuple(inputs), "float64"), options or {}
+        self.inputs, self.options = cast_tree(tuple(inputs), "float64"), options or {}
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._find_generators()
@@ -62,9 +62,9 @@ class Subject:
         if not keep:
             randomise(self.layer, stream(seed, 77))
         outputs = self._outputs()
-        self.dout = upstream(outputs, stream(seed, 78))
+        self.dout = random_upstream(outputs, stream(seed, 78))
         if getattr(self.layer, "is_loss", False):
-            self.dout = ones(outputs)
+            self.dout = ones_like(outputs)
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
             raise Unfit(f"{self.name}.forward returned no float array; return an "
@@ -90,7 +90,7 @@ class Subject:
         An exception is ignored here, because the next run raises it again.
         """
         held = np.random.get_state()
-        with np.errstate(all="ignore"), restored((), self.inputs), self._repeated():
+        with np.errstate(all="ignore"), restore_values((), self.inputs), self._repeated():
             try:
                 if isinstance(self.layer, Adapter):
                     self.layer.prepare(self._given(), self.options)
@@ -120,8 +120,8 @@ class Subject:
                           f"of {first}, so gradients of the others are not compared"]
         if isinstance(layer, InSelf):
             outputs, cache = self.run()
-            with restored(layer.parameters.values(), self.inputs):
-                layer.learn(ones(outputs), cache)
+            with restore_values(layer.parameters.values(), self.inputs):
+                layer.learn(ones_like(outputs), cache)
 
     def _takes_first(self, outputs):
         """Return True if backward takes only the gradient of the first output.
@@ -144,9 +144,9 @@ class Subject:
     def _outcome(self, given):
         """Run backward with gradients for the outputs `given`; return FITS, RUNS or an error."""
         _, cache = self.run()
-        with restored([p for _, p in self.layer.params()], self.inputs):
+        with restore_values([p for _, p in self.layer.params()], self.inputs):
             try:
-                found = self.returned(self.layer.backward(ones(given), cache))
+                found = self.returned(self.layer.backward(ones_like(given), cache))
             except Exception as error:
                 return repr(error)
         return FITS if all(np.shape(found.get(name, array)) == np.shape(array)
@@ -165,7 +165,7 @@ class Subject:
 
     def _given(self):
         """Return the inputs with copies of all dicts, because forward may add entries to one."""
-        return mapped(self.inputs, lambda leaf: leaf)
+        return map_leaves(self.inputs, lambda leaf: leaf)
 
     def run(self):
         """Return (outputs, cache) of forward."""
@@ -188,7 +188,7 @@ class Subject:
         The gradients of the other outputs are None for a layer of npdl, and 0 for another layer.
         """
         zeros = not is_npdls(type(self.layer))
-        return copied(only_paths(self.dout, used, zeros))
+        return copy_tree(select_paths(self.dout, used, zeros))
 
     def backward(self, dout, cache, is_random=False):
         """Run backward once and return {name: gradient}, without the gradients that are missing.
@@ -199,11 +199,12 @@ class Subject:
         before = {name: array * is_random for name, array in self._random_gradients.items()}
         for name, param in self.params.items():
             param.grad = before[name].copy()
-        with restored(self.params.values(), self.inputs), self._repeated():
-            returned = copied(self.layer.backward(dout, cache))     # a gradient may be an input
+        with restore_values(self.params.values(), self.inputs), self._repeated():
+            returned = copy_tree(self.layer.backward(dout, cache))     # a gradient may be an input
         missing = getattr(self.layer, "missing", ())
-        return {name: added(param.grad, before[name]) for name, param in self.params.items()
-                if name not in missing} | self.returned(returned)
+        of_params = {name: subtract_gradients(param.grad, before[name])
+                     for name, param in self.params.items() if name not in missing}
+        return of_params | self.returned(returned)
 
     @functools.cached_property
     def _random_gradients(self):
@@ -226,12 +227,12 @@ class Subject:
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
-        gradients = by_input(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        gradients = match_inputs(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         rest = gradients[max(len(self.inputs), len(self.names)):]   # except missing states
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
-        return dict(self._named(leaves(tuple(map(in_form, gradients, self.inputs)))))
+        return dict(self._named(leaves(tuple(map(reshape_like, gradients, self.inputs)))))
 
     def _named(self, found):
         """Yield (name, array) for pairs (path, array) of inputs.
@@ -247,18 +248,18 @@ class Subject:
     def _outputs(self):
         """Return the outputs of forward; raise Unfit if a second run gives others."""
         with np.errstate(all="ignore"):
-            held, shared = copied(self.inputs), np.random.get_bit_generator()
+            held, shared = copy_tree(self.inputs), np.random.get_bit_generator()
             state = np.random.get_state()
-            outputs = copied(self.run()[0])
-            if not same(state[1:3], np.random.get_state()[1:3]):    # NumPy's global generator
+            outputs = copy_tree(self.run()[0])
+            if not is_equal(state[1:3], np.random.get_state()[1:3]):    # NumPy's global generator
                 np.random.set_state(state)
                 self._random.append((shared, np.random.MT19937(self.seed).state))
-                outputs = copied(self.run()[0])
-            if not same(held, self.inputs):
+                outputs = copy_tree(self.run()[0])
+            if not is_equal(held, self.inputs):
                 raise Unfit(f"{self.name}.forward changes its inputs in place, so "
                             "later code sees other numbers; write into a new array")
             again = self.run()[0]
-        if not same(outputs, again):
+        if not is_equal(outputs, again):
             raise Unfit(f"{self.name}.forward returns other outputs when it runs again on the same "
                         "inputs; let it draw from NumPy's global generator, or from a generator "
                         "that is an argument of forward or an attribute of the layer")
@@ -277,12 +278,12 @@ class Subject:
                 one.state = state
 
 
-def ones(outputs):
+def ones_like(outputs):
     """Return upstream gradients of 1 in the structure of the outputs."""
-    return mapped(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
+    return map_leaves(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
 
 
-def added(after, before):
+def subtract_gradients(after, before):
     """Return after - before, or `after` if its shape differs, or None if it is not an array."""
     found = as_array(after)
     return found - before if found is not None and found.shape == before.shape else found
@@ -294,14 +295,14 @@ def as_array(value):
         return np.asarray(value, float)
 
 
-def in_form(gradient, value):
+def reshape_like(gradient, value):
     """Return the gradient of an input as an array, or in the structure of the input."""
     if isinstance(value, np.ndarray) and gradient is not None:
         return as_array(gradient)
     if not isinstance(value, (tuple, list)) or gradient is None:
         return gradient
     is_alike = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
-    return rebuilt(value, list(map(in_form, gradient, value))) if is_alike else None
+    return rebuild(value, list(map(reshape_like, gradient, value))) if is_alike else None
 
 
 def randomise(layer, rng, scale=0.5):

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
-from npdl.study.check.adapters import as_layer, forward_of, functions, is_layer_class
+from npdl.study.check.adapters import as_layer, get_forward, is_layer_class, make_function_layer
 from npdl.study.check.samples import layer_classes, sample
-from npdl.study.containment import described, is_npdls
+from npdl.study.containment import describe_exception, is_npdls
 
 
 def find_class(name):
@@ -29,13 +29,13 @@ def find_class(name):
     """
     where, colon, attribute = name.rpartition(":")
     if not colon and not name.endswith(".py"):
-        return npdls_class(name, " (for your own code, give file.py:Class)")
+        return find_npdl_class(name, " (for your own code, give file.py:Class)")
     module = _load(where or name)
     cls = getattr(module, attribute, None)
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
     if not inspect.isclass(cls) and all(map(inspect.isfunction, pair)):
-        return functions(stem, *pair, getattr(module, f"{stem}_sample", None))
+        return make_function_layer(stem, *pair, getattr(module, f"{stem}_sample", None))
     if inspect.isclass(cls) and is_layer_class(cls):
         return cls
     own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
@@ -45,7 +45,7 @@ def find_class(name):
                      f"NAME_backward. In this file: {', '.join(own) or 'no layer'}")
 
 
-def npdls_class(name, more=""):
+def find_npdl_class(name, more=""):
     """Return the class of npdl with this name; upper and lower case don't matter.
 
     Raises InputError if npdl has no such class; `more` is added to the message.
@@ -68,7 +68,7 @@ def _load(where):
     try:
         return _execute(path) if path else importlib.import_module(where)
     except (Exception, SystemExit) as error:
-        raise InputError(f"{where} can't be imported: {described(error)}; fix it, or give "
+        raise InputError(f"{where} can't be imported: {describe_exception(error)}; fix it, or give "
                          "path/to/file.py:Class or package.module:Class") from error
     finally:
         sys.path.remove(folder)
@@ -86,7 +86,7 @@ def _execute(path):
     return module
 
 
-def build(name, inputs=(), settings=()):
+def build_target(name, inputs=(), settings=()):
     """Return (layer, inputs, options) for a command line.
 
     name      a name that `find_class` accepts
@@ -109,7 +109,7 @@ def build(name, inputs=(), settings=()):
         if settings and not is_npdls(cls):
             raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
         return _made(cls, lambda: sample(cls, **arguments))
-    named = _arguments(forward_of(cls))
+    named = _arguments(get_forward(cls))
     _refuse_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
     missing = [name for name, p in taken.items() if p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
@@ -140,8 +140,8 @@ def _made(cls, make):
     except NpdlError as error:
         raise InputError(f"{cls.__name__} can't be run: {error}") from error
     except Exception as error:
-        raise InputError(f"{cls.__name__} can't be run: {described(error)}; fix it, or give other "
-                         "--input and --set") from error
+        raise InputError(f"{cls.__name__} can't be run: {describe_exception(error)}; fix it, "
+                         "or give other --input and --set") from error
 
 
 def _parsed(text, option, example):

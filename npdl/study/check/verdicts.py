@@ -17,8 +17,8 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import walk
 from npdl.exceptions import printable
-from npdl.study.check.differences import LIMIT, Line, limit_of, moved
-from npdl.study.check.questions import questions
+from npdl.study.check.differences import LIMIT, Line, allowed_error, perturb_entry
+from npdl.study.check.questions import find_questions
 from npdl.study.trees import leaves
 
 FEW, MANY = 200, 400            # if an array has more than MANY entries, only FEW are compared, and
@@ -155,14 +155,14 @@ class Check:
         self.notes = [*subject.notes]
         rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         self.weights = [d for _, d in leaves(self.dout)]
-        self.limit = limit_of(self.base)
+        self.limit = allowed_error(self.base)
         if self.limit > LIMIT:
             self.notes.append("forward computes in less than float64, so gradients are compared "
                               f"to a relative error of {self.limit:.0e} only")
-        points = {name: chosen(a, rng, entries) for name, a in self.arrays.items()}
-        for name, row in padding_rows(subject):         # their gradients are 0 by definition
+        points = {name: choose_entries(a, rng, entries) for name, a in self.arrays.items()}
+        for name, row in find_padding_rows(subject):         # their gradients are 0 by definition
             points[name] = [p for p in points[name] if isinstance(p, tuple) and p[0] != row]
-        self.lines = {name: [(point, Line(moved(a, point, subject.outputs), self.base,
+        self.lines = {name: [(point, Line(perturb_entry(a, point, subject.outputs), self.base,
                                           self.weights, np.abs(a).max(initial=0)))
                              for point in points[name]] for name, a in self.arrays.items()}
         self._known = functools.cache(self._numerical)
@@ -201,7 +201,7 @@ class Check:
             for row in rows:
                 row.right, row.points = None, 0
                 row.reason = "all gradients are 0 at these inputs"
-        notes, found = questions(self.subject, [row.name for row in rows if row.is_question])
+        notes, found = find_questions(self.subject, [row.name for row in rows if row.is_question])
         return Verdict(self, [row for row in rows if row.name not in notes],
                        [*self.notes, *notes.values()], found)
 
@@ -240,7 +240,7 @@ class Check:
         """Compare the entries of a gradient with the numerical derivatives, and fill in the Row."""
         worst, known = -1.0, known[row.name]
         for i, (point, line) in enumerate(self.lines[row.name]):
-            computed = float(component(gradient, point))
+            computed = float(select_component(gradient, point))
             if known[i].excess(computed) > 1:           # try more step sizes
                 known[i] = line.derivative(columns, largest)
             one, excess = known[i], known[i].excess(computed)
@@ -287,7 +287,7 @@ def _uncertainty(row):
     return row.is_question, len(row.unknown), row.error
 
 
-def padding_rows(subject):
+def find_padding_rows(subject):
     """Yield (name of W, padding id) for every embedding that has a padding id."""
     for part in walk(subject.layer):
         row = getattr(part, "padding_id", None)
@@ -300,12 +300,12 @@ def _index(point):
     return point if isinstance(point, tuple) else ()
 
 
-def component(gradient, point):
+def select_component(gradient, point):
     """Return the entry of a gradient at an index, or its inner product with a direction."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
-def chosen(array, rng, entries=None):
+def choose_entries(array, rng, entries=None):
     """Return the indices of the entries to compare, and random directions for a large array."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):

@@ -12,11 +12,11 @@ import traceback
 
 import numpy as np
 
-from npdl.study.blame.exceptions import arrays_read
-from npdl.study.containment import message
+from npdl.study.blame.exceptions import describe_arrays
+from npdl.study.containment import format_exception
 from npdl.study.deviation import deviation
-from npdl.study.trace.statements import lines_of
-from npdl.study.trees import by_input, copied, leaves
+from npdl.study.trace.statements import parse_lines
+from npdl.study.trees import copy_tree, leaves, match_inputs
 
 LIMIT = 60.0            # time limit for a layer, in seconds
 BLANK = "not written yet"
@@ -48,14 +48,14 @@ def load_class(questions, text, file, name):
     try:
         exec(compile(text, file, "exec", dont_inherit=True), found)
     except (Exception, SystemExit) as error:
-        raise Refused(f"the file can't be run: {describe(error, file)}") from error
+        raise Refused(f"the file can't be run: {describe_student_error(error, file)}") from error
     if not isinstance(found.get(name), type):
         raise Refused(f"the file has no class {name}")
     for question in questions.values():
         question["layer"].__class__ = found[name]
 
 
-def describe(error, file):
+def describe_student_error(error, file):
     """Return an exception as one line of text, which quotes the line of the student's file.
 
     If the exception is a ValueError, the text has the shapes of the arrays that the line reads.
@@ -64,12 +64,12 @@ def describe(error, file):
         return f"line {error.lineno}: {error.msg} (Python {sys.version.split()[0]})"
     if isinstance(error, NotImplementedError) and str(error).startswith("write "):
         return BLANK
-    text = message(error)
+    text = format_exception(error)
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         if frame.f_code.co_filename == file:
-            function = lines_of(frame.f_code)
+            function = parse_lines(frame.f_code)
             line = function and function.at(number)
-            read = arrays_read(line, frame.f_locals) if line and isinstance(
+            read = describe_arrays(line, frame.f_locals) if line and isinstance(
                 error, ValueError) else ""              # the shapes may not fit
             source = linecache.getline(file, number).strip()
             text = f"line {number}, `{source}`{f' with {read}' * bool(read)}: {text}"
@@ -95,7 +95,7 @@ def answer_all(questions, file=""):
                 for path, array in _answers(**question):
                     found[f"{case}/{path}"] = array
         except (Exception, SystemExit) as error:
-            found[f"{case}/error"] = describe(error, file)
+            found[f"{case}/error"] = describe_student_error(error, file)
     return found
 
 
@@ -103,8 +103,8 @@ def _answers(layer, inputs, options, dy, names):
     _, cache = layer.forward(*inputs, **options)
     is_float = [any(True for _ in leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
-        given = copied(dy)
-        returned = by_input(layer.backward(given, cache), is_float)
+        given = copy_tree(dy)
+        returned = match_inputs(layer.backward(given, cache), is_float)
         yield from _arrays(kind, dict(zip(names, returned, strict=False)))
         yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
         yield from _arrays("after", {"dy": given, **dict(zip(names, inputs, strict=False))})
@@ -117,7 +117,7 @@ def _arrays(kind, nests):
             yield f"{kind}/{path}", np.array(array, float)
 
 
-def award(found, wanted):
+def award_points(found, wanted):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
     `found` are the student's answers, and `wanted` are those of npdl's own layer. Each gradient of
@@ -128,10 +128,10 @@ def award(found, wanted):
     for path, array in wanted.items():
         case, kind, name = path.split("/", 2)
         given = found.get(path)
-        wrong = difference(given, array)
+        wrong = describe_difference(given, array)
         if kind == "gradient":
             added = wanted[f"{case}/again/{name}"] - array      # 0 for an input
-            if wrong and added.any() and not difference(given, added):
+            if wrong and added.any() and not describe_difference(given, added):
                 violations.append(f"{name}.grad is overwritten. {ADD}")
                 wrong = ""
             if given is None:
@@ -156,7 +156,7 @@ def award(found, wanted):
                      "conventions": "".join(violations[:1])}
 
 
-def difference(given, wanted):
+def describe_difference(given, wanted):
     """Return a text on the error of an array, or "" if the array is right."""
     if not isinstance(given, np.ndarray):
         return "missing; `backward` must compute it, as an array of floats"

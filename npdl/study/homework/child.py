@@ -11,15 +11,16 @@ import sys
 import numpy as np
 
 import npdl
-from npdl.cli.process import confine
+from npdl.cli.process import set_limits
 from npdl.study.check import differences
 from npdl.study.check.samples import layer_classes
 from npdl.study.homework.answers import Refused, answer_all, load_class
-from npdl.study.homework.home import answer_line
-from npdl.study.homework.sandbox import MOST_ANSWERED, seal
+from npdl.study.homework.home import find_answer_line
+from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
 MEMORY = 1 << 30            # memory limit in bytes
-# These modules and npdl are imported before `seal`; afterwards no file can be opened.
+# These modules and npdl are imported before `restrict_system_calls`, after which no file can be
+# opened.
 MODULES = ("numpy.fft", "numpy.linalg", "numpy.ma", "numpy.polynomial", "numpy.random",
            "numpy.typing", "random")
 
@@ -36,14 +37,14 @@ def main():
         _read_sources()
     else:
         _remove_answers(task)
-    answer = answer_line if task["find_line"] else answer_all
+    answer = find_answer_line if task["find_line"] else answer_all
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     for number in (1, 2):                   # code may write to the descriptors 1 and 2
         os.dup2(sys.stdout.fileno(), number)
-    confine(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
+    set_limits(task["parent"], AS=MEMORY, CPU=int(task["seconds"]) + 2, FSIZE=MOST_ANSWERED, CORE=0)
     if task["is_sealed"]:
-        seal()
+        restrict_system_calls()
     try:
         questions = pickle.loads(task["questions"])
         load_class(questions, task["submitted"], task["file"], task["name"])
@@ -56,7 +57,7 @@ def main():
 
 
 def _read_sources():
-    """Read the sources of npdl into linecache, because `blame` needs them after `seal`."""
+    """Read npdl's sources into linecache, because `blame` needs them when files can't be read."""
     for file in [one.__file__ for name, one in sys.modules.items() if name.startswith("npdl")]:
         linecache.cache[file] = (0, None, linecache.getlines(file), file)
 
@@ -71,7 +72,7 @@ def _remove_answers(task):
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))
     answer_all(pickle.loads(task["questions"]))
     sys.setprofile(None)
-    differences.five_points = _removed
+    differences.estimate_derivative = _removed
     for module in [one for name, one in sys.modules.items() if name.startswith("npdl.")]:
         for owner in [module, *filter(inspect.isclass, vars(module).values())]:
             for name, value in list(vars(owner).items()):

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
 from npdl.study.homework.grading import Grader, grade_class, write_results
 from npdl.study.homework.handout import LAYERS, hand_out, read_homework, write_autograder
-from npdl.study.homework.sandbox import can_seal
+from npdl.study.homework.sandbox import can_restrict
 
 HAND_OUT = """Write layers whose backward is blank, with tests and a README for students.
 
@@ -27,7 +27,7 @@ def add_arguments(parser):
     set_description(parser, HAND_OUT)
     actions = parser.add_subparsers(dest="action", metavar="grade")
     _add_grade(actions.add_parser("grade", help="grade submissions; see homework grade --help"))
-    parser.add_argument("--out", metavar="DIR", type=file_or_folder, help="a new or empty folder")
+    parser.add_argument("--out", metavar="DIR", type=parse_path, help="a new or empty folder")
     parser.add_argument("--layers", nargs="+", metavar="LAYER",
                         help=f"names of layers of npdl (default: {' '.join(LAYERS)})")
     parser.add_argument("--exam", action="store_true",
@@ -44,9 +44,9 @@ def _add_grade(parser):
     parser.add_argument("--out", metavar="DIR", dest="grades",
                         help="a new or empty folder for grades.csv and feedback")
     service = parser.add_mutually_exclusive_group()
-    service.add_argument("--gradescope", metavar="FILE.zip", type=file_or_folder,
+    service.add_argument("--gradescope", metavar="FILE.zip", type=parse_path,
                          help="write the autograder for Gradescope, and grade nobody")
-    service.add_argument("--results", metavar="FILE.json", type=file_or_folder,
+    service.add_argument("--results", metavar="FILE.json", type=parse_path,
                          help="grade FOLDER as one submission, and write results for Gradescope")
 
 
@@ -73,7 +73,7 @@ def _grade(options):
         return
     if options.folder is None or not (options.results or options.grades):
         raise InputError("give FOLDER, which has the submissions, and --out, a folder for grades")
-    if not (is_sealed := can_seal()):
+    if not (is_sealed := can_restrict()):
         print(NO_SANDBOX, flush=True)
     grader = Grader(exercises, is_sealed)
     if options.results:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.samples import as_float64, every_sample
+from npdl.study.check.samples import all_samples, to_float64
 from npdl.study.check.target import find_class
 from npdl.study.homework.answers import FIRST, SECOND
-from npdl.study.trees import copied, leaves, upstream
+from npdl.study.trees import copy_tree, leaves, random_upstream
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Exercise:
         inputs, the options and the upstream gradient. npdl.study.check.examples specifies the cases
         and the sizes. The seed only changes the random numbers.
         """
-        first, second, _, *options = every_sample(self.cls).items()
+        first, second, _, *options = all_samples(self.cls).items()
         cases = [(FIRST, first[1]), (SECOND, second[1]), *options]
         return {case: _question(*build(stream(seed, 11, i)), seed)
                 for i, (case, build) in enumerate(cases)}
@@ -101,14 +101,14 @@ class Exercise:
 
 
 def _question(layer, inputs, options, seed):
-    layer, inputs = as_float64(layer, inputs, seed)
+    layer, inputs = to_float64(layer, inputs, seed)
     with np.errstate(all="ignore"):
-        outputs, _ = copy.deepcopy(layer).forward(*copied(inputs), **options)
+        outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
     rng = stream(seed, 17)
     for _, param in layer.params():     # backward must add to these gradients
         param.grad = rng.standard_normal(param.shape)
     return {"layer": layer, "inputs": inputs, "options": options,
-            "dy": upstream(outputs, stream(seed, 78)),
+            "dy": random_upstream(outputs, stream(seed, 78)),
             "names": list(inspect.signature(type(layer).forward).parameters)[1:]}
 
 

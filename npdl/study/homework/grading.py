@@ -16,11 +16,11 @@ from pathlib import Path
 
 from npdl.errors import InputError
 from npdl.files import write_json
-from npdl.study.containment import message, written
-from npdl.study.homework.answers import LIMIT, Refused, answer_all, award, list_reasons
-from npdl.study.homework.handout import new_folder
+from npdl.study.containment import format_exception, write_text
+from npdl.study.homework.answers import LIMIT, Refused, answer_all, award_points, list_reasons
+from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
-from npdl.study.homework.similarity import find_copies, normalised
+from npdl.study.homework.similarity import find_copies, normalise_methods
 from npdl.study.homework.submissions import list_submissions, read_file
 from npdl.train.config import usable_cores
 
@@ -86,21 +86,21 @@ class Grader:
         try:
             task = task | {"submitted": read_file(places, exercise.file)}
             found = run_student(task)
-            grade.code = normalised(task["submitted"], exercise.methods)
-            grade.points = award(found, wanted)
+            grade.code = normalise_methods(task["submitted"], exercise.methods)
+            grade.points = award_points(found, wanted)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
                 with contextlib.suppress(Refused, NotGraded):
                     grade.line = str(run_student(task | {"find_line": True}).get("line", ""))
         except Refused as error:
-            grade.points = dict.fromkeys(award({}, wanted), str(error))
+            grade.points = dict.fromkeys(award_points({}, wanted), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
         except Exception as error:          # other submissions must still be graded
-            grade.not_graded = message(error)
+            grade.not_graded = format_exception(error)
         return grade
 
 
-def total(grades):
+def total_grade(grades):
     """Return one Grade for all exercises of a submission, {exercise: Grade}."""
     return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
                   for point, reason in grade.points.items()},
@@ -108,22 +108,22 @@ def total(grades):
                            for exercise, grade in grades.items() if grade.not_graded))
 
 
-def summary(grades):
+def format_points(grades):
     """Return the points of a submission as text, such as "3 of 5", or why it is not graded."""
-    whole = total(grades)
+    whole = total_grade(grades)
     return f"{whole}: {whole.not_graded}" if whole.not_graded else str(whole)
 
 
-def feedback(name, grades):
+def format_feedback(name, grades):
     """Return the feedback page of a student."""
-    lines = [f"{name}: {summary(grades)}"]
+    lines = [f"{name}: {format_points(grades)}"]
     for exercise, grade in grades.items():
         lines += ["", f"{exercise}: {grade}", *(f"  {reason}" for reason in grade.reasons())]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
 
 
-def table(graded, references):
+def format_csv(graded, references):
     """Return the text of grades.csv, with a row for each submission.
 
     graded      {submission: {exercise: Grade}}
@@ -132,7 +132,7 @@ def table(graded, references):
     copies = find_copies(graded | {"npdl": references})
     rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
-        whole = total(grades)
+        whole = total_grade(grades)
         reasons = [f"{exercise}: {grade.reasons()[0]}" for exercise, grade in grades.items()
                    if grade.reasons()]
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
@@ -150,17 +150,18 @@ def grade_class(folder, grader, out):
     grades.csv and a feedback page for each student are written into the folder `out`, which must be
     new or empty. Raises InputError if one of the folders can't be used.
     """
-    submissions, out, graded = list_submissions(folder), new_folder(out), {}
-    references = {one.name: Grade(code=normalised(one.solution, one.methods))
+    submissions, out, graded = list_submissions(folder), check_new_folder(out), {}
+    references = {one.name: Grade(code=normalise_methods(one.solution, one.methods))
                   for one, *_ in grader.exercises}
     with ThreadPool(usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades
             file = name.encode()[:200].decode(errors="ignore")      # the limit of file systems
-            written(out / "feedback" / f"{file}.txt", feedback(name, grades))
-            written(out / "grades.csv", "\ufeff" + table(graded, references))   # as Excel needs it
-            print(f"{name}: {summary(grades)}", flush=True)
+            write_text(out / "feedback" / f"{file}.txt", format_feedback(name, grades))
+            # Excel needs the first character
+            write_text(out / "grades.csv", "\ufeff" + format_csv(graded, references))
+            print(f"{name}: {format_points(grades)}", flush=True)
     return graded
 
 
@@ -171,10 +172,10 @@ def write_results(path, place, grader):
     reports that the autograder failed.
     """
     grades = grader.grade({Path(place).name: Path(place)})
-    if total(grades).not_graded:
-        raise InputError(f"{place}: {summary(grades)}")
+    if total_grade(grades).not_graded:
+        raise InputError(f"{place}: {format_points(grades)}")
     tests = [{"name": point, "score": int(not reason), "max_score": 1, "output": reason}
-             for point, reason in total(grades).points.items()]
-    write_json(Path(path), {"tests": tests, "output": feedback(Path(place).name, grades),
+             for point, reason in total_grade(grades).points.items()]
+    write_json(Path(path), {"tests": tests, "output": format_feedback(Path(place).name, grades),
                             "output_format": "text", "stdout_visibility": "hidden"})
-    return summary(grades)
+    return format_points(grades)

@@ -8,7 +8,7 @@ from pathlib import Path
 import npdl
 from npdl.errors import InputError
 from npdl.files import read_json
-from npdl.study.check.target import npdls_class
+from npdl.study.check.target import find_npdl_class
 from npdl.study.homework.answers import ADD, KEEP, TOLERANCE
 from npdl.study.homework.exercise import Exercise
 
@@ -36,7 +36,7 @@ def read_homework(folder):
                          "homework` wrote for the class") from error
 
 
-def new_folder(out):
+def check_new_folder(out):
     """Return the path of a new or empty folder; raise InputError for any other folder."""
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -52,8 +52,8 @@ def hand_out(out, layers=None, is_exam=False):
     is_exam  True leaves fixes and npdl's solution out of the README and the tests
     Raises InputError if the folder isn't empty, or if a name is not that of a layer of npdl.
     """
-    out = new_folder(out)
-    names = [npdls_class(layer).__name__ for layer in layers or LAYERS]
+    out = check_new_folder(out)
+    names = [find_npdl_class(layer).__name__ for layer in layers or LAYERS]
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
     texts = {one.file: one.text() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),

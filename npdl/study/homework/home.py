@@ -21,7 +21,7 @@ def find_problems(name):
     try:
         with time_limit(answers.LIMIT, ""):
             answers.load_class(questions, path.read_bytes(), str(path), name)
-            points = answers.award(answers.answer_all(questions, str(path)), wanted)
+            points = answers.award_points(answers.answer_all(questions, str(path)), wanted)
             reasons = answers.list_reasons(points)
             if reasons not in ([], [answers.BLANK]) and (report := find_wrong(questions)):
                 reasons += ["", f"most likely wrong: {_lines_of(report)}"
@@ -41,7 +41,7 @@ def find_wrong(questions):
     return None
 
 
-def answer_line(questions, file):
+def find_answer_line(questions, file):
     """Return {"line": text} with the lines that are most likely wrong, or "" for none."""
     report = find_wrong(questions)
     return {"line": _lines_of(report) if report and report.line else ""}

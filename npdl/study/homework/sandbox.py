@@ -84,7 +84,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def seal():
+def restrict_system_calls():
     """Refuse all system calls except for those in MACHINES, until the process ends.
 
     Raises OSError if the system has no seccomp filter.
@@ -100,7 +100,7 @@ def seal():
         raise OSError(ctypes.get_errno(), "seccomp is not available")
 
 
-def can_seal():
-    """Call `seal` in a separate process, and return True if it works on this system."""
-    code = f"import os, {__name__} as sandbox; sandbox.seal(); os._exit(0)"
+def can_restrict():
+    """Return True if `restrict_system_calls` works on this system, in a process of its own."""
+    code = f"import os, {__name__} as sandbox; sandbox.restrict_system_calls(); os._exit(0)"
     return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0

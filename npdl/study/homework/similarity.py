@@ -5,7 +5,7 @@ import ast
 SHORTEST = 150          # code with fewer characters is not compared: short code is often equal
 
 
-def normalised(source, methods):
+def normalise_methods(source, methods):
     """Return the normalised code of the methods in a source, or "" if it is short or invalid.
 
     A student's file must have run in a separate process before, which shows that it doesn't crash
@@ -13,14 +13,14 @@ def normalised(source, methods):
     """
     try:
         code = "\n".join(sorted(
-            _normalised(node) for node in ast.walk(ast.parse(source))
+            _normalise_function(node) for node in ast.walk(ast.parse(source))
             if isinstance(node, ast.FunctionDef) and node.name in methods))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     return code if len(code) >= SHORTEST else ""
 
 
-def _normalised(function):
+def _normalise_function(function):
     """Return the code of a function with numbers for names, without annotations and docstring."""
     numbers = {}
     function.returns = None

@@ -12,7 +12,7 @@ from npdl.train import style
 MOST_TOKENS = 32
 
 
-def tokens_of(run, text=None):
+def choose_tokens(run, text=None):
     """Return (ids, tokens) of a text, or of a sample of the run's data if `text` is None.
 
     `ids` is an array (S,), and `tokens` is a list of the S tokens as text.
@@ -43,7 +43,7 @@ def plot_attention(run, title, text=None):
     if run.config.model != "gpt":
         raise InputError("attention: this run is an LSTM and has no attention; give the folder of "
                          "a GPT run")
-    ids, tokens = tokens_of(run, text)
+    ids, tokens = choose_tokens(run, text)
     longest = min(MOST_TOKENS, run.task.max_len)
     if not 1 <= len(ids) <= longest:
         raise InputError(f"attention: the text has {len(ids)} tokens; give a --text that has 1 to "

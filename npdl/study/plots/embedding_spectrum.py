@@ -13,7 +13,7 @@ from npdl.errors import InputError
 from npdl.train import style
 
 
-def principal(table):
+def principal_components(table):
     """Return (scores, shares) of the first two principal components of a table (n, D).
 
     `scores` is an array (n, 2), and `shares` are the fractions of the variance, an array (2,).
@@ -24,7 +24,7 @@ def principal(table):
     return U[:, :2] * s[:2], share[:2]
 
 
-def spectrum(table):
+def fourier_spectrum(table):
     """Return the fraction of the power at each frequency 1..p//2 over the rows of a (p, D) table.
 
     The power is summed over the D columns. The result is an array (p//2,).
@@ -35,7 +35,7 @@ def spectrum(table):
     return power[1:] / power[1:].sum()
 
 
-def circle(table, k):
+def project_frequency(table, k):
     """Return the rows of a (p, D) table projected onto the plane of frequency k, as (p, 2)."""
     wave = np.fft.rfft(table - table.mean(0), axis=0)[k]            # wave (D,), complex
     U, _, _ = np.linalg.svd(np.stack([wave.real, wave.imag]).T, full_matrices=False)
@@ -59,14 +59,14 @@ def plot_embeddings(run, title):
         _components(made.subplots(), table, list(run.task.vocabulary.characters))
         return made
     p = run.config.p
-    numbers, shares = table[:p], spectrum(table[:p])
+    numbers, shares = table[:p], fourier_spectrum(table[:p])
     made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
                         "colour: the number")
     left, middle, axes = made.subplots(1, 3)
     _components(left, numbers, range(p))
     _bars(middle, shares)
     k = int(shares.argmax()) + 1
-    scores = circle(numbers, k)
+    scores = project_frequency(numbers, k)
     order = np.arange(p) * pow(k, -1, p) % p if np.gcd(k, p) == 1 else np.arange(p)
     path = scores[np.append(order, order[0])]
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
@@ -78,7 +78,7 @@ def plot_embeddings(run, title):
 
 
 def _components(axes, table, labels):
-    scores, share = principal(table)
+    scores, share = principal_components(table)
     _points(axes, scores, labels)
     style.dress(axes, f"component 1 ({share[0]:.0%} of the variance)",
                 f"component 2 ({share[1]:.0%})", "principal components")

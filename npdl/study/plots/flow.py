@@ -3,7 +3,7 @@
 import numpy as np
 
 from npdl.core import Layer, named_layers
-from npdl.data.text import windows
+from npdl.data.text import draw_windows
 from npdl.layers.dropout import Dropout
 from npdl.layers.recurrent import RecurrentLayer
 from npdl.layers.transformer import Identity
@@ -32,7 +32,7 @@ def _record(layer, name, found, value_of):
     setattr(layer, name, recording)
 
 
-def flow(model, ids, targets, counted):
+def measure_flow(model, ids, targets, counted):
     """Run forward and backward; return a list of (dotted name, activations, gradients) of layers.
 
     Activations are the magnitudes of a layer's outputs, gradients those of the derivatives of the
@@ -62,10 +62,10 @@ def flow(model, ids, targets, counted):
             for layer, outputs in activations.items() if layer in gradients]
 
 
-def some_samples(task, config):
+def choose_samples(task, config):
     """Return (ids, targets, mask) of up to SAMPLES training sequences, each an array (B, S)."""
     if config.text is not None:
-        ids, targets = windows(task.parts["train"], config.block, config.batch, config.seed, 0)
+        ids, targets = draw_windows(task.parts["train"], config.block, config.batch, config.seed, 0)
         return ids, targets, np.ones(ids.shape, bool)
     train = task.data.train
     few = train.take(np.arange(min(SAMPLES, len(train))))
@@ -74,9 +74,9 @@ def some_samples(task, config):
 
 def plot_flow(run, title):
     """Return a Figure of a model's activations and gradients, before and after its training."""
-    samples = some_samples(run.task, run.config)
-    rows = {"at the start": flow(make_model(run.config, run.task), *samples),
-            "trained": flow(run.model, *samples)}
+    samples = choose_samples(run.task, run.config)
+    rows = {"at the start": measure_flow(make_model(run.config, run.task), *samples),
+            "trained": measure_flow(run.model, *samples)}
     names = [name.removeprefix("decoder.").replace("lstm.layers", "lstm")
              for name, _, _ in rows["trained"]]
     made = style.figure(

@@ -13,7 +13,7 @@ or to the FILE of --out.
 
 from pathlib import Path
 
-from npdl.cli.console import file_or_folder, positive, set_description
+from npdl.cli.console import parse_path, parse_positive, set_description
 from npdl.errors import InputError
 from npdl.study.plots.attention_maps import plot_attention
 from npdl.study.plots.embedding_spectrum import plot_embeddings
@@ -21,7 +21,7 @@ from npdl.study.plots.flow import plot_flow
 from npdl.study.plots.through_time import plot_gradients
 from npdl.train.commands.table import group_runs
 from npdl.train.curves import plot_curves
-from npdl.train.folder import describe, read_config
+from npdl.train.folder import describe_config, read_config
 from npdl.train.metrics import read_records
 from npdl.train.run import load_run
 from npdl.train.style import save
@@ -35,12 +35,12 @@ def add_arguments(parser):
     kinds = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     made = {what: kinds.add_parser(what) for what in KINDS}
     for what, one in made.items():
-        one.add_argument("--out", metavar="FILE", type=file_or_folder, default=f"{what}.png",
+        one.add_argument("--out", metavar="FILE", type=parse_path, default=f"{what}.png",
                          help="the PNG to write (default: %(default)s)")
         if what != "gradients":
             one.add_argument("runs", nargs="+" if what == "curves" else 1, metavar="RUN",
-                             type=file_or_folder, help="a run folder")
-    made["gradients"].add_argument("--steps", type=positive, default=100, metavar="N",
+                             type=parse_path, help="a run folder")
+    made["gradients"].add_argument("--steps", type=parse_positive, default=100, metavar="N",
                                    help="number of steps back (default: %(default)s)")
     made["attention"].add_argument("--text", help='the text to attend to, for example "5 + 7 =" '
                                    "(default: a sample of the run)")
@@ -53,7 +53,7 @@ def run(options):
         save(plot_gradients(options.steps), options.out)
     elif options.what == "curves":
         titles = group_runs(options.runs) if len(options.runs) > 1 else {
-            describe(read_config(options.runs[0])): options.runs}
+            describe_config(read_config(options.runs[0])): options.runs}
         plot_curves({title: [read_records(Path(run) / "metrics.jsonl") for run in found]
                      for title, found in titles.items()}, options.out, options.log_steps)
     else:
@@ -64,7 +64,7 @@ def run(options):
 def _plot_model(options):
     """Return a Figure of the model of a run."""
     loaded = load_run(options.runs[0])
-    title = f"{options.what.capitalize()}: {describe(loaded.config)}, step {loaded.step}"
+    title = f"{options.what.capitalize()}: {describe_config(loaded.config)}, step {loaded.step}"
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:

@@ -12,7 +12,7 @@ WIDTH, BATCH, SEEDS = 64, 16, 5
 BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
 
 
-def remember(cell, rng):
+def set_long_memory(cell, rng):
     """Set the parameters of a cell such that its state hardly changes from step to step.
 
     The W_h of an RNN becomes orthogonal. The gates of a GRU or an LSTM retain nearly all of the
@@ -81,6 +81,6 @@ def _curve(cls, is_set, steps, seed):
     rng = stream(seed, 14)
     cell = cls(WIDTH, WIDTH, rng=rng, dtype="float64")
     if is_set:
-        remember(cell, rng)
+        set_long_memory(cell, rng)
     norms = gradient_norms(cell, steps, rng)[::-1]
     return np.maximum(norms / norms[0], 1e-300)

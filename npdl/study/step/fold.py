@@ -12,7 +12,7 @@ NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
 
 
 @functools.lru_cache(maxsize=4096)
-def only_names(node):
+def is_only_naming(node):
     """Return True for a statement that only names a value, such as `x = cache.x`."""
     return isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
 
@@ -40,8 +40,8 @@ def is_shown(step):
     if not step.writes or _is_folded(step.call):
         return False
     if step.is_new:
-        return bool(marks) or not only_names(node)
-    return bool(marks) and isinstance(node, ast.Assign) and only_names(node)    # dx = dy
+        return bool(marks) or not is_only_naming(node)
+    return bool(marks) and isinstance(node, ast.Assign) and is_only_naming(node)    # dx = dy
 
 
 def _is_folded(call):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npdl.study.trace.oracle import CLOSE, Oracle, alike, plain, stems
+from npdl.study.trace.oracle import CLOSE, Oracle, is_similar_shape, normalise_name, variable_names
 
 WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream"}
 
@@ -61,7 +61,7 @@ class Marks:
             place = oracle.places[key[0]]
             if place.names or isinstance(place.node, (ast.Name, ast.Attribute, ast.Subscript)):
                 text = oracle.given_to(key) or place.text
-                self.keys[plain(text.removesuffix(".data"))].append(key)
+                self.keys[normalise_name(text.removesuffix(".data"))].append(key)
         for step in self.steps:
             for write in step.writes:
                 if runs.budget.over:
@@ -106,8 +106,8 @@ class Marks:
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
                     and self.oracle.places[k[0]].line is None]
         else:
-            keys = [key for stem in stems(name) for key in self.keys.get(stem, ())]
-        keys = [k for k in keys if alike(self.oracle.values[k].shape, array.shape)]
+            keys = [key for stem in variable_names(name) for key in self.keys.get(stem, ())]
+        keys = [k for k in keys if is_similar_shape(self.oracle.values[k].shape, array.shape)]
         if not array.any():                             # zero is the gradient of any unused value
             keys = [k for k in keys if (place := self.oracle.places[k[0]]).names
                     or isinstance(place.node, ast.Attribute)]

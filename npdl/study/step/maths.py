@@ -42,7 +42,7 @@ def text(node):
         return ""
 
 
-def markup(node):
+def format_html(node):
     """Return the formula of a statement as HTML, with subscripts and superscripts."""
     def script(found):
         tag = "sub" if found[1] == "_" else "sup"

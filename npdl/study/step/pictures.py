@@ -67,17 +67,17 @@ class Summary:
         return base64.b64encode(found.tobytes()).decode()
 
 
-def arrays_in(value, path="", depth=8):
+def find_arrays(value, path="", depth=8):
     """Return [(path, array)] of the float arrays in up to `depth` nested tuples and lists."""
     if isinstance(value, (np.ndarray, np.floating)):
         return [(path, value)] if value.dtype.kind == "f" else []
     inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
-    return [pair for i, item in inner for pair in arrays_in(item, f"{path}[{i}]", depth - 1)]
+    return [pair for i, item in inner for pair in find_arrays(item, f"{path}[{i}]", depth - 1)]
 
 
-def digest(value):
+def summarise_arrays(value):
     """Return [(path, Summary)] of the float arrays in nested tuples and lists."""
-    return [(path, Summary.from_array(array)) for path, array in arrays_in(value)]
+    return [(path, Summary.from_array(array)) for path, array in find_arrays(value)]
 
 
 def _blocks(matrix):

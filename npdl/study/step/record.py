@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.step.pictures import arrays_in, digest
+from npdl.study.step.pictures import find_arrays, summarise_arrays
 from npdl.study.trace.source import HOOK
-from npdl.study.trace.statements import Watched, read_by, written_by
-from npdl.study.trace.watch import Rewrite, Watch, loaded
-from npdl.study.trees import tupled
+from npdl.study.trace.statements import Watched, find_reads, find_writes
+from npdl.study.trace.watch import Rewrite, Watch, load_target
+from npdl.study.trees import as_tuple
 
 COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
 MOST_STEPS = 4000           # statements of a phase that are recorded
@@ -143,7 +143,7 @@ class StatementRewrite(Rewrite):
         Before `z += e`, z is passed to the hook, because the statement reads it.
         """
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-            yield ast.copy_location(ast.Expr(self.hooked(loaded(node.target))), node)
+            yield ast.copy_location(ast.Expr(self.hooked(load_target(node.target))), node)
         yield from super().around(node)
         if isinstance(node, ast.Return):
             node.value = ast.copy_location(self._mark(self.line, node.value), node)
@@ -169,7 +169,7 @@ class Recorder(Watch):
         self.recording, self.marked, self.is_recording = Recording(), [], False
         self.frames = {}            # {frame: Call} of the calls of the phase
         super().__init__(work, True)
-        self.read = [place.line and place.text in read_by(place.line.node)
+        self.read = [place.line and place.text in find_reads(place.line.node)
                      and place.text for place in self.places]
 
     def run(self, forward, backward):
@@ -233,7 +233,7 @@ class Recorder(Watch):
             call.line = call.parent.function.at(caller.f_lineno)
             call.iterations = self._iterations(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
-            call.pairs = pairs_of(call, self.recording.calls)
+            call.pairs = find_forward_calls(call, self.recording.calls)
         self.recording.calls.append(call)
         self.frames[frame] = call
 
@@ -247,7 +247,7 @@ class Recorder(Watch):
         elif self.places[place].root:
             call.keys.setdefault(line, []).extend(keys)
         if source and source not in call.reads.setdefault(line, {}):
-            shown = digest(value)
+            shown = summarise_arrays(value)
             if shown:
                 call.reads[line][source] = shown
 
@@ -257,12 +257,12 @@ class Recorder(Watch):
             return
         call, names = self.frames[frame], dict(frame.f_locals)
         step = self._step(call, line, names)
-        binds, changes = written_by(line.node)
+        binds, changes = find_writes(line.node)
         call.returned = value                           # the last value is that of a return
         written = {"return": value} if line.is_return else {n: look_up(n, names) for n in binds}
-        held = {id(array) for _, array in arrays_in([*call.names.values()])}
+        held = {id(array) for _, array in find_arrays([*call.names.values()])}
         step.is_new = bool(changes) or any(
-            id(array) not in held for _, array in arrays_in([*written.values()]))
+            id(array) not in held for _, array in find_arrays([*written.values()]))
         for name, made in written.items():
             self._write(step, name, made)
         call.names = {} if line.is_return else names    # the arrays of a call that ended may go
@@ -290,17 +290,17 @@ class Recorder(Watch):
         """
         iterations = []
         for loop in line.loops if line is not None else ():
-            bound, _ = written_by(loop) if hasattr(loop, "target") else ((), ())
+            bound, _ = find_writes(loop) if hasattr(loop, "target") else ((), ())
             shown = tuple((n, int(names[n])) for n in bound if isinstance(names.get(n), int))
             iterations.append(shown or (((*bound, "iteration")[0], call.ran[line]),))
         return call.iterations + tuple(iterations)
 
     def _write(self, step, name, value, how="bound"):
-        found = [array for _, array in arrays_in(value)]
+        found = [array for _, array in find_arrays(value)]
         if found:
             small = all(array.size <= COPIED for array in found)
             copies = [np.array(array) for array in found] if small else []
-            step.writes.append(Write(name, copies, how, digest(value)))
+            step.writes.append(Write(name, copies, how, summarise_arrays(value)))
 
     def _raised(self, error):
         """Add a Step for each call that ended with an exception, the innermost call first."""
@@ -317,23 +317,23 @@ def look_up(source, names):
         return None if "(" in source else eval(source, {}, names)       # a call would run again
 
 
-def stem(name):
+def strip_direction(name):
     """Return the name of a function without "forward" or "backward"."""
     parts = [p for p in name.split("_") if p not in ("", "call", "forward", "backward", "grad")]
     return "_".join(parts)
 
 
-def pairs_of(call, calls):
+def find_forward_calls(call, calls):
     """Return the calls of forward that belong to a call of backward, the last one first.
 
     Such a call of forward returned an argument of the call of backward, for example a cache. If no
     call did so, the object keeps its cache in self, and its calls of forward are returned.
     """
     own = [other for other in reversed(calls) if other.phase == "forward"
-           and stem(other.code.co_name) == stem(call.code.co_name)]
+           and strip_direction(other.code.co_name) == strip_direction(call.code.co_name)]
     owner = call.arguments.get("self")
     plain = (bool, int, float, str, type(None))         # equal values may be one object
     handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)
               and not (isinstance(value, tuple) and not value)}
-    return [other for other in own if handed & {*map(id, tupled(other.returned))}] or [
+    return [other for other in own if handed & {*map(id, as_tuple(other.returned))}] or [
         other for other in own if owner is not None and other.arguments.get("self") is owner]

@@ -7,14 +7,14 @@ import math
 import string
 from pathlib import Path
 
-from npdl.study.containment import message
+from npdl.study.containment import format_exception
 from npdl.study.step import maths
 from npdl.study.trace.statements import code_and_comments
 
 PARTS = Path(__file__).parent / "page"
 
 
-def page(walk, phases=("forward", "backward")):
+def format_page(walk, phases=("forward", "backward")):
     """Return the page of a Walk as HTML text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
@@ -25,11 +25,11 @@ def page(walk, phases=("forward", "backward")):
     )
 
 
-def framed(walk):
+def format_frame(walk):
     """Return the page in an iframe, which a notebook shows."""
     return (f'<iframe title="{html.escape(walk.title)}, line by line" sandbox="allow-scripts" '
             'style="width:100%;height:44rem;border:1px solid #8884" '
-            f'srcdoc="{html.escape(page(walk))}"></iframe>')
+            f'srcdoc="{html.escape(format_page(walk))}"></iframe>')
 
 
 def _data(walk, phases):
@@ -42,7 +42,7 @@ def _data(walk, phases):
         "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
         "finals": [{"name": row.name, "right": row.right, "error": _number(row.error),
                     "reason": row.doubt} for row in walk.finals],
-        "error": message(error) if error is not None else "",
+        "error": format_exception(error) if error is not None else "",
     }
 
 
@@ -69,7 +69,7 @@ class _Data:
             "writes": [w for write in step.writes for w in self.writes(write)],
         }
         if step.error is not None:
-            found["error"] = message(step.error)
+            found["error"] = format_exception(step.error)
         return found
 
     def writes(self, write):
@@ -123,7 +123,7 @@ def _lines(function):
         if not node.body[0].lineno <= n <= docstring_end:
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
-                maths.markup, maths.text)]
+                maths.format_html, maths.text)]
             yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 from npdl.exceptions import printable
-from npdl.study.containment import message
+from npdl.study.containment import format_exception
 from npdl.study.step import maths
 
 RESET, BOLD, DIM, RED, GREEN, YELLOW = (f"\033[{n}m" for n in (0, 1, 2, 31, 32, 33))
@@ -23,7 +23,7 @@ class Paint:
         return code + text + RESET if self.on and code else text
 
 
-def show(walk, phases=("forward", "backward"), file=None):
+def print_walk(walk, phases=("forward", "backward"), file=None):
     """Print every step of a Walk."""
     file = file or sys.stdout
     for line in _lines(walk, phases, Paint(file)):
@@ -43,7 +43,7 @@ def _lines(walk, phases, paint):
             yield paint(f"\n{pad}{call.name}", BOLD) + paint(by, DIM)
         yield from (pad + line for line in _step(step, paint))
     if walk.recording.error is not None:
-        yield paint(f"\nthe layer raised {message(walk.recording.error)}", RED)
+        yield paint(f"\nthe layer raised {format_exception(walk.recording.error)}", RED)
     yield from (paint(f"note: {note}") for note in walk.notes)
     if walk.finals:
         yield paint("\n=== gradients against their numerical values ===", BOLD)
@@ -82,7 +82,7 @@ def _step(step, paint):
             mark = write.mark and "  " + paint(write.mark.text, COLOURS[write.mark.kind])
             yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + (mark or "")
     if step.error is not None:
-        yield pad + paint(f"raised {message(step.error)}", RED)
+        yield pad + paint(f"raised {format_exception(step.error)}", RED)
 
 
 def _plain(text):

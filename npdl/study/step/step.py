@@ -15,14 +15,14 @@ from npdl.study.blame.blame import check as check_gradients
 from npdl.study.blame.blame import search
 from npdl.study.check.adapters import Unfit, as_layer
 from npdl.study.check.subjects import Subject
-from npdl.study.containment import written
+from npdl.study.containment import write_text
 from npdl.study.step.fold import is_shown
 from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
-from npdl.study.step.show_html import framed, page
-from npdl.study.step.show_terminal import show
-from npdl.study.trace.runs import Budget, Runs, forward_backward, quiet
-from npdl.study.trees import copied, restored
+from npdl.study.step.show_html import format_frame, format_page
+from npdl.study.step.show_terminal import print_walk
+from npdl.study.trace.runs import Budget, Runs, forward_backward, silence_warnings
+from npdl.study.trees import copy_tree, restore_values
 
 WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
                             # number compares more lines, but takes longer
@@ -45,14 +45,14 @@ class Walk:
 
     def show(self, phases=("forward", "backward"), file=None):
         """Print every statement with its arrays."""
-        show(self, phases, file)
+        print_walk(self, phases, file)
 
     def to_html(self, path, phases=("forward", "backward")):
         """Write an interactive page to a file and return its path. The page needs no other file."""
-        return written(path, page(self, phases))
+        return write_text(path, format_page(self, phases))
 
     def _repr_html_(self):
-        return framed(self)
+        return format_frame(self)
 
     def __repr__(self):
         names = ", ".join(row.name for row in self.finals if row.right is False)
@@ -89,16 +89,16 @@ def step(layer, *inputs, seed=0, **options):
         subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:                          # show the statements up to the error
         return _unchecked(title, layer, inputs, options, error)
-    with quiet():
+    with silence_warnings():
         result = check_gradients(subject)
     is_wrong, used = result.used is not None, result.used or subject.paths
     dout = subject.upstream(used)
     recorder = Recorder(lambda: forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
-    with quiet(), restored(subject.params.values(), subject.inputs):
+    with silence_warnings(), restore_values(subject.params.values(), subject.inputs):
         recording = recorder.run(subject.run, lambda returned: subject.layer.backward(
-            copied(dout), returned[1]))
+            copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
     walk.notes += [f"only the first {len(recording.phase(phase))} statements of {phase} are "
                    "recorded; all gradients are compared" for phase in recording.cut]
@@ -116,7 +116,7 @@ def _unchecked(title, layer, inputs, options, error):
     def forward():
         return layer.forward(*inputs, **options)
 
-    with quiet():
+    with silence_warnings():
         recording = Recorder(forward).run(forward, lambda returned: None)
     if isinstance(error, Unfit):
         return Walk(title, recording, notes=[str(error)])
@@ -127,7 +127,7 @@ def _unchecked(title, layer, inputs, options, error):
 def _mark(walk, runs, is_wrong):
     """Compare the values of a Walk, and mark the incorrect line if `blame` finds one."""
     report = search(runs.subject, other_inputs=False) if is_wrong else None
-    with quiet():
+    with silence_warnings():
         marks = Marks(walk.recording, runs, is_wrong)
         if report is not None:
             marks.mark_line(report.file, report.line)

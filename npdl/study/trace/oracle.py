@@ -22,12 +22,12 @@ KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
 @functools.lru_cache(maxsize=256)
-def direction(shape):
+def random_direction(shape):
     """Return the direction for a shape, a random array that is the same in every call."""
     return stream(0, 5, *shape).standard_normal(shape)
 
 
-def plain(name):
+def normalise_name(name):
     """Return a variable's name in a form that can be compared.
 
     It is "xhat" for each of self.x_hat, cache['x_hat'] and x_hat[t].
@@ -36,14 +36,14 @@ def plain(name):
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
-def stems(name):
+def variable_names(name):
     """Return the names of the variables whose gradient may have the given name.
 
     For each of dx, d_x, gx, grad_x, x_grad and x.grad, the name x is among them.
     """
     if name.endswith(".grad") or GRADS.search(name):
-        return [plain(name.removesuffix(".grad"))]
-    text = plain(name)
+        return [normalise_name(name.removesuffix(".grad"))]
+    text = normalise_name(name)
     found = [text.removesuffix(end) for end in ("grad", "bar") if text.endswith(end)]
     found += [text.removeprefix(begin) for begin in ("grad", "d", "g") if text.startswith(begin)]
     return [stem for stem in dict.fromkeys(found) if stem]
@@ -65,9 +65,9 @@ class Oracle:
             self.sizes[value.size].append(key)
 
     def product(self, key):
-        """Return the inner product of a value's true gradient and `direction`, or NaN."""
+        """Return the inner product of a value's true gradient and `random_direction`, or NaN."""
         if key not in self.products:
-            u = direction(self.values[key].shape)
+            u = random_direction(self.values[key].shape)
             self.products[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
                 found = self.runs.check.derivative(lambda t: self.runs.outputs(
@@ -94,16 +94,16 @@ class Oracle:
         The error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
         shape = self.values[key].shape
-        if not alike(shape, value.shape):
+        if not is_similar_shape(shape, value.shape):
             return np.inf
-        terms = direction(shape) * np.reshape(value, shape)
+        terms = random_direction(shape) * np.reshape(value, shape)
         size = np.sqrt((terms * terms).sum()) + LEAST
         return float(abs(terms.sum() - self.product(key)) / size)
 
     def is_named(self, name, value):
         """Return True if `value` is the gradient of a variable of forward with this name."""
         return any(self.error(key, value) <= CLOSE for key in self.sizes.get(value.size, ())
-                   if plain(self.given_to(key)) == name)
+                   if normalise_name(self.given_to(key)) == name)
 
     def name(self, value):
         """Return the expression of forward whose gradient is `value` or its transpose, or ""."""
@@ -115,7 +115,7 @@ class Oracle:
         return ""
 
 
-def alike(one, two):
+def is_similar_shape(one, two):
     """Return True if two shapes are equal, except for axes of length 1 and merged axes."""
     one, two = [n for n in one if n != 1], [n for n in two if n != 1]
     return one == two or bool(one and two) and one[-1] == two[-1] and np.prod(one) == np.prod(

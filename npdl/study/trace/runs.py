@@ -13,7 +13,7 @@ from npdl.core import NoBias, walk
 from npdl.study.containment import is_npdls
 from npdl.study.deviation import deviation
 from npdl.study.trace.watch import Watch
-from npdl.study.trees import copied, mapped
+from npdl.study.trees import copy_tree, map_leaves
 
 CLOSE = 1e-7                    # allowed error of a gradient, relative to its largest entry
 LEAST = 1e-3                    # if the largest entry is smaller, errors are relative to this
@@ -23,7 +23,7 @@ SOLVED = 1e-6                   # allowed relative error of a solution of a line
 
 
 @contextlib.contextmanager
-def quiet():
+def silence_warnings():
     """Silence the warnings of NumPy and of the module `warnings` in the block."""
     # Entering such a block takes time, so an inner block does nothing.
     if all(what == "ignore" for what in np.geterr().values()):
@@ -59,7 +59,7 @@ class Budget:
 
 
 @contextlib.contextmanager
-def unwritten(layer):
+def restore_attributes(layer):
     """Restore the attributes of a layer and its parts at the end of the block."""
     held = [(vars(one), dict(vars(one))) for part in walk(layer) for one in (
         part, *(value for value in vars(part).values() if isinstance(value, NoBias)))]
@@ -96,7 +96,7 @@ class Runs:
         try:
             if options or what not in self.costs:
                 self.watch.start(**options or {"only": ()})
-            with quiet():
+            with silence_warnings():
                 yield
         finally:
             self.watch.stop()
@@ -118,7 +118,7 @@ class Runs:
         """
         with self._watched("forward", {}):
             _, cache = self.subject.run()
-        dout = mapped(self.dout, lambda d: None if d is None else d * factor)
+        dout = map_leaves(self.dout, lambda d: None if d is None else d * factor)
         with self._watched("backward", watched):
             found = self.subject.backward(dout, cache, is_random=True)
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
@@ -139,7 +139,7 @@ class Runs:
         Each column is a change of all gradients. Changes may be scaled and added.
         """
         is_shaped = all(found[name].shape == true.shape for name, true in self.truth.items())
-        return is_shaped and solved(free, self.short(found))[2]
+        return is_shaped and solve_linear(free, self.short(found))[2]
 
     def rows(self, names):
         """Return a mask, True for the entries of `short(found)` that belong to these gradients."""
@@ -158,7 +158,7 @@ class Runs:
         return np.concatenate(parts)
 
 
-def solved(J, residual):
+def solve_linear(J, residual):
     """Solve J @ delta = residual and return (delta, is_unique, fits).
 
     `fits` is True if J @ delta is the residual, up to a relative error of SOLVED.
@@ -178,4 +178,4 @@ def _is_right(value, true):
 
 def forward_backward(subject, dout):
     """Run the forward and the backward of a Subject."""
-    subject.layer.backward(copied(dout), subject.run()[1])
+    subject.layer.backward(copy_tree(dout), subject.run()[1])

@@ -15,20 +15,20 @@ import linecache
 HOOK = "__npdl__"
 
 
-def defined(code):
+def find_definition(code):
     """Return (node, class name) for a code object, or None if there is no source.
 
     The node is the definition of the function; the name is "" if no class is around it.
     """
     try:
-        found = definitions("".join(linecache.getlines(code.co_filename)))
+        found = find_definitions("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
         return None
     return found.get((code.co_firstlineno, code.co_name))
 
 
 @functools.lru_cache(maxsize=64)
-def definitions(text):
+def find_definitions(text):
     """Return {(first line, name): (node, class name)} of all functions in the text of a file."""
     found, todo = {}, [(ast.parse(text), "")]
     for node, owner in todo:
@@ -44,7 +44,7 @@ def definitions(text):
     return found
 
 
-def recompiled(code, node, owner):
+def recompile(code, node, owner):
     """Compile a changed definition and return a code object that can replace `code`.
 
     `owner` is the name of the class around the function, or "". All nodes of the definition need
@@ -81,7 +81,7 @@ def find_code(compiled, qualname):
 
 
 @contextlib.contextmanager
-def patched(function, code):
+def patch_code(function, code):
     """Replace the code object of a function during the `with` block."""
     before = function.__code__
     function.__code__ = code
@@ -92,7 +92,7 @@ def patched(function, code):
 
 
 @contextlib.contextmanager
-def applied(line, body):
+def replace_line(line, body):
     """Replace a Line by statements during the `with` block; yield False if they are invalid."""
     function, (block, at) = line.function, _position(line.function.node, line.node)
     for node in body:
@@ -101,10 +101,10 @@ def applied(line, body):
                 ast.copy_location(part, line.node)
     block[at : at + 1] = body
     try:
-        code = recompiled(function.code, function.node, function.owner)
+        code = recompile(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:
             for f in function.functions if code is not None else ():
-                stack.enter_context(patched(f, code))
+                stack.enter_context(patch_code(f, code))
             yield code is not None
     finally:
         block[at : at + len(body)] = [line.node]

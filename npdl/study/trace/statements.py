@@ -7,7 +7,7 @@ import linecache
 import tokenize
 from dataclasses import dataclass, field
 
-from npdl.study.trace.source import defined
+from npdl.study.trace.source import find_definition
 
 COMPOUND = (ast.For, ast.While, ast.If, ast.With, ast.Try)
 WRITES_FIRST_ARGUMENT = {"copyto", "put", "place", "putmask", "at", "fill_diagonal"}
@@ -137,9 +137,9 @@ class Place:
         return ast.unparse(self.node)
 
 
-def lines_of(code):
+def parse_lines(code):
     """Return a Watched for a code object, without functions, or None if there is no source."""
-    found = defined(code)
+    found = find_definition(code)
     return found and Watched(code, *found, [])
 
 
@@ -170,7 +170,7 @@ def _code_and_comments(text):
 
 
 @functools.lru_cache(maxsize=4096)
-def read_by(node):
+def find_reads(node):
     """Return the sources of the variables that a statement reads, such as "x" or "hs[t + 1]".
 
     Each source is as long as possible: "self.W.data", not "self.W".
@@ -202,7 +202,7 @@ def _is_path(node):
 
 
 @functools.lru_cache(maxsize=4096)
-def written_by(node):
+def find_writes(node):
     """Return (binds, changes), the variables that a statement assigns or changes, as sources.
 
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`

@@ -11,30 +11,30 @@ PURE = {"sum", "mean", "max", "min", "reshape", "transpose", "swapaxes", "copy",
         "squeeze", "dot", "repeat", "cumsum", "len", "range", "float", "int", "abs"}
 
 
-def parsed(text):
+def parse_expression(text):
     """Return the syntax tree of an expression."""
     return ast.parse(text, mode="eval").body
 
 
-def binary(left, sign, right):
+def make_binary(left, sign, right):
     """Return the syntax tree of `left sign right`; `sign` is a key of SIGNS, such as "+"."""
     return ast.BinOp(left, SIGNS[sign](), right)
 
 
-def names_of(*nodes):
+def find_names(*nodes):
     """Return the set of the names in syntax nodes."""
     return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
 
 
-def cloned(tree, target=None, new=None):
+def clone_tree(tree, target=None, new=None):
     """Copy a syntax tree or a list of nodes, with `new` in the place of its node `target`."""
     if isinstance(tree, list):
-        return [cloned(part, target, new) for part in tree]
+        return [clone_tree(part, target, new) for part in tree]
     if not isinstance(tree, ast.AST):
         return tree
     if tree is target:
-        return cloned(new)
-    return type(tree)(**{name: cloned(value, target, new)
+        return clone_tree(new)
+    return type(tree)(**{name: clone_tree(value, target, new)
                          for name, value in ast.iter_fields(tree)})
 
 
@@ -60,7 +60,7 @@ def is_pure(node):
     return True
 
 
-def expressions(node):
+def find_expressions(node):
     """Yield a pair (expression, is_value) for each expression of a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
@@ -83,7 +83,7 @@ def expressions(node):
             yield target.slice, False
 
 
-def subexpressions(node, parent=None, is_index=False):
+def walk_subexpressions(node, parent=None, is_index=False):
     """Yield (part, parent, is_index) for all parts; is_index is True inside an index or a size."""
     yield node, parent, is_index
     is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
@@ -94,10 +94,10 @@ def subexpressions(node, parent=None, is_index=False):
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, (ast.expr, ast.keyword)) and not isinstance(
                     getattr(child, "ctx", None), ast.Store):
-                yield from subexpressions(child, node, inside)
+                yield from walk_subexpressions(child, node, inside)
 
 
-def swapped(nodes):
+def swap_items(nodes):
     """Yield copies of a list in which two of the first six items have changed places."""
     for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
         items = list(nodes)

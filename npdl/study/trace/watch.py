@@ -17,10 +17,10 @@ from types import FunctionType, ModuleType
 
 import numpy as np
 
-from npdl.core import rebuilt
+from npdl.core import rebuild
 from npdl.study.containment import NPDL, is_library
-from npdl.study.trace.source import HOOK, recompiled
-from npdl.study.trace.statements import Place, lines_of
+from npdl.study.trace.source import HOOK, recompile
+from npdl.study.trace.statements import Place, parse_lines
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
@@ -28,7 +28,7 @@ NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched 
 MOST_RECORDED = 1 << 22         # entries that one run records; a larger number needs more memory
 
 
-def loaded(target):
+def load_target(target):
     """Return the target of an assignment as an expression that reads it."""
     target = copy.deepcopy(target)
     target.ctx = ast.Load()
@@ -84,7 +84,7 @@ class Rewrite(ast.NodeTransformer):
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
-            call = self.hooked(loaded(node.target), True, (ast.unparse(node.target),))
+            call = self.hooked(load_target(node.target), True, (ast.unparse(node.target),))
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
 
@@ -171,11 +171,11 @@ class Watch:
                 holders.setdefault(f.__code__, []).append(f)
         self.own = {code.co_name for code in codes}
         for code in codes:
-            watched = lines_of(code)
+            watched = parse_lines(code)
             if watched is not None and code in holders:
                 watched.functions = holders[code]
                 node = self.rewriter(self, watched).whole()
-                watched.rewritten = recompiled(code, node, watched.owner)
+                watched.rewritten = recompile(code, node, watched.owner)
                 if watched.rewritten is not None:
                     self.functions.append(watched)
                     continue
@@ -235,7 +235,7 @@ class Watch:
         if isinstance(value, (tuple, list)) and depth:
             items = [self._nest(place, v, depth - 1) for v in value]
             if any(a is not b for a, b in zip(items, value, strict=True)):
-                return rebuilt(value, items)
+                return rebuild(value, items)
         return value
 
     def _one(self, place, value):
@@ -268,13 +268,13 @@ def _run_codes(work):
         if event == "call":
             found.setdefault(frame.f_code)
 
-    with contextlib.suppress(Exception), profiled(called):
+    with contextlib.suppress(Exception), run_profiled(called):
         work()
     return list(found)
 
 
 @contextlib.contextmanager
-def profiled(called):
+def run_profiled(called):
     """Run the block with the profiling function `called`, which sees each call and return."""
     before = sys.getprofile()
     sys.setprofile(called)

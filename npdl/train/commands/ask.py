@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.cli.console import file_or_folder, positive, set_description
+from npdl.cli.console import parse_path, parse_positive, set_description
 from npdl.decoding.language_models import Recomputed
 from npdl.errors import InputError
 from npdl.train.run import load_run
@@ -44,7 +44,7 @@ def encode_question(run, question):
     return ids
 
 
-def answers(run, question):
+def rank_answers(run, question):
     """Return each token that may follow `question` with its probability, best first.
 
     Raises InputError for an invalid question (encode_question) or a probability that isn't finite.
@@ -59,7 +59,7 @@ def answers(run, question):
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 
 
-def right_answer(run, ids):
+def compute_answer(run, ids):
     """Return the token of the right answer, and a text that says if the run was trained on it.
 
     The token is None if the equation is not in the run's data.
@@ -86,8 +86,8 @@ def unseen_equations(run):
 def print_answers(run, question, top):
     """Print the answers to one question."""
     ids = encode_question(run, question)
-    right, what = right_answer(run, ids)
-    ranked = answers(run, question)
+    right, what = compute_answer(run, ids)
+    ranked = rank_answers(run, question)
     print(f"{run.task.vocabulary.decode(ids[1:])}    ({run.config.model}, step {run.step}; {what})")
     for token, probability in ranked[:top]:
         print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
@@ -98,9 +98,9 @@ def print_answers(run, question, top):
 def add_arguments(parser):
     """Add the options of `ask` to an argparse parser."""
     set_description(parser, __doc__)
-    parser.add_argument("run", type=file_or_folder, help="a run folder")
+    parser.add_argument("run", type=parse_path, help="a run folder")
     parser.add_argument("question", nargs="?", default=None, help="an equation up to its '='")
-    parser.add_argument("--top", type=positive, default=5, metavar="N",
+    parser.add_argument("--top", type=parse_positive, default=5, metavar="N",
                         help="answers to show (default: %(default)s)")
 
 

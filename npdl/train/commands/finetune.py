@@ -23,8 +23,8 @@ import textwrap
 from pathlib import Path
 
 from npdl.adapt import report
-from npdl.cli.console import file_or_folder, note, set_description
-from npdl.cli.options import add_settings, option_of
+from npdl.cli.console import note, parse_path, set_description
+from npdl.cli.options import add_settings, option_name
 from npdl.errors import InputError
 from npdl.train import folder as folders
 from npdl.train import run as runs
@@ -44,13 +44,13 @@ from npdl.train.config import (
 )
 from npdl.train.finetune import DEFAULTS, finetune_config, model_config
 from npdl.train.pretrained import Pretrained, is_model, to_huggingface
-from npdl.train.task import make_model, make_task, resolved
+from npdl.train.task import make_model, make_task, resolve_config
 
 
 def add_arguments(p):
     """Add the options of `finetune` to an argparse parser."""
     set_description(p, __doc__, given_only=True)
-    p.add_argument("run", nargs="?", default=None, type=file_or_folder,
+    p.add_argument("run", nargs="?", default=None, type=parse_path,
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
@@ -67,7 +67,7 @@ def add_arguments(p):
     real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
     real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
                       "where the model is now")
-    shown = ", ".join(f"{option_of(name)} {getattr(PretrainedConfig, name)}" for name in
+    shown = ", ".join(f"{option_name(name)} {getattr(PretrainedConfig, name)}" for name in
                       ("steps", "batch", "lr", "weight_decay", "clip", "r_train", "eval_first",
                        "eval_every", "save_every", "engine", "threads"))
     real.description = textwrap.fill("its defaults are --rank 8, with --bits --block 64 --rounding "
@@ -104,7 +104,7 @@ def start_from_run(source, given, adapters, quiet):
     wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
                   if name in given), None)
     if wrong is not None:
-        raise InputError(f"{option_of(wrong)} goes with a real model; {source} is a run")
+        raise InputError(f"{option_name(wrong)} goes with a real model; {source} is a run")
     base = runs.load_run(source)
     given = {"threads": min(2, usable_cores()), **given}
     config, parameters = finetune_config(base, adapters, given, source), base.model.state_dict()
@@ -112,7 +112,8 @@ def start_from_run(source, given, adapters, quiet):
         note(f"no option changes the task (--operator, --p): the adapters learn the equations of "
              f"{source}")
     if not quiet:
-        print(counts(base.model, make_model(config, make_task(resolved(config)), parameters)))
+        merged = make_model(config, make_task(resolve_config(config)), parameters)
+        print(format_counts(base.model, merged))
     return config, parameters
 
 
@@ -120,7 +121,8 @@ def default_out(source, config):
     """Return the default folder of a fine-tuning."""
     kind = "full" if config.adapters is None else "lora" if config.adapters.bits is None else (
         "qlora")
-    begin = source.rstrip("/") if config.pretrained is None else Path("runs", folders.stem(source))
+    begin = (source.rstrip("/") if config.pretrained is None
+             else Path("runs", folders.file_stem(source)))
     return f"{begin}-{kind}"
 
 
@@ -141,7 +143,7 @@ def merge(source, out, given, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
     wrong = next((name for name, value in {**given, **training}.items() if value is not None), None)
     if wrong is not None:
-        raise InputError(f"{option_of(wrong)} has no effect with --merge; leave it out")
+        raise InputError(f"{option_name(wrong)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)
     path, task, out = tuned.config.pretrained, tuned.task, out or f"{source.rstrip('/')}-merged"
     if path is None:
@@ -153,7 +155,7 @@ def merge(source, out, given, quiet, **training):
     return 0
 
 
-def counts(before, after):
+def format_counts(before, after):
     """Return a table of the parameters, bytes and multiplications (for one token) of two models."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in (("the run", before), ("adapted", after)):

@@ -22,7 +22,7 @@ import math
 import sys
 import time
 
-from npdl.cli.console import file_or_folder, note, print_text, set_description
+from npdl.cli.console import note, parse_path, print_text, set_description
 from npdl.cli.options import (
     COUNT,
     NATURAL,
@@ -30,9 +30,9 @@ from npdl.cli.options import (
     SHARE,
     Range,
     add_settings,
-    check,
+    check_settings,
     count,
-    option_of,
+    option_name,
     setting,
 )
 from npdl.decoding import beam_search, greedy, sample
@@ -82,7 +82,7 @@ class Settings:
 def add_arguments(p):
     """Add the options of `generate` to an argparse parser."""
     set_description(p, __doc__, given_only=True)
-    p.add_argument("run", type=file_or_folder,
+    p.add_argument("run", type=parse_path,
                    help="a run folder, a model's folder or a .gguf file")
     p.add_argument("prompts", nargs="*", metavar="prompt", default=[], help="the text to "
                    "continue, or an equation with spaces between its tokens (default: empty)")
@@ -137,10 +137,10 @@ def open_source(path):
     if is_model(path):
         loaded = load(path, tokenizer=True)
         return Source(loaded.model, loaded.tokenizer, "model", loaded.tokenizer.ends or None)
-    return source_of(load_run(path))
+    return source_from_run(load_run(path))
 
 
-def source_of(run):
+def source_from_run(run):
     """Return the Source of a loaded run (load_run)."""
     words, config = run.task.vocabulary, run.config
     if config.translates:
@@ -161,11 +161,11 @@ def generate(source, prompt=None, method="greedy", on_token=None, **how):
     InputError for settings that don't fit the source or the method.
     """
     chosen = Settings(method=method, **how)
-    check(chosen)
+    check_settings(chosen)
     for field in dataclasses.fields(chosen):
         owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
         if field.name in how and owner not in ("greedy", method):
-            raise InputError(f"{option_of(field.name)} goes with --method {owner}, not {method}")
+            raise InputError(f"{option_name(field.name)} goes with --method {owner}, not {method}")
     ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
     slides = source.kind != "dates" and not isinstance(model, LSTMLM)
     keep = chosen.keep

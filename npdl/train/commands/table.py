@@ -11,11 +11,11 @@ settings that differ. Unfinished runs are listed below the table and are not par
 import dataclasses
 from pathlib import Path
 
-from npdl.cli.console import file_or_folder, set_description
+from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
-from npdl.train.folder import is_finished, outline, read_config
+from npdl.train.folder import is_finished, outline_config, read_config
 from npdl.train.metrics import read_records
-from npdl.train.summary import combine, summarise, table
+from npdl.train.summary import combine, format_table, summarise
 
 # Settings that the outline of a run names, or that follow from another one.
 OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
@@ -42,11 +42,12 @@ def group_runs(folders):
                         if name not in OUTLINED and hasattr(config, name)
                         and (name in MAY_BE_OFF or getattr(config, name) is not None))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
-        headings[f"{outline(config)}{extra} (seeds {seeds})"] = [run for _, run in groups[config]]
+        heading = f"{outline_config(config)}{extra} (seeds {seeds})"
+        headings[heading] = [run for _, run in groups[config]]
     return headings
 
 
-def columns(folders):
+def make_columns(folders):
     """Return (columns, stopped) for run folders.
 
     `columns` is {heading: result of `combine`} of the finished runs. `stopped` has a line of
@@ -83,15 +84,15 @@ def _setting(name, value):
 def add_arguments(parser):
     """Add the options of `table` to an argparse parser."""
     set_description(parser, __doc__, given_only=True)
-    parser.add_argument("runs", nargs="+", type=file_or_folder, help="folders of finished runs")
+    parser.add_argument("runs", nargs="+", type=parse_path, help="folders of finished runs")
 
 
 def run(options):
     """Print the table of the runs in the options, and return the exit status."""
-    finished, stopped = columns(options.runs)
+    finished, stopped = make_columns(options.runs)
     if not finished:
         raise InputError("; ".join(stopped))
-    print(table(finished))
+    print(format_table(finished))
     for line in stopped:
         print(line)
     return 0

@@ -5,8 +5,8 @@ import textwrap
 
 from npdl import backend
 from npdl.backend import plain_errors
-from npdl.cli.console import OneLineParser, add_help_all, guarded, note, set_description
-from npdl.cli.options import COUNT, add_settings, check, option_of, setting
+from npdl.cli.console import OneLineParser, add_help_all, note, run_guarded, set_description
+from npdl.cli.options import COUNT, add_settings, check_settings, option_name, setting
 from npdl.errors import InputError
 from npdl.train.config import (
     ARITHMETIC,
@@ -25,7 +25,7 @@ from npdl.train.config import (
 from npdl.train.folder import default_folder, holds_run
 from npdl.train.recipes import RECIPES, new_config, recipe_settings
 from npdl.train.run import resumed_config
-from npdl.train.task import resolved
+from npdl.train.task import resolve_config
 
 PROCESS = "this process"
 TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", "eval_first",
@@ -58,13 +58,13 @@ def run_script(train, model, description, arguments=None):
         with plain_errors():
             backend.use(config.backend)
             try:
-                return train(resolved(config), folder=folder, **train_options)
+                return train(resolve_config(config), folder=folder, **train_options)
             except KeyboardInterrupt:           # before the run begins, or a second one
                 note(f"interrupted; continue from the last checkpoint by --resume --out {folder}"
                      if holds_run(folder) else "interrupted before the run began; nothing is saved")
                 raise
 
-    return guarded(parser.prog, run)
+    return run_guarded(parser.prog, run)
 
 
 def split_options(options):
@@ -72,7 +72,7 @@ def split_options(options):
     given = vars(options)
     names = [field.name for field in dataclasses.fields(Process)]
     process = Process(**{name: given.pop(name) for name in names if name in given})
-    check(process)
+    check_settings(process)
     train_options = dataclasses.asdict(process)
     return given, train_options.pop("out"), train_options
 
@@ -106,7 +106,7 @@ def _add_options(parser, model, description):
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
     text, defaults = TextConfig(model=model), Config(model=model, threads=min(2, usable_cores()))
-    shown = ", ".join(f"{option_of(name)} {'none' if value is None else value}"
+    shown = ", ".join(f"{option_name(name)} {'none' if value is None else value}"
                       for name in TEXT_SHOWN for value in [getattr(text, name)]
                       if name != "positions" or model == "gpt")
     parser.epilog = textwrap.fill(f"With --text the defaults are {shown}.", 80)

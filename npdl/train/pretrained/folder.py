@@ -23,7 +23,7 @@ from npdl.adapt import merged_linear, quantize_linears
 from npdl.adapt.linears import FrozenLinear, LoRALinear
 from npdl.backend import to_device, to_host
 from npdl.cli.folders import new_folder
-from npdl.cli.process import memory
+from npdl.cli.process import total_memory
 from npdl.core import Layer, named_layers
 from npdl.errors import InputError, require_dtype
 from npdl.files import is_file, read_json, reason, write_json
@@ -76,7 +76,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
     quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
-    for row, array in _arrays(rows, weights, dtype, quantized):
+    for row, array in _read_arrays(rows, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
             raise InputError(f"{path}: {row.theirs} holds NaN or infinity; get another copy")
         parts = [array.T] if row.transposed else np.split(array, len(row.ours), -1)
@@ -90,7 +90,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     return pretrained
 
 
-def _arrays(rows, weights, dtype, alone):
+def _read_arrays(rows, weights, dtype, alone):
     """Yield (Row, array) for each of the Rows `rows`.
 
     The arrays of the Rows in `alone` have their own memory. The others are memory-mapped if their
@@ -138,8 +138,8 @@ def read(path):
         weights = GGUFWeights(path)
         return Architecture(weights.config, path), weights
     config = path / "config.json"
-    values = _json(config, f"{path} holds no model (config.json is missing); give a folder with "
-                   "config.json and model.safetensors, or a .gguf file")
+    values = _read_json(config, f"{path} holds no model (config.json is missing); give a folder "
+                                "with config.json and model.safetensors, or a .gguf file")
     architecture, weights = Architecture(values, config), FolderWeights(path)
     if architecture.tied:
         weights.use_for_missing(architecture.embedding, "lm_head.weight")
@@ -151,7 +151,7 @@ class FolderWeights:
 
     def __init__(self, folder):
         self.folder = folder
-        self.paths = [folder / name for name in _shards(folder)]
+        self.paths = [folder / name for name in _find_shards(folder)]
         self._files = {}
         for path in self.paths:
             file = safetensors.SafetensorsFile(path)
@@ -190,14 +190,15 @@ class FolderWeights:
         return file.read(name, dtype, out)
 
 
-def _shards(folder):
+def _find_shards(folder):
     """Return the names of a folder's safetensors files. Raise InputError if one is missing."""
     if is_file(folder / ONE):
         return [ONE]
     if (folder / "pytorch_model.bin").exists() and not (folder / INDEX).exists():
         raise InputError(f"{folder} holds pytorch_model.bin, a pickle, which can execute code; "
                          "save the model as safetensors (save_pretrained)")
-    index = _json(folder / INDEX, f"{folder} holds no {ONE} and no {INDEX}; download one of them")
+    index = _read_json(folder / INDEX,
+                       f"{folder} holds no {ONE} and no {INDEX}; download one of them")
     names = index.get("weight_map")
     if not isinstance(names, dict) or not names:
         raise InputError(f"{folder / INDEX} has no weight_map of names; download it again")
@@ -211,7 +212,7 @@ def _shards(folder):
     return names
 
 
-def _json(path, if_missing):
+def _read_json(path, if_missing):
     """Return the object in a JSON file. `if_missing` is the error's text if there is no file."""
     try:
         values = read_json(path)
@@ -250,7 +251,7 @@ def _checked_rows(architecture, weights, itemsize):
     if extra:
         raise InputError(f"{where}: {min(extra)[:60]} is an array that npdl's {architecture.kind} "
                          f"does not have ({len(extra)} such arrays); use another model")
-    need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), memory()
+    need, have = itemsize * sum(math.prod(shape) for shape in wanted.values()), total_memory()
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "
                          f"this machine has {have / 2**30:,.0f}; use a smaller model")
@@ -286,7 +287,7 @@ def to_huggingface(pretrained, folder):
     arrays = {}
     for row in architecture.rows():
         prefix = "" if row.theirs == "lm_head.weight" else architecture.prefix
-        arrays[prefix + row.theirs] = lambda row=row: _theirs(row, layers)
+        arrays[prefix + row.theirs] = lambda row=row: _their_arrays(row, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
     with new_folder(folder) as made:
         write_json(made / "config.json", {**architecture.values, "dtype": dtype,
@@ -301,7 +302,7 @@ def to_huggingface(pretrained, folder):
             pretrained.tokenizer.save(made)
 
 
-def _theirs(row, layers):
+def _their_arrays(row, layers):
     """Return the array of the other library that a Row of a table of names describes.
 
     `layers` are the model's layers, {name: layer}.

@@ -193,7 +193,7 @@ def render(template, messages, special):
                                                 add_generation_prompt=True, **special)
 
 
-def _rules_of(folder, kind, settings):
+def _find_rules(folder, kind, settings):
     """Return the tokenizers.Tokenizer of a folder's files."""
     from tokenizers import Tokenizer as Rules
     from tokenizers.models import BPE
@@ -212,7 +212,7 @@ def _rules_of(folder, kind, settings):
         if kind != "gpt2":
             raise InputError(f"{folder}: {VOCABULARY} and {MERGES} are not enough for a {kind} "
                              f"model; add {TOKENIZER}, which save_pretrained writes")
-        rules = byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
+        rules = make_byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
                            prefix_space=prefix_space)
         if rules.token_to_id("<|endoftext|>") is not None:
             rules.add_special_tokens(["<|endoftext|>"])
@@ -222,7 +222,7 @@ def _rules_of(folder, kind, settings):
 
 
 def _from_folder(folder, kind):
-    settings, generation, names = (_settings(folder / name)
+    settings, generation, names = (_read_settings(folder / name)
                                    for name in (SETTINGS, GENERATION, SPECIAL))
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
@@ -230,12 +230,12 @@ def _from_folder(folder, kind):
     if _is_there(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
     special = {name: token for name in NAMES
-               if (token := _text(settings.get(name, names.get(name)))) is not None}
+               if (token := _token_text(settings.get(name, names.get(name)))) is not None}
     more = settings.get("additional_special_tokens", names.get("additional_special_tokens"))
-    more = [_text(token) for token in (more if isinstance(more, list) else [])]
+    more = [_token_text(token) for token in (more if isinstance(more, list) else [])]
     added = _added_tokens(folder, settings) + [
         (None, token, True) for token in [*special.values(), *more] if token is not None]
-    rules = _rules_of(folder, kind, settings)
+    rules = _find_rules(folder, kind, settings)
     add_tokens(rules, added)
     tokenizer = Tokenizer(rules, (), template, special)
     tokenizer.ends = _ids(generation.get("eos_token_id")) or _ids(
@@ -260,7 +260,7 @@ def add_tokens(rules, tokens):
                              f"{rules.token_to_id(text)}")
 
 
-def byte_pairs(model, pattern=None, digits=False, prefix_space=False):
+def make_byte_pairs(model, pattern=None, digits=False, prefix_space=False):
     """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does)."""
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
@@ -278,17 +278,17 @@ def byte_pairs(model, pattern=None, digits=False, prefix_space=False):
 
 def _added_tokens(folder, settings):
     """Return [(id, text, is special)] of the tokens that a folder adds, sorted by id."""
-    added = {text: (place, False) for text, place in _settings(folder / ADDED).items()
+    added = {text: (place, False) for text, place in _read_settings(folder / ADDED).items()
              if type(place) is int}
     about = settings.get("added_tokens_decoder")
     for place, token in (about if isinstance(about, dict) else {}).items():
-        if _text(token) is not None and place.isdecimal():
-            added[_text(token)] = int(place), (isinstance(token, dict)
+        if _token_text(token) is not None and place.isdecimal():
+            added[_token_text(token)] = int(place), (isinstance(token, dict)
                                                and token.get("special") is True)
     return sorted((place, text, special) for text, (place, special) in added.items())
 
 
-def _text(token):
+def _token_text(token):
     """Return the text of a token, which is a string or {"content": string}; None for others."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
@@ -304,7 +304,7 @@ def _is_there(path):
     return True
 
 
-def _settings(path):
+def _read_settings(path):
     """Return the object in a JSON file, or {} if there is none."""
     values = read_json(path) if _is_there(path) else {}
     return values if isinstance(values, dict) else {}
@@ -341,7 +341,7 @@ def _from_gguf(about):
     model = BPE({token: i for i, token in enumerate(tokens)},
                 [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]],
                 ignore_merges=split == "llama-bpe")         # whole words first, as Llama 3
-    rules = byte_pairs(model, SPLIT_PATTERNS[split], digits=split == "smollm")
+    rules = make_byte_pairs(model, SPLIT_PATTERNS[split], digits=split == "smollm")
     rules.add_special_tokens(control)
     rules.add_tokens(added)
     if begin is not None:

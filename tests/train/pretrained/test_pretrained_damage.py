@@ -213,7 +213,7 @@ def test_a_window_that_is_not_used_is_fine(tmp_path, capsys):
 
 
 def test_more_than_this_machine_holds(folder, capsys, monkeypatch):
-    monkeypatch.setattr("npdl.train.pretrained.folder.memory", lambda: 1000)
+    monkeypatch.setattr("npdl.train.pretrained.folder.total_memory", lambda: 1000)
     refused(folder, "this machine has 0; use a smaller model", capsys)
 
 

@@ -10,7 +10,7 @@ import pytest
 from npdl.errors import InputError
 from npdl.train.pretrained import read_tokenizer
 from npdl.train.pretrained.config import Architecture
-from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, byte_pairs
+from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, make_byte_pairs
 from tests.tools import slow
 from tests.train.pretrained.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
 
@@ -150,6 +150,6 @@ def test_saved_rules_are_the_same(tmp_path):
 
 
 def test_llama3_cuts_numbers_after_three_digits():
-    words = byte_pairs(small_tokenizer().model, LLAMA3)
+    words = make_byte_pairs(small_tokenizer().model, LLAMA3)
     cut = words.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]
