@@ -73,7 +73,7 @@ def pulls():
 def positions():
     """Draw the matrix of sinusoidal positions."""
     made, axis = drawing.figure(285)
-    drawing.matrix(axis, sinusoidal(24, 32), low=-1)
+    drawing.matrix(axis, sinusoidal(24, 32, "2k/d"), low=-1)
     axis.set(xticks=range(0, 32, 4), xticklabels=range(0, 32, 4),
              yticks=range(0, 24, 4), yticklabels=range(0, 24, 4))
     return made
