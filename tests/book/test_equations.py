@@ -22,8 +22,8 @@ STATES = {-1: x[0], 0: x[1], 1: x[2]}
     (r"\mathrm{sum} = \sum_{t=1}^{T} g_t", {"T": 3, "g": lambda t: t * t, "sum": 14.0}),
     (r"y_k = \frac{e^{z_k}}{\sum_j e^{z_j}}", {"z": np.log(p), "y": p}),
     (r"h_t = h_{t-1} + a_t", {"h": STATES, "t": [0, 1], "a": [x[1] - x[0], x[2] - x[1]]}),
-    (r"y = g(x), \quad dx = g.\mathrm{b}(y)", {
-        "g": np.sin, "y": np.sin(x), "dx": np.cos(np.sin(x)), "g_b": np.cos}),
+    (r"y = g(x), \quad dx = g.\mathrm{backward}(y)", {
+        "g": np.sin, "y": np.sin(x), "dx": np.cos(np.sin(x)), "g_backward": np.cos}),
     (r"\sigma'(0) = \frac{1}{4}, \quad \sigma(0) = \frac{1}{2}", {
         "sigma_prime": lambda v: 0.25 + 0 * v}),
     (r"d(u + f) = \mathbf{1}[b > 0]", {"d(u+f)": (b > 0) * 1.0}),

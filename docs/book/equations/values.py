@@ -22,8 +22,8 @@ class Values:
     """The values of trees: a symbol is looked up in `given`, then in `around`, then in BUILT_IN.
 
     `\\hat x_k` is `x_hat` with the index k, `dW_x` is `dW_x`, `h_{t-1}` is `h_prev`, `x'` is
-    `x_prime`, `norm_2.b` is `norm_2_b`. An index goes over the range or list that is given for it,
-    else over what the shapes say. Arrays, lists, dicts and functions can be indexed.
+    `x_prime`, `g.backward` is `g_backward`. An index goes over the range or list that is given for
+    it, else over what the shapes say. Arrays, lists, dicts and functions can be indexed.
     """
 
     def __init__(self, given, around):
