@@ -3,10 +3,9 @@
     step = compile_step(model, SequenceLoss(), AdamW(model))
     loss = step(inputs, targets, counted)
 
-`recording` notes the operations of a step, `simplify` and `schedule` arrange them, `arena` plans
-their memory, and a target (`numpy_target`, `c_target`, `cuda_target`) lowers them to calls.
-docs/engine.md has an explanation and an example. The modules of the library don't import the
-engine.
+`recording` makes a list of the operations of a step, the *recording*. `simplify` and `schedule`
+arrange the operations, and `arena` plans their memory. A *target* (`numpy_target`, `c_target` or
+`cuda_target`) translates them into function calls. docs/engine.md explains it with an example.
 """
 
 from npdl.engine.c_build import CompilerError

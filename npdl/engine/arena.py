@@ -1,4 +1,4 @@
-"""Plan the memory of a recording: one block, the arena, that all temporary buffers share.
+"""Plan the memory of a recorded training step: one block, the arena, for all temporary buffers.
 
 Two buffers may share bytes if one is used for the last time before the other is used for the
 first time. Example: b is computed from a, c from b, and d from c. Then d may lie where b was.
@@ -12,8 +12,8 @@ ALIGNMENT = 64          # bytes: a cache line, and the widest vector
 class Arena:
     """The memory of a recording's buffers.
 
-    groups   the Groups of operations, in the order of their execution
-    results  the Views that are read after the last group
+    groups   the groups of operations (schedule.Group), in the order of their execution
+    results  the Views (operation.View) that are read after the last group
     offsets  {temporary Buffer: its first byte in the arena}
     """
 
@@ -59,7 +59,7 @@ def assign_memory(uses, used_later=()):
         meanwhile = np.flatnonzero((begin[:i] <= end[i]) & (end[:i] >= begin[i]))
         meanwhile = meanwhile[np.argsort(low[meanwhile])]
         gaps = np.maximum.accumulate(np.append(0, high[meanwhile]))     # where each gap begins
-        size = round_up(sizes[key])
+        size = align_size(sizes[key])
         fits = np.flatnonzero(low[meanwhile] - gaps[:-1] >= size)
         low[i] = gaps[fits[0] if len(fits) else -1]
         high[i] = low[i] + size
@@ -72,5 +72,5 @@ def allocate_aligned(nbytes):
     return memory[-memory.ctypes.data % ALIGNMENT:]
 
 
-def round_up(size):
+def align_size(size):
     return max(ALIGNMENT, -(-size // ALIGNMENT) * ALIGNMENT)

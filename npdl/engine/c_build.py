@@ -27,8 +27,8 @@ class CompilerError(NpdlError):
     """No C compiler was found, the compiler failed, or the library can't be saved or loaded."""
 
 
-def load(source, compiler=None):
-    """Return the library of a C source. Compile it if it is not in the cache.
+def load_library(source, compiler=None):
+    """Return the library (ctypes.CDLL) of a C source. Compile it if it is not in the cache.
 
     compiler   a name or a path; None means $CC, or else the first of cc, gcc and clang
     """
@@ -59,15 +59,15 @@ def find_compiler(name=None):
 def compiler_version(path):
     """Return the text that a compiler prints for --version."""
     try:
-        found = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        process = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerError(f"the C compiler {path} can't be run ({error})") from error
-    return found.stdout
+    return process.stdout
 
 
 @functools.cache
 def processor_name():
-    """Return the model and instructions of the processor, because machines may share a cache."""
+    """Return a text with the processor's model and instruction sets, which the code depends on."""
     try:
         text = Path("/proc/cpuinfo").read_text()
         lines = {line for line in text.splitlines() if line.startswith(("model name", "flags"))}
@@ -95,16 +95,16 @@ def _check_owner(path):
     status = path.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise CompilerError(f"{path} belongs to another user, or others may write there, so no "
-                            "compiled step is loaded from it")
+                            "compiled training step is loaded from it")
 
 
 def _compile(source, compiler, library):
-    """Compile in a temporary folder, and then rename the library."""
+    """Compile a C source in a temporary folder, and then rename the result to `library`."""
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        file, made = Path(folder) / "step.c", Path(folder) / "step.so"
+        file, compiled = Path(folder) / "step.c", Path(folder) / "step.so"
         file.write_text(source)
         try:
-            done = subprocess.run([compiler, *FLAGS, str(file), "-o", str(made), "-lm"],
+            done = subprocess.run([compiler, *FLAGS, str(file), "-o", str(compiled), "-lm"],
                                   capture_output=True, text=True, timeout=PATIENCE)
         except subprocess.SubprocessError as error:
             raise CompilerError(f"the C compiler {compiler} did not finish ({error})") from error
@@ -114,5 +114,5 @@ def _compile(source, compiler, library):
         if done.returncode:
             line = next(iter(done.stderr.strip().splitlines()), f"status {done.returncode}")
             raise CompilerError(f"the C compiler {compiler} failed: {line}")
-        made.chmod(0o700)
-        os.replace(made, library)
+        compiled.chmod(0o700)
+        os.replace(compiled, library)

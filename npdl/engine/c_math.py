@@ -117,7 +117,7 @@ EXPRESSIONS = {
 }
 
 
-def horner(coefficients, x, suffix=""):
+def polynomial(coefficients, x, suffix=""):
     """Return a polynomial in `x` as a C expression; the first coefficient is the constant."""
     text = f"{coefficients[-1]!r}{suffix}"
     for c in coefficients[-2::-1]:
@@ -125,17 +125,17 @@ def horner(coefficients, x, suffix=""):
     return text
 
 
-def source():
-    """Return the C source of all functions, in both precisions."""
-    log_f = ("f + (f * f * (f * (" + horner(LOG_FLOAT, "f", "f") + ") - 0.5f) + k * "
+def write_functions():
+    """Return the C source of exp, log, tanh and erf, for float and for double."""
+    log_f = ("f + (f * f * (f * (" + polynomial(LOG_FLOAT, "f", "f") + ") - 0.5f) + k * "
              + FLOAT["ln2_lo"] + ") + k * " + FLOAT["ln2_hi"])
     s = "(f / (2 + f))"
-    log_d = (f"2 * {s} + ({s} * {s} * {s} * (" + horner(LOG_DOUBLE, f"({s} * {s})") + ") + k * "
+    log_d = (f"2 * {s} + ({s} * {s} * {s} * (" + polynomial(LOG_DOUBLE, f"({s} * {s})") + ") + k * "
              + DOUBLE["ln2_lo"] + ") + k * " + DOUBLE["ln2_hi"])
     text = ""
     for values, suffix, log in ((FLOAT, "f", log_f), (DOUBLE, "", log_d)):
         text += COMMON.format(**values | {
-            "Q": horner(values["Q"], "r", suffix), "TANH": horner(values["TANH"], "z", suffix),
-            "LOG": log})
-    return text + ERF.format(middle=ERF_MIDDLE, small=horner(ERF_SMALL, "z"),
-                             large=horner(ERF_LARGE, "t"))
+            "Q": polynomial(values["Q"], "r", suffix),
+            "TANH": polynomial(values["TANH"], "z", suffix), "LOG": log})
+    return text + ERF.format(middle=ERF_MIDDLE, small=polynomial(ERF_SMALL, "z"),
+                             large=polynomial(ERF_LARGE, "t"))

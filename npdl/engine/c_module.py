@@ -1,7 +1,7 @@
-"""C functions of single operations, and the source of all functions of a recording.
+"""Write the C source of a recorded training step, and the C functions of two single operations.
 
-`sum_by_index` (the backward of a look-up) and many small products of matrices (the heads of an
-attention) are not loops over rows, but NumPy is slow at both.
+The two are `sum_by_index` (the backward pass of a look-up) and many small products of matrices (the
+heads of an attention). They are not loops over rows (`c_source`), but NumPy is slow at both.
 """
 
 import numpy as np
@@ -19,10 +19,10 @@ HEAD = """#include <stddef.h>
 
 
 class SumByIndexSource:
-    """The C function of one `sum_by_index`: rows are added in double, in the order of the batch.
+    """The C function of one `npdl.functions.sum_by_index`. It adds in double, in the given order.
 
-    `total` has one row for each index that occurs. place[v] is the row of index v, counted from 1,
-    or 0 if v does not occur.
+    `total` has one row for each index that occurs. place[v] is the number of the row of index v,
+    counted from 1, or 0 if v does not occur.
     """
 
     def __init__(self, name, group):
@@ -56,7 +56,7 @@ else for (size_t j = 0; j < {width}; j++) out[j] = 0;
 """
 
     @staticmethod
-    def fits(group):
+    def can_compute(group):
         """Return True if a group is one `sum_by_index` whose rows and output are contiguous."""
         op = group.operations[0]
         return op.kind == "sum_by_index" and op.inputs[1].dtype == np.int64 and (
@@ -103,7 +103,7 @@ class SmallProductsSource:
         self.text = "\n".join([*lines, "}" * (len(sizes) + 2), ""])
 
     @staticmethod
-    def fits(group):
+    def can_compute(group):
         """Return True if a group is one matmul of stacks of matrices, each too small for BLAS."""
         op = group.operations[0]
         views = [*op.inputs, op.output] if op.kind == "matmul" else []
@@ -119,11 +119,12 @@ class SmallProductsSource:
 SINGLE = (SumByIndexSource, SmallProductsSource)        # C functions of one operation
 
 
-def module_source(groups):
-    """Return (C source, {group: the source of its function}). NumPy computes all other groups."""
+def write_module(groups):
+    """Return (C source, {group: its source object}). NumPy computes the groups without one."""
     sources = {}
     for group in groups:
-        fitting = [GroupSource] if group.rows else [each for each in SINGLE if each.fits(group)]
-        if fitting:
-            sources[group] = fitting[0](f"g{len(sources)}", group)
-    return "\n".join([HEAD, c_math.source(), *(each.text for each in sources.values())]), sources
+        kinds = [GroupSource] if group.rows else [k for k in SINGLE if k.can_compute(group)]
+        if kinds:
+            sources[group] = kinds[0](f"g{len(sources)}", group)
+    texts = [source.text for source in sources.values()]
+    return "\n".join([HEAD, c_math.write_functions(), *texts]), sources

@@ -44,13 +44,13 @@ class GroupSource:
         self._lines, self._before, self._moving, self._after = [], [], [], []
         self._loop = None                   # the open loop along the row
         self._scalars = {}                  # {Operand: C variable}, if a row shares one entry
-        self._choose_axes()
+        self._join_axes()
         for k, rows in enumerate(self.rows):
             getattr(self, f"_add_{rows.form}")(k, rows)
-        self._close()
-        self.text = self._function(name)
+        self._close_loop()
+        self.text = self._write_function(name)
 
-    def _choose_axes(self):
+    def _join_axes(self):
         """Join neighbouring axes of the rows where all operands allow it."""
         operands = [x for rows in self.rows for x in rows.operands if not self._is_local(x)]
         self.sizes, leads = merge_axes(self.rows[0].sizes, [x.lead for x in operands])
@@ -62,70 +62,70 @@ class GroupSource:
     # Forms of operations
 
     def _add_map(self, k, rows):
-        names = self._read_all(rows)
+        names = self._read_inputs(rows)
         value = operation_expression(rows.op, names, [_dtype_of(x) for x in rows.inputs])
         kind = TYPES[rows.output.view.dtype.name]
-        self._open(rows.width)
+        self._open_loop(rows.width)
         self._lines.append((f"{kind} v{k} = {value};", None))
-        self._write(rows.output, f"v{k}", rows.width)
+        self._write_output(rows.output, f"v{k}", rows.width)
 
     def _add_row(self, k, rows):
-        (x,) = self._read_all(rows)
+        (x,) = self._read_inputs(rows)
         kind = TYPES[rows.output.view.dtype.name]
         if rows.op.kind == "add.reduce":
             wide = "double" if rows.width > WIDE or rows.op.options.get("dtype") == np.float64 \
                 else kind
-            self._start(rows.width, f"{wide} s{k} = 0;", f"+:s{k}")
+            self._reduce_into(rows.width, f"{wide} s{k} = 0;", f"+:s{k}")
             self._lines.append((f"s{k} += {x};", None))
-            self._close()
+            self._close_loop()
         else:
             sign, order = ("-", ">") if rows.op.kind.startswith("max") else ("", "<")
-            self._start(rows.width, f"{kind} s{k} = {sign}({kind})INFINITY; {kind} n{k} = 0;",
+            self._reduce_into(rows.width, f"{kind} s{k} = {sign}({kind})INFINITY; {kind} n{k} = 0;",
                         f"{'max' if order == '>' else 'min'}:s{k}", f"+:n{k}")
             self._lines.append((f"{kind} v{k} = {x}; s{k} = v{k} {order} s{k} ? v{k} : s{k}; "
                                 f"n{k} += v{k} != v{k} ? v{k} : 0;", None))
-            self._close()
+            self._close_loop()
             self._lines.append((f"s{k} += n{k};", None))        # NaN if an entry is NaN
         self._lines.append((f"{kind} r{k} = ({kind})s{k};", None))
-        self._write(rows.output, f"r{k}", 1)
+        self._write_output(rows.output, f"r{k}", 1)
 
     def _add_column(self, k, rows):
         """Write the code of a sum over the rows.
 
         All rows are added to a row of scratch memory, which is copied to the result at the end.
         """
-        (x,) = self._read_all(rows)
-        width, total = rows.width, self._scratch_row(("column", k), "double", rows.width)
+        (x,) = self._read_inputs(rows)
+        width, total = rows.width, self._add_scratch_row(("column", k), "double", rows.width)
         self._used.add(("column", k))
         self._before.append(f"for (size_t j = 0; j < {width}; j++) {total}[j] = 0;")
-        self._open(width)
-        self._lines.append((f"{total}[{self._j(width)}] += {x};", None))
-        out, kind = self._pointer(rows.output, moving=False), TYPES[rows.output.view.dtype.name]
+        self._open_loop(width)
+        self._lines.append((f"{total}[{self._entry_index(width)}] += {x};", None))
+        out, kind = self._add_pointer(rows.output, moving=False), TYPES[rows.output.view.dtype.name]
         step = rows.output.inner // rows.output.view.dtype.itemsize
         self._after.append(f"for (size_t j = 0; j < {width}; j++) "
                            f"{out}[j * {step}] = ({kind}){total}[j];")
 
     # Loops along a row
 
-    def _open(self, width):
-        """Make sure that a loop of this width is open; for a width of 1, that no loop is open."""
+    def _open_loop(self, width):
+        """Open a loop over `width` entries, unless it is open already. A width of 1 has no loop."""
         if width == 1:
-            self._close()
+            self._close_loop()
         elif self._loop is None or self._loop.width != width:
-            self._close()
+            self._close_loop()
             self._loop = Loop(width, len(self._lines))
 
-    def _start(self, width, declaration, *reductions):
-        """Open a loop that reduces into the variables of `declaration`."""
+    def _reduce_into(self, width, declaration, *reductions):
+        """Open a loop that reduces into the variables that the C line `declaration` declares."""
         if width == 1:
-            self._close()
+            self._close_loop()
             self._lines.append((declaration, None))
             return
-        self._open(width)
+        self._open_loop(width)
         self._loop.before.append(declaration)
         self._loop.reductions += reductions
 
-    def _close(self):
+    def _close_loop(self):
         if self._loop is not None:
             loop, self._loop = self._loop, None
             clause = "".join(f" reduction({each})" for each in loop.reductions)
@@ -135,42 +135,42 @@ class GroupSource:
             self._lines.append(("}", None))
 
     @staticmethod
-    def _j(width):
+    def _entry_index(width):
         return "0" if width == 1 else "j"
 
     # Values
 
-    def _read_all(self, rows):
-        """Return C expressions of the inputs' entries.
+    def _read_inputs(self, rows):
+        """Return the C expressions of an operation's inputs, each of one entry.
 
-        Begin a new loop if the operation can't be added to the open one.
+        Begin a new loop if the operation can't be added to the open loop.
         """
         loop, inputs = self._loop, [x for x in rows.inputs if isinstance(x, Operand)]
         if loop is not None and (loop.width != rows.width or any(
                 x not in loop.values and any(may_overlap(x.view, v) for v in loop.written)
                 for x in inputs) or any(x != rows.output and may_overlap(x.view, rows.output.view)
                                         for x in loop.read)):
-            self._close()
-        self._open(rows.width)
-        return [self._read(x, rows.width) if isinstance(x, Operand) else number_literal(x)
+            self._close_loop()
+        self._open_loop(rows.width)
+        return [self._read_operand(x, rows.width) if isinstance(x, Operand) else number_literal(x)
                 for x in rows.inputs]
 
-    def _read(self, x, width):
-        """Return a C expression of an operand's entry."""
+    def _read_operand(self, x, width):
+        """Return the C variable that holds an operand's current entry."""
         if self._loop is not None and x in self._loop.values:
             return self._loop.values[x]
         if x.inner == 0 or width == 1:
-            return self._scalar(x)
-        name = self._name("x")
+            return self._read_scalar(x)
+        name = self._new_variable("x")
         self._lines.append((f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, width)};", None))
         self._loop.values[x] = name
         self._loop.read.append(x)
         return name
 
-    def _scalar(self, x):
-        """Return the variable of an entry that a whole row shares."""
+    def _read_scalar(self, x):
+        """Return the C variable of an operand that has only one entry for each row."""
         if x not in self._scalars:
-            name = self._name("y")
+            name = self._new_variable("y")
             line = f"{TYPES[x.view.dtype.name]} {name} = {self._entry(x, 1)};"
             if self._loop is None:
                 self._lines.append((line, None))
@@ -179,8 +179,8 @@ class GroupSource:
             self._scalars[x] = name
         return self._scalars[x]
 
-    def _write(self, x, value, width):
-        """Remember the C expression `value` of `x`, and store it if something reads it later."""
+    def _write_output(self, x, value, width):
+        """Store the C expression `value` in `x`, unless no later line reads `x` from memory."""
         for known in (self._scalars, self._loop.values if self._loop else {}):
             for old in [old for old in known if may_overlap(old.view, x.view)]:
                 del known[old]
@@ -192,7 +192,7 @@ class GroupSource:
         tag = x.view.buffer if self._is_local(x) else None      # a line that `_used` may drop
         self._lines.append((f"{self._entry(x, width, write=True)} = {value};", tag))
 
-    def _name(self, letter):
+    def _new_variable(self, letter):
         self._names += 1
         return f"{letter}{self._names}"
 
@@ -201,19 +201,19 @@ class GroupSource:
         step, size = x.inner // x.view.dtype.itemsize, x.view.dtype.itemsize
         j = "" if width == 1 or step == 0 else "j" if step == 1 else f"j * {step}"
         if not self._is_local(x):
-            return f"{self._pointer(x)}[{j or 0}]"
+            return f"{self._add_pointer(x)}[{j or 0}]"
         buffer, pitch = x.view.buffer, row_pitch(x, self.rows[0].sizes)
         if not write:
             self._used.add(buffer)
-        row = self._scratch_row(buffer, TYPES[x.view.dtype.name], pitch // size)
+        row = self._add_scratch_row(buffer, TYPES[x.view.dtype.name], pitch // size)
         start = x.view.offset % pitch // size
         return f"{row}[{' + '.join(filter(None, [str(start) if start or not j else '', j]))}]"
 
-    def _scratch_row(self, key, kind, width):
+    def _add_scratch_row(self, key, kind, width):
         name = f"b{len(self._scratch_rows)}"
         return self._scratch_rows.setdefault(key, (name, kind, width))[0]
 
-    def _pointer(self, x, moving=True):
+    def _add_pointer(self, x, moving=True):
         key = (*x, moving)
         if key not in self._pointer_names:
             self.pointers.append(x.view)
@@ -224,7 +224,7 @@ class GroupSource:
             self._pointer_names[key] = f"p{k}"
         return self._pointer_names[key]
 
-    def _function(self, name):
+    def _write_function(self, name):
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
         for key in [key for key in self._scratch_rows if key in self._used]:
             row, kind, width = self._scratch_rows[key]
@@ -251,7 +251,7 @@ class Loop:
 
 
 def flatten_rows(rows):
-    """Return maps of contiguous arrays as maps of one long row. Return other `rows` as they are."""
+    """Return the RowOperations as operations on one long row if possible, and else `rows`."""
     if any(each.form != "map" for each in rows) or len({each.width for each in rows}) > 1:
         return rows
     flat = [make_row_operation(each.op, count=1) for each in rows]
@@ -271,18 +271,18 @@ def offset_expression(strides, view, letter="i"):
 
 
 def operation_expression(op, names, dtypes):
-    """Return the C expression of an elementwise operation on the inputs `names`.
+    """Return the C expression of an elementwise operation. `names` are those of its inputs.
 
-    It computes in the dtypes in which NumPy would.
+    The expression computes in the same dtypes as NumPy.
     """
     loop = op.loop or (op.output.dtype,) * 2
-    given = [cast_expression(name, dtype, wanted) for name, dtype, wanted
-             in zip(names, dtypes, loop[:-1], strict=True)]
+    inputs = [cast_expression(name, dtype, wanted) for name, dtype, wanted
+              in zip(names, dtypes, loop[:-1], strict=True)]
     suffix = {"float32": ("f", "f"), "float64": ("", "d")}.get(loop[0].name, ("", ""))
     kind = "copy" if op.kind in REDUCTIONS else op.kind         # over axes of length 1
     if loop[0].kind == "b" and kind in ("invert", "maximum", "minimum"):
         kind = {"invert": "logical_not", "maximum": "logical_or", "minimum": "logical_and"}[kind]
-    text = EXPRESSIONS[kind].format(*given, s=suffix[0], t=suffix[1])
+    text = EXPRESSIONS[kind].format(*inputs, s=suffix[0], t=suffix[1])
     return cast_expression(f"({text})", loop[-1], op.output.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Lower a recording to C: one function for each group. NumPy computes all other operations.
+"""Translate a recording into C: one function for each group. NumPy computes other operations.
 
 The source is compiled once and cached (`c_build`), and a replay calls the functions through
 ctypes, which releases the interpreter's lock.
@@ -9,7 +9,7 @@ import functools
 
 from npdl.engine import c_build
 from npdl.engine.arena import allocate_aligned
-from npdl.engine.c_module import module_source
+from npdl.engine.c_module import write_module
 from npdl.engine.numpy_target import Lowered
 from npdl.engine.schedule import schedule
 
@@ -19,8 +19,8 @@ class CLowered(Lowered):
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)
-        text, sources = module_source(groups)
-        library = c_build.load(text)
+        text, sources = write_module(groups)
+        library = c_build.load_library(text)
         self._functions = {group: (getattr(library, f"g{i}"), source)
                            for i, (group, source) in enumerate(sources.items())}
         self._scratch = allocate_aligned(

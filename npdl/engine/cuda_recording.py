@@ -1,8 +1,8 @@
-"""Record a step of a model on a GPU. The step runs once on the CPU, with copies of the state.
+"""Record a training step of a model on a GPU. The step runs once on the CPU, with copies.
 
-So the recorder needs no code for CuPy. After the recording, the buffers of the state refer to the
-GPU's arrays again. These have not changed, so the first replay starts from the state before the
-step.
+The copies are those of the state: parameters, gradients and moments. So the recorder needs no code
+for CuPy. After the recording, the buffers of the state refer to the GPU's arrays again. These have
+not changed, so the first replay starts from the state before the step.
 """
 
 import numpy as np
@@ -46,19 +46,19 @@ class DeviceRecorder(Recorder):
         self._arrays[id(host)] = array, host
         return super().wrap(host, role)
 
-    def plain(self, recorded):
+    def plain_array(self, recorded):
         """Return the array on the GPU that belongs to a recorded array."""
         known = self._arrays.get(id(recorded.value))
         return backend.to_device(recorded.value) if known is None else known[0]
 
     def keep_results(self):
-        """Copy the state that the CPU has computed to the GPU."""
+        """Copy the state that the step computed on the CPU into the arrays on the GPU."""
         for device, host in self._roots.values():
             device.set(host)
 
 
 def move_arrays(nest, move):
-    """Return nested arguments with each array moved by backend.to_host or backend.to_device."""
+    """Return nested tuples, lists and dicts, in which each array x is replaced by move(x)."""
     def moved_item(x):
         return move(x) if isinstance(x, np.ndarray) or backend.is_device_array(x) else x
     return map_nest(moved_item, nest)

@@ -1,4 +1,4 @@
-"""Write CUDA kernels: one for a group, or for a single reduction, look-up or product.
+"""Write CUDA kernels: one for a group of operations, or for one reduction, look-up or product.
 
 The lines of a group are those of the C target (`c_source.GroupSource`); only the loops differ:
 
@@ -77,23 +77,23 @@ class Kernel:
 
     together = False
 
-    def define(self, name, lines):
+    def set_source(self, name, lines):
         """Set the source to `lines`, in which a0, a1, .. point to the entries of the views."""
         arguments = ", ".join(f"{TYPES[x.dtype.name]} *a{i}" for i, x in enumerate(self.views))
         self.text = "\n".join([f'extern "C" __global__ void {name}({arguments}) {{', *lines, "}\n"])
         self.name = name
 
-    def define_entries(self, name, lines, value):
-        """Set the source: for each entry of the last view, do `lines` and set it to `value`."""
+    def set_entry_source(self, name, lines, value):
+        """Set the source: for each entry of the last view, run `lines` and store `value`."""
         out = self.views[-1]
-        self.spread(out.size)
-        self.define(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
+        self.set_launch_size(out.size)
+        self.set_source(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
                            *unravel_lines("e", out.shape, "i"), *lines,
                            f"a{len(self.views) - 1}[{offset_expression(out.strides, out)}] = "
                            f"{value};",
                            "}"])
 
-    def spread(self, count, threads=THREADS):
+    def set_launch_size(self, count, threads=THREADS):
         """Set `grid` and `block` for about one thread for each of `count` rows or entries."""
         self.grid, self.block = (min(MOST_BLOCKS, max(1, -(-count // threads))),), (threads,)
 
@@ -105,23 +105,23 @@ class GroupKernel(GroupSource, Kernel):
         self.form, self.loops = None if flat else "rows", 0
         super().__init__(name, group)
 
-    def _choose_axes(self):
-        super()._choose_axes()
+    def _join_axes(self):
+        super()._join_axes()
         self.count, width = self.rows[0].count, max(rows.width for rows in self.rows)
         same = all(rows.form == "map" and rows.width == width for rows in self.rows)
         if self.form is None and self.count == 1 and (same or width == 1):
             self.form = "entries"
-            self.spread(width, THREADS if width > 1 else 1)
+            self.set_launch_size(width, THREADS if width > 1 else 1)
         elif width <= SHORT:
             self.form = "threads"
-            self.spread(self.count, 128)
+            self.set_launch_size(self.count, 128)
         else:
             self.form, self.together = "blocks", True
             self.grid = (min(self.count, 65535),)
             most = THREADS if self.count > MANY else 1024
             self.block = (min(most, -(-width // 32) * 32),)
 
-    def _close(self):
+    def _close_loop(self):
         if self._loop is None:
             return
         loop, self._loop = self._loop, None
@@ -136,14 +136,14 @@ class GroupKernel(GroupSource, Kernel):
                 self._lines.append((f"{name} = block_{COMBINE[operator][0]}({name});", None))
             self._lines.append(("__syncthreads();", None))
 
-    def _write(self, x, value, width):
-        super()._write(x, value, width)
+    def _write_output(self, x, value, width):
+        super()._write_output(x, value, width)
         if self.form == "blocks" and self._loop is None:    # all threads have the same value
             line, tag = self._lines.pop()
             self._lines.append((f"__syncthreads(); if (threadIdx.x == 0) {line} __syncthreads();",
                                 tag))
 
-    def _function(self, name):
+    def _write_function(self, name):
         lines = [line for line, tag in self._lines if tag is None or tag in self._used]
         start, step = ("blockIdx.x", "gridDim.x") if self.form == "blocks" else (GLOBAL, ALL)
         scratch = [row for key, row in self._scratch_rows.items() if key in self._used]
@@ -154,7 +154,7 @@ class GroupKernel(GroupSource, Kernel):
         rows = "if (true) {" if self.form == "entries" else (
             f"for (size_t r = {start}; r < {self.count}; r += {step}) {{")
         self.views = self.pointers
-        self.define(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
+        self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
                            *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
         return self.text
 
@@ -202,7 +202,7 @@ class ReduceKernel(Kernel):
         value = f"a0[{offset_expression(x_outer, x, 'o')} + {offset_expression(x_inner, x, 'k')}]"
         if op.kind.startswith("logical"):
             value = f"({value} != 0)"
-        self.define(name, [
+        self.set_source(name, [
             f"__shared__ {wide} parts[{THREADS}];",
             f"size_t result = blockIdx.x * {width} + threadIdx.x; {wide} x = {first}, y;",
             *unravel_lines("result", outer, "o"),
@@ -216,7 +216,7 @@ class ReduceKernel(Kernel):
             f"a1[{offset_expression(out_outer, out, 'o')}] = x;"])
 
     @staticmethod
-    def fits(op):
+    def can_compute(op):
         return op.kind in REDUCTIONS and is_supported(op) and op.inputs[0].size > 0 and not (
             op.options.keys() - {"axis", "keepdims", "dtype"})
 
@@ -232,13 +232,13 @@ class TakeKernel(Kernel):
         else:
             axis, steps = op.options["axis"], broadcast_strides(index, out.ndim)
             rest = [0 if i == axis else s for i, s in enumerate(broadcast_strides(x, out.ndim))]
-        self.define_entries(name, [
+        self.set_entry_source(name, [
             f"int64_t row = a1[{offset_expression(steps, index)}];",
             f"if (row < 0) row += {x.shape[axis]};"],
             f"a0[row * {x.strides[axis] // x.dtype.itemsize} + {offset_expression(rest, x)}]")
 
     @staticmethod
-    def fits(op):
+    def can_compute(op):
         return op.kind in ("take", "take_along_axis") and is_supported(op) and (
             op.inputs[0].dtype == op.output.dtype)
 
@@ -255,7 +255,7 @@ class SumByIndexKernel(Kernel):
         self.grid, self.block = (min(size, 65535),), (min(THREADS, -(-width // 32) * 32),)
         sizes, (row_steps, index_steps) = merge_axes(index.shape, [rows.strides[:-1],
                                                                     index.strides])
-        self.define(name, [
+        self.set_source(name, [
             f"for (size_t v = blockIdx.x; v < {size}; v += gridDim.x)",
             f"for (size_t j = threadIdx.x; j < {width}; j += blockDim.x) {{ double sum = 0;",
             f"for (size_t n = 0; n < {index.size}; n++) {{", *unravel_lines("n", sizes, "i"),
@@ -266,7 +266,7 @@ class SumByIndexKernel(Kernel):
             f"j * {out.strides[1] // out.dtype.itemsize}] = sum; }}"])
 
     @staticmethod
-    def fits(op):
+    def can_compute(op):
         return op.kind == "sum_by_index" and is_supported(op) and op.output.dtype.kind == "f" and (
             op.inputs[0].ndim == op.inputs[1].ndim + 1)
 
@@ -279,14 +279,14 @@ class ProductKernel(Kernel):
         a_steps, b_steps = (list(broadcast_strides(x, out.ndim)) for x in (a, b))
         a_k, b_k, a_steps[-1], b_steps[-2] = a_steps[-1], b_steps[-2], 0, 0
         total = TYPES[out.dtype.name]
-        self.define_entries(name, [
+        self.set_entry_source(name, [
             f"{total} sum = 0;", f"for (int64_t k = 0; k < {a.shape[-1]}; k++)",
             f"sum += ({total})"
             f"a0[{offset_expression(a_steps, a)} + k * {a_k // a.dtype.itemsize}] * "
             f"a1[{offset_expression(b_steps, b)} + k * {b_k // b.dtype.itemsize}];"], "sum")
 
     @staticmethod
-    def fits(op):
+    def can_compute(op):
         return op.kind == "matmul" and is_supported(op) and min(x.ndim for x in op.inputs) > 1
 
 
@@ -304,13 +304,13 @@ def has_kernel(op):
     if op.output is None or op.effect:
         return False
     return op.output.size == 0 or make_row_operation(op) is not None or any(
-        kernel.fits(op) for kernel in SINGLE)
+        kernel.can_compute(op) for kernel in SINGLE)
 
 
-def group_kernels(group, name):
-    """Return the kernels of a group: maps and reductions along rows, then sums over the rows."""
+def make_kernels(group, name):
+    """Return [Kernel] of a group: maps and reductions along rows first, then sums over the rows."""
     if not group.rows:
-        return [single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
+        return [make_single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
     kernels, columns = [], group.columns
     group.rows = group.inside
     if group.rows:
@@ -324,5 +324,5 @@ def group_kernels(group, name):
     return kernels + [ReduceKernel(f"{name}_{i}", rows.op) for i, rows in enumerate(columns, 1)]
 
 
-def single_kernel(op, name):
-    return next(kernel for kernel in SINGLE if kernel.fits(op))(name, op)
+def make_single_kernel(op, name):
+    return next(kernel for kernel in SINGLE if kernel.can_compute(op))(name, op)

@@ -1,4 +1,4 @@
-"""Lower a recording to a GPU through CuPy: kernels and cuBLAS's products, in one CUDA graph.
+"""Run a recording on a GPU through CuPy, by kernels and cuBLAS's products in one CUDA graph.
 
     host     NumPy computes guards, random draws, and the operations that these need
     copy     the host's results, the batch and the numbers of the step are copied to the device
@@ -16,8 +16,8 @@ import itertools
 import numpy as np
 
 from npdl.cublas import Handle
-from npdl.engine.arena import ALIGNMENT, Arena, round_up
-from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, group_kernels, has_kernel
+from npdl.engine.arena import ALIGNMENT, Arena, align_size
+from npdl.engine.cuda_source import BLOCK_HEAD, HEAD, ProductKernel, has_kernel, make_kernels
 from npdl.engine.numpy_target import make_call
 from npdl.engine.operation import View
 from npdl.engine.recorded_array import Unsupported
@@ -26,7 +26,7 @@ from npdl.engine.simplify import move_first
 from npdl.errors import BackendError
 
 
-def split_by_place(operations):
+def split_host_and_device(operations):
     """Return (operations of the host, operations of the device). The host's come first.
 
     The host computes the operations without a kernel (guards, draws), and everything that these
@@ -70,7 +70,7 @@ class DeviceMemory:
         import cupyx
 
         self.cupy, self.arena = cupy, arena
-        starts = list(itertools.accumulate((round_up(b.nbytes) for b in staged), initial=0))
+        starts = list(itertools.accumulate((align_size(b.nbytes) for b in staged), initial=0))
         self.starts = dict(zip(staged, starts, strict=False))
         self.parts = [(start, host_bytes(b)) for start, b in zip(starts, staged, strict=False)]
         self.device = cupy.zeros(starts[-1] + ALIGNMENT, np.uint8)
@@ -93,8 +93,8 @@ class DeviceMemory:
         return self.cupy.ndarray(view.shape, view.dtype, self.pointer(view.buffer) + view.offset,
                                  view.strides)
 
-    def upload(self, count):
-        """Copy the first `count` staged buffers to the device, all at once."""
+    def upload_staged(self, count):
+        """Copy the first `count` of the buffers `staged` to the device, in one transfer."""
         if count == 0:
             return
         stream = self.cupy.cuda.get_current_stream()
@@ -108,10 +108,10 @@ class DeviceMemory:
 
 
 def find_copied_buffers(host, device, results):
-    """Return (the buffers that are copied from the host, n).
+    """Return ([Buffer] that the GPU reads from the host's memory, a number n).
 
-    The first n are copied in every step, the others once. This function also allocates the host's
-    memory of the temporaries that the host computes.
+    The first n are copied to the GPU in every step, the others once. This function also allocates
+    the host's memory of the temporaries that the host computes.
     """
     for buffer in [view.buffer for op in host for view in op.views]:
         if buffer.is_temporary:
@@ -137,31 +137,28 @@ def host_array(view):
 class CudaLowered:
     """The calls of a recording on a GPU.
 
-    calls    functions without arguments
-    made_of  for each call, the operations that it computes
+    calls            functions without arguments
+    call_operations  for each call, the operations that it computes
     """
 
     def __init__(self, operations, results, target):
-        host, device = split_by_place(operations)
+        host, device = split_host_and_device(operations)
         staged, changing = find_copied_buffers(host, device, results)
         groups = schedule(device, results)
         kernels = [kernel for i, group in enumerate(groups)
-                   for kernel in group_kernels(group, f"g{i}")]
+                   for kernel in make_kernels(group, f"g{i}")]
         self.target, self.memory = target, DeviceMemory(DeviceArena(groups, results), staged)
         self.array = self.memory.array
         with target.using_stream():
-            self.memory.upload(len(staged))
+            self.memory.upload_staged(len(staged))
         functions = compile_kernels(kernels)
         launches = [self._launch(kernel, functions) for kernel in kernels]
         self.calls = [*(make_call(op, host_array) for op in host),
                       DeviceCall(target, self.memory, changing, launches)]
-        self.made_of = [[op] for op in host] + [device]
+        self.call_operations = [[op] for op in host] + [device]
 
     def _launch(self, kernel, functions):
-        """Return a function without arguments that launches a kernel.
-
-        For a product, the function calls cuBLAS instead if cuBLAS can read the operands.
-        """
+        """Return a function without arguments that launches a kernel, or that calls cuBLAS."""
         if isinstance(kernel, ProductKernel):
             call = self.target.handle.product(*map(self.memory.array, kernel.views))
             if call is not None:
@@ -200,7 +197,7 @@ class DeviceCall:
 
     def __call__(self):
         with self.target.using_stream():
-            self.memory.upload(self.copied)
+            self.memory.upload_staged(self.copied)
             self._launch()
 
     def _launch(self):
@@ -244,7 +241,7 @@ class CudaTarget:
         import cupy
 
         self.note, self.captures, self.cupy = note, captures, cupy
-        self.stream, self.handle = stream_and_handle(cupy)
+        self.stream, self.handle = make_stream_and_handle(cupy)
 
     def lower(self, operations, results):
         return CudaLowered(operations, results, self)
@@ -266,7 +263,7 @@ class CudaTarget:
 
 
 @functools.cache
-def stream_and_handle(cupy):
+def make_stream_and_handle(cupy):
     """Return the one stream of all steps, and its cuBLAS handle, which needs 32 MiB."""
     stream = cupy.cuda.Stream(non_blocking=True)
     return stream, Handle(cupy, stream.ptr)

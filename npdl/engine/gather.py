@@ -19,9 +19,9 @@ from npdl.engine.operation import Buffer, Operation, View, contiguous_strides, m
 from npdl.engine.recording import run_take
 
 
-def multiply_tables(operations):
-    """Return the operations, where each product of looked-up rows takes the whole table."""
-    takes, writes, found = {}, {}, []
+def multiply_before_lookup(operations):
+    """Return the operations, with products of tables in place of products of looked-up rows."""
+    takes, writes, rewritten = {}, {}, []
     readers = Counter(view.buffer for op in operations for view in op.reads)
     for i, op in enumerate(operations):
         for view in op.writes:
@@ -35,27 +35,27 @@ def multiply_tables(operations):
                 op, takes, writes, i)
         elif op.kind == "sum_by_index":
             replaced = _rewrite_sum(op, writes, readers, i)
-        found += replaced or [op]
-    return found
+        rewritten += replaced or [op]
+    return rewritten
 
 
 def _is_changed(views, writes, since, now):
-    """Return True if one of the views is written after operation `since` and before `now`."""
+    """Return True if a view is written after operation number `since` and before number `now`."""
     return any(since < i < now and may_overlap(view, op.output) for view in views
                for i, op in writes.get(view.buffer, ()))
 
 
 def _is_simple(op):
-    """Return True if a take reads whole rows of a matrix into a contiguous array."""
+    """Return True if a look-up reads whole rows of a matrix into a contiguous array."""
     table, index = op.inputs
     return table.ndim == 2 and op.output.is_whole and op.output.buffer.is_temporary and (
         index.is_contiguous and index.dtype.name == "int64")
 
 
 def _find_lookup(x, takes, writes, now):
-    """Return (table, index) if x is the view (M, D) of rows looked up in a smaller table.
+    """Return (table, index) if the view x (M, D) holds rows that were looked up in a smaller table.
 
-    Return None if x isn't, or if the table or the index has been changed since the look-up.
+    Otherwise, or if the table or the index has changed since the look-up, return None.
     """
     if x.buffer not in takes:
         return None
@@ -79,10 +79,10 @@ def _new_temporary(shape, dtype):
 
 
 def _rewrite_forward(op, takes, writes, now):
-    found = _find_lookup(op.inputs[0], takes, writes, now)
-    if found is None:
+    lookup = _find_lookup(op.inputs[0], takes, writes, now)
+    if lookup is None:
         return None
-    table, rows = found
+    table, rows = lookup
     product = _new_temporary((table.shape[0], op.output.shape[1]), op.output.dtype)
     return [op.replace(inputs=[table, op.inputs[1]], output=product),
             op.replace(kind="take", inputs=[product, rows], run=run_take, ufunc=None, loop=None,
@@ -91,10 +91,10 @@ def _rewrite_forward(op, takes, writes, now):
 
 def _rewrite_backward(op, takes, writes, now):
     x, dy = op.inputs
-    found = _find_lookup(_transpose_view(x), takes, writes, now)
-    if found is None or dy.dtype != op.output.dtype:
+    lookup = _find_lookup(_transpose_view(x), takes, writes, now)
+    if lookup is None or dy.dtype != op.output.dtype:
         return None
-    table, rows = found
+    table, rows = lookup
     sums = _new_temporary((table.shape[0], dy.shape[1]), dy.dtype)
     size = table.shape[0]
     return [op.replace(kind="sum_by_index", inputs=[dy, rows], output=sums, ufunc=None, loop=None,
@@ -113,19 +113,19 @@ def _rewrite_sum(op, writes, readers, now):
     size, weights = op.options["size"], {product.inputs[1] for _, product in pieces}
     if len(weights) != 1 or 2 * size > dx.shape[0]:
         return None
-    total, found = None, []
+    total, operations = None, []
     for start, product in pieces:
         dy = product.inputs[0]
         rows = index._replace(offset=index.offset + start * index.strides[0], shape=dy.shape[:1])
         sums = _new_temporary((size, dy.shape[1]), dy.dtype)
-        found.append(op.replace(inputs=[dy, rows], output=sums))
+        operations.append(op.replace(inputs=[dy, rows], output=sums))
         if total is not None:
             both = _new_temporary(sums.shape, sums.dtype)
-            found.append(Operation("add", [total, sums], both, np.add, ufunc=np.add,
-                                   loop=(dy.dtype,) * 3, source=op.source))
+            operations.append(Operation("add", [total, sums], both, np.add, ufunc=np.add,
+                                        loop=(dy.dtype,) * 3, source=op.source))
             sums = both
         total = sums
-    return [*found, product.replace(inputs=[total, product.inputs[1]], output=op.output)]
+    return [*operations, product.replace(inputs=[total, product.inputs[1]], output=op.output)]
 
 
 def _find_products(x, writes, readers, now):
@@ -136,10 +136,10 @@ def _find_products(x, writes, readers, now):
     """
     def product_of(view):
         """Return the one product whose result fills a view's buffer, or None."""
-        made = writes.get(view.buffer, ())
-        if len(made) != 1 or not view.buffer.is_temporary or readers[view.buffer] != 1:
+        writers = writes.get(view.buffer, ())
+        if len(writers) != 1 or not view.buffer.is_temporary or readers[view.buffer] != 1:
             return None
-        i, op = made[0]
+        i, op = writers[0]
         good = op.kind == "matmul" and op.output == view and view.is_whole and (
             op.inputs[0].ndim == op.inputs[1].ndim == 2)
         return op if good and not _is_changed(op.inputs, writes, i, now) else None

@@ -1,7 +1,7 @@
-"""Lower a recording to NumPy calls: each operation is one call that writes into its memory.
+"""Translate a recording into NumPy calls, which write into memory that is allocated before.
 
-A group of operations over many rows is computed in blocks of rows, so that what one operation
-writes is still in the processor's cache when the next one reads it. A temporary array that only one
+A group of operations over many rows is computed in blocks of rows. So the result of one operation
+is still in the processor's cache when the next operation reads it. A temporary array that only one
 group uses needs memory for one block.
 """
 
@@ -21,21 +21,21 @@ BLOCK = 32768           # entries of one array in a block
 class Lowered:
     """The calls of a recording.
 
-    groups   the Groups of operations that are computed together
-    calls    functions without arguments
-    made_of  for each call, the operations that it computes
-    array    a function that returns the array of a View
-    nbytes   the size of the arena
+    groups           the groups of operations (schedule.Group) that are computed together
+    calls            functions without arguments
+    call_operations  for each call, the operations that it computes
+    array            a function that returns the array of a View
+    nbytes           the size of the temporary memory
     """
 
     def __init__(self, groups, results):
         arena = Arena(groups, results)
         self.groups, self.array, self.nbytes = groups, arena.array, arena.nbytes
-        self.calls, self.made_of = [], []
+        self.calls, self.call_operations = [], []
         for group in groups:
             for call, operations in self.lower(group):
                 self.calls.append(call)
-                self.made_of.append(operations)
+                self.call_operations.append(operations)
 
     def lower(self, group):
         """Return [(call, its operations)] of one group."""
@@ -57,13 +57,13 @@ class NumPyLowered(Lowered):
         if step is None:
             return super().lower(group)
         block = Block(self.array, group.inside, group.local, step)
-        calls = [(block.call(rows, start), [rows.op]) for start in range(0, group.sizes[0], step)
-                 for rows in group.inside]
+        calls = [(block.make_call(rows, start), [rows.op])
+                 for start in range(0, group.sizes[0], step) for rows in group.inside]
         return calls + [(make_call(rows.op, self.array), [rows.op]) for rows in group.columns]
 
 
 class Block:
-    """The arrays of a block of rows. `slots` is {local buffer: its first byte in `memory`}."""
+    """Memory for a block of rows. `slots` is {buffer of the group: its first byte in `memory`}."""
 
     def __init__(self, array, inside, local, step):
         self.array, self.local, self.step, self.sizes = array, local, step, inside[0].sizes
@@ -73,11 +73,11 @@ class Block:
              if x.view.buffer in local} for rows in inside])
         self.memory = allocate_aligned(nbytes)
 
-    def call(self, rows, start):
+    def make_call(self, rows, start):
         """Return a call of one operation on the block that begins at `start` on the first axis."""
-        inputs = [self.rows_of(x, rows, start) if isinstance(x, Operand) else x
+        inputs = [self.operand_array(x, rows, start) if isinstance(x, Operand) else x
                   for x in rows.inputs]
-        out = self.rows_of(rows.output, rows, start)
+        out = self.operand_array(rows.output, rows, start)
         if rows.form == "row":
             options = {**rows.op.options, "axis": -1, "keepdims": True}
             return make_direct_call(rows.op.replace(options=options), inputs, out)
@@ -85,7 +85,7 @@ class Block:
             return functools.partial(np.copyto, out, inputs[0], casting="unsafe")
         return make_direct_call(rows.op, inputs, out)
 
-    def rows_of(self, x, rows, start):
+    def operand_array(self, x, rows, start):
         """Return an operand's entries in the block that begins at `start`: (*axes of rows, width).
 
         The last axis has length 1 if all entries of a row are the same.

@@ -1,4 +1,4 @@
-"""The values of a recording: blocks of memory, views of them, numbers, and operations.
+"""The contents of a recording: blocks of memory, views of them, numbers, and operations.
 
 A recording of `y = x * 2 + b` is two operations on views of four buffers:
 
@@ -35,7 +35,7 @@ class Buffer:
         self.role, self.address, self.nbytes, self.array = role, address, nbytes, array
 
     @classmethod
-    def of(cls, root, role):
+    def from_array(cls, root, role):
         """Make the buffer of an array that owns its memory."""
         low, high = byte_bounds(root) if root.size else (get_address(root),) * 2
         return cls(role, low, high - low, None if role == "temporary" else root)
@@ -55,7 +55,7 @@ class View(NamedTuple):
     dtype: np.dtype
 
     @classmethod
-    def of(cls, array, buffer):
+    def from_array(cls, array, buffer):
         """Describe a NumPy array whose memory belongs to `buffer`."""
         return cls(buffer, get_address(array) - buffer.address, array.shape, array.strides,
                    array.dtype)
@@ -80,7 +80,7 @@ class View(NamedTuple):
 
     @property
     def is_whole(self):
-        """Return True if this is all of its buffer, in C order."""
+        """Return True if the view covers its whole buffer, in C order."""
         return self.is_contiguous and self.size * self.dtype.itemsize == self.buffer.nbytes
 
     @property
@@ -92,11 +92,11 @@ class View(NamedTuple):
         return (low, high) if self.size else (low, low)
 
     def reshaped(self, *shape):
-        """Return a contiguous view in another shape."""
+        """Return a contiguous view of the same memory, with the shape `shape`."""
         return self._replace(shape=shape, strides=contiguous_strides(shape, self.dtype.itemsize))
 
     def array_at(self, address, owner):
-        """Return the view as a NumPy array, for a buffer at `address` in the memory of `owner`."""
+        """Return the view as a NumPy array. `address` and `owner` are the buffer's memory."""
         return np.asarray(_Memory(self, address, owner))
 
 
@@ -127,18 +127,18 @@ class Number(Recorded):
         return repr(self.value)
 
 
-def _arithmetic(function, reverse=False):
+def _make_operator(function, reverse=False):
     def method(self, *others):
         arguments = (*others, self) if reverse else (self, *others)
-        return self.recorder.number(function, arguments)
+        return self.recorder.call_on_numbers(function, arguments)
     return method
 
 
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow"):
-    setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
-    setattr(Number, f"__r{_name}__", _arithmetic(getattr(operator, _name), reverse=True))
+    setattr(Number, f"__{_name}__", _make_operator(getattr(operator, _name)))
+    setattr(Number, f"__r{_name}__", _make_operator(getattr(operator, _name), reverse=True))
 for _name in ("neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Number, f"__{_name}__", _arithmetic(getattr(operator, _name)))
+    setattr(Number, f"__{_name}__", _make_operator(getattr(operator, _name)))
 numbers.Real.register(Number)
 
 
@@ -154,7 +154,7 @@ class Operation:
     loop     the dtypes of inputs and output in which an elementwise operation computes, else None
     options  further arguments, such as the axis of a sum
     source   (file, line) of the recorded code, such as a layer's
-    effect   True if it runs even if nothing reads its output: for a guard or a random draw
+    effect   True for a guard or a random draw, which run even if nothing reads their output
     """
 
     __slots__ = ("effect", "inputs", "kind", "loop", "options", "output", "run", "source", "ufunc")

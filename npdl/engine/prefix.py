@@ -60,14 +60,14 @@ def make_rows(ids, targets, counted):
 
     The last three are (B, C). C is the largest number of counted positions in a sequence, but at
     least 1. entries[b, c] is the index in `Rows.needed` of the row that predicts targets[b, c].
-    The number of rows of each length is rounded up (`round_up`). The additional rows are not used.
+    The number of rows of each length is rounded up (`round_up_length`), by rows without a use.
     """
     B, S = ids.shape
     order = np.lexsort(ids.T[::-1])
     ordered, differs = ids[order], np.ones(ids.shape, bool)
     differs[1:] = np.logical_or.accumulate(ordered[1:] != ordered[:-1], axis=1)
     counts = differs.sum(0)
-    sizes = np.array([round_up(count) for count in counts])
+    sizes = np.array([round_up_length(count) for count in counts])
     ends = np.cumsum(sizes)
     node = np.empty((B, S), np.int64)
     node[order] = np.cumsum(differs, axis=0) - 1 + (ends - sizes)
@@ -93,19 +93,19 @@ def make_rows(ids, targets, counted):
     return rows, entries, np.take_along_axis(targets, places, 1), counted
 
 
-def round_up(count):
+def round_up_length(count):
     """Round up to four significant binary digits, so that most batches have the same shapes."""
     unit = 1 << max(0, int(count).bit_length() - 4)
     return -(-int(count) // unit) * unit
 
 
 def pad_rows(array):
-    """Return an array whose length is rounded up (`round_up`) by repeating entries."""
-    return np.resize(array, round_up(len(array)))
+    """Return an array whose length is rounded up (`round_up_length`) by repeating entries."""
+    return np.resize(array, round_up_length(len(array)))
 
 
 class PrefixAttention(MultiHeadAttention):
-    """Attention of rows (N, D). Each row attends to the keys and values of its ancestors."""
+    """Attention of Rows, with x (N, D). A row attends to its `ancestors`, the shorter prefixes."""
 
     def forward(self, Q, K, V, mask, rng=None):
         ancestors, visible, *_ = mask                           # ancestors (N, S)
@@ -208,13 +208,13 @@ class PrefixLSTM(Layer):
         w, c_embedding = self.embedding.forward(rows.tokens)    # w (U, D)
         x, caches = w[rows.words], []                           # x (N, D)
         for cell in self.cells:
-            x, steps = self.layer(cell, x, rows)
+            x, steps = self.layer_forward(cell, x, rows)
             caches.append(steps)
         logits, c_classifier = self.classifier.forward(x[rows.needed])
         return logits, Cache(embedding=c_embedding, layers=caches, classifier=c_classifier,
                              rows=rows)
 
-    def layer(self, cell, x, rows):
+    def layer_forward(self, cell, x, rows):
         """Return (y (N, H), the caches of the steps). Each step computes all rows of one length."""
         ys, steps, state = [], [], None
         for t, (start, stop) in enumerate(rows.spans):
@@ -258,12 +258,12 @@ def model_on_rows(model):
 
 
 class Prefixes:
-    """The latest batch and its result of `make_rows`, which an equal batch uses again."""
+    """A cache of one result of `make_rows`, which is used again if the next batch is equal."""
 
     def __init__(self):
-        self._given, self._rows = (), None
+        self._batch, self._rows = (), None
 
-    def rows(self, model, inputs, targets, options=()):
+    def get_rows(self, model, inputs, targets, options=()):
         """Return the result of `make_rows`, which is computed only if the batch has changed.
 
         `inputs` is (ids,), and `targets` is (targets, counted). No `options` are allowed.
@@ -271,11 +271,11 @@ class Prefixes:
         if options:
             raise InputError(f"share_prefixes: the step takes no {', '.join(options)}; omit it, "
                              "or give share_prefixes=False")
-        given = *inputs, *targets                               # ids, targets, counted
-        if len(self._given) != 3 or not all(map(np.array_equal, given, self._given)):
-            checked_tokens(given[0], type(model).__name__, getattr(model, "max_len", None),
+        batch = *inputs, *targets                               # ids, targets, counted
+        if len(self._batch) != 3 or not all(map(np.array_equal, batch, self._batch)):
+            checked_tokens(batch[0], type(model).__name__, getattr(model, "max_len", None),
                            model.embedding.W.shape[0])
-            check_loss_shapes((*given[0].shape, model.embedding.W.shape[0]), *targets)
-            self._rows = make_rows(*given)
-            self._given = tuple(np.array(each) for each in given)
+            check_loss_shapes((*batch[0].shape, model.embedding.W.shape[0]), *targets)
+            self._rows = make_rows(*batch)
+            self._batch = tuple(np.array(array) for array in batch)
         return self._rows

@@ -57,7 +57,7 @@ def profile(recorded, rounds=10):
             best[i] = min(best[i], time.perf_counter() - start)
     for array, before in saved:
         array[...] = before
-    for group, (seconds, operations) in enumerate(zip(best, lowered.made_of, strict=True)):
+    for group, (seconds, operations) in enumerate(zip(best, lowered.call_operations, strict=True)):
         sizes = [largest_size(op) for op in operations]
         for op, size in zip(operations, sizes, strict=True):
             line = lines.setdefault(op.source, Line(*op.source))

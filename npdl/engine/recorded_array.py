@@ -1,4 +1,4 @@
-"""The recorded array. It holds an ordinary array, computes with it, and records each operation.
+"""The recorded array. It contains a NumPy array, computes with it, and records each operation.
 
     x = recorder.wrap(np.ones(3), "input")
     y = x.sum() + 1                     # 4.0, and the recorder has two more operations
@@ -24,26 +24,26 @@ class Unsupported(Exception):
 
 
 class Recorded:
-    """The base of recorded arrays and Numbers. Ufuncs are recorded; if Python reads the value, a
-    guard is recorded, which replays check."""
+    """The base of recorded arrays and Numbers. Calls of ufuncs are recorded. If Python reads the
+    value, a *guard* is recorded: every replay checks that it would read the same value."""
 
     __slots__ = ()
     __hash__ = None
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
-        return self.recorder.ufunc(ufunc, method, inputs, options)
+        return self.recorder.record_ufunc(ufunc, method, inputs, options)
 
     def __bool__(self):
-        return self.recorder.guard(bool, self)
+        return self.recorder.record_guard(bool, self)
 
     def __int__(self):
-        return self.recorder.guard(int, self)
+        return self.recorder.record_guard(int, self)
 
     def __float__(self):
-        return self.recorder.guard(float, self)
+        return self.recorder.record_guard(float, self)
 
     def __index__(self):
-        return self.recorder.guard(int, self)
+        return self.recorder.record_guard(int, self)
 
 
 def plain_value(x):
@@ -65,18 +65,18 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return np.ndarray
 
     def __array_function__(self, function, types, args, options):
-        return self.recorder.function(function, args, options)
+        return self.recorder.record_function(function, args, options)
 
     def __array__(self, dtype=None, copy=None):
-        raise Unsupported("np.asarray, np.array, or the index of a plain array got a recorded one; "
-                          "write npdl.backend.to_device(x) for np.asarray(x), and self.table[x] "
-                          "for table[x]")
+        raise Unsupported("np.asarray(x), np.array(x) or table[x] was called for a recorded array "
+                          "x; write npdl.backend.to_device(x), and make table an attribute of the "
+                          "layer")
 
     def item(self, *index):
-        return self.recorder.guard(np.ndarray.item, self[index] if index else self)
+        return self.recorder.record_guard(np.ndarray.item, self[index] if index else self)
 
     def tolist(self):
-        return self.recorder.guard(np.ndarray.tolist, self)
+        return self.recorder.record_guard(np.ndarray.tolist, self)
 
     def __len__(self):
         return len(self.value)
@@ -91,16 +91,16 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         return format(self.value, spec)
 
     def __getitem__(self, index):
-        return self.recorder.getitem(self, index)
+        return self.recorder.record_getitem(self, index)
 
     def __setitem__(self, index, value):
-        self.recorder.setitem(self, index, value)
+        self.recorder.record_setitem(self, index, value)
 
     # Methods
 
     @property
     def T(self):
-        return self.recorder.call(np.ndarray.transpose, (self,), {})
+        return self.recorder.record_call(np.ndarray.transpose, (self,), {})
 
     def __pow__(self, exponent):
         """Compute np.square for the exponent 2 and np.sqrt for 0.5, as NumPy does."""
@@ -113,7 +113,7 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     def mean(self, axis=None, dtype=None, out=None, keepdims=False):
         """Compute a sum, then divide by the count in place, as NumPy does."""
         if self.dtype == np.float16 or out is not None:
-            return self.recorder.call(np.mean, (self, axis, dtype), {"keepdims": keepdims})
+            return self.recorder.record_call(np.mean, (self, axis, dtype), {"keepdims": keepdims})
         axes = range(self.ndim) if axis is None else np.atleast_1d(axis)
         count = np.prod([self.shape[i] for i in axes], dtype=np.intp)
         wide = np.float64 if dtype is None and self.dtype.kind in "iub" else dtype
@@ -123,10 +123,12 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, dtype, order="K", casting="unsafe", subok=True, copy=True):
         if not copy and self.dtype == dtype:
             return self
-        return self.recorder.copy(self, self.recorder.new(np.empty_like(self.value, dtype)))
+        out = self.recorder.wrap_result(np.empty_like(self.value, dtype))
+        return self.recorder.record_copy(self, out)
 
     def copy(self, order="C"):
-        return self.recorder.copy(self, self.recorder.new(np.empty_like(self.value, order=order)))
+        out = self.recorder.wrap_result(np.empty_like(self.value, order=order))
+        return self.recorder.record_copy(self, out)
 
     def fill(self, value):
         self[...] = value
@@ -135,10 +137,10 @@ class RecordedArray(Recorded, np.lib.mixins.NDArrayOperatorsMixin):
         shape = shape[0] if len(shape) == 1 else shape
         result = self.value.reshape(shape, order=order)
         if np.may_share_memory(result, self.value) or order != "C":
-            return self.recorder.call(np.reshape, (self, shape), {"order": order})
-        result = np.empty(result.shape, result.dtype)
-        out = self.recorder.new(result)
-        self.recorder.copy(self, self.recorder.call(np.reshape, (out, self.shape), {}))
+            return self.recorder.record_call(np.reshape, (self, shape), {"order": order})
+        out = self.recorder.wrap_result(np.empty(result.shape, result.dtype))
+        view = self.recorder.record_call(np.reshape, (out, self.shape), {})
+        self.recorder.record_copy(self, view)
         return out
 
 
@@ -152,21 +154,21 @@ class RecordedGenerator:
         if name.startswith("__"):
             raise AttributeError(name)
         if not callable(getattr(self.generator, name)):
-            raise Unsupported(f"the generator's {name} was read; only calls of its methods are "
-                              "recorded")
-        return lambda *args, **options: self.recorder.draw(self, name, args, options)
+            raise Unsupported(f"the attribute {name} of a random generator was read; only calls of "
+                              "its methods can be recorded")
+        return lambda *args, **options: self.recorder.record_draw(self, name, args, options)
 
 
 def _make_reduction(ufunc):
     def method(self, axis=None, *, keepdims=False, **options):
-        given = {name: value for name, value in options.items() if value is not None}
-        return ufunc.reduce(self, axis=axis, keepdims=keepdims, **given)
+        options = {name: value for name, value in options.items() if value is not None}
+        return ufunc.reduce(self, axis=axis, keepdims=keepdims, **options)
     return method
 
 
 def _make_method(name):
     method = getattr(np.ndarray, name)
-    return lambda self, *args, **options: self.recorder.call(method, (self, *args), options)
+    return lambda self, *args, **options: self.recorder.record_call(method, (self, *args), options)
 
 
 for _name, _ufunc in REDUCTIONS.items():

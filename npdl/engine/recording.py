@@ -27,7 +27,7 @@ _recorders = threading.local()
 
 
 class Diverged(Exception):
-    """In a replay, a guard did not hold, so the recording does not fit this step."""
+    """In a replay, a guard found another value, so the recording does not fit this step."""
 
 
 def active_recorder():
@@ -50,7 +50,7 @@ class Recorder:
 
     def __enter__(self):
         if active_recorder() is not None:
-            raise Unsupported("a recorded step was called inside of another")
+            raise Unsupported("a recorded step was called inside of another recorded step")
         _recorders.active = self
         return self
 
@@ -60,11 +60,11 @@ class Recorder:
     # Arguments and results
 
     def wrap(self, array, role):
-        """Return an existing array as a RecordedArray. `role` is that of its Buffer."""
-        return RecordedArray(self, array, self._external(array, role))
+        """Return a NumPy array as a RecordedArray. `role` is that of its Buffer ("input", ..)."""
+        return RecordedArray(self, array, self._external_buffer(array, role))
 
-    def number(self, function, arguments):
-        """Return function(*arguments) as a Number; NotImplemented if an argument is an array."""
+    def call_on_numbers(self, function, arguments):
+        """Return function(*arguments) as a Number, or NotImplemented if an argument is an array."""
         if not all(isinstance(x, Number | int | float) for x in arguments):
             return NotImplemented
         key = (function, *((id(x) if isinstance(x, Number) else (type(x), x)) for x in arguments))
@@ -94,42 +94,43 @@ class Recorder:
             restore(saved)
         self._saved.clear()
 
-    def plain(self, recorded):
+    def plain_array(self, recorded):
         """Return the plain array of a RecordedArray."""
         return recorded.value
 
     def keep_results(self):
         """Do nothing: on the CPU, the recorded step wrote its results into the state itself."""
 
-    def view(self, x):
+    def view_of(self, x):
         """Return the View of a recorded or a plain array."""
         if type(x) is RecordedArray:
-            return View.of(x.value, x.buffer)
-        return View.of(x, self._external(x, "constant"))
+            return View.from_array(x.value, x.buffer)
+        return View.from_array(x, self._external_buffer(x, "constant"))
 
-    def _external(self, array, role):
+    def _external_buffer(self, array, role):
         root = find_root(array)
         if id(root) not in self._buffers:
-            self._buffers[id(root)] = Buffer.of(root, role)
+            self._buffers[id(root)] = Buffer.from_array(root, role)
         return self._buffers[id(root)]
 
     # Operations
 
-    def add(self, kind, inputs, output, run, **fields):
+    def add_operation(self, kind, inputs, output, run, **fields):
         """Record an operation, and return `output`: the RecordedArray it writes into, or None."""
-        *views, out = [self.view(x) if isinstance(x, np.ndarray) else x for x in (*inputs, output)]
+        *views, out = [self.view_of(x) if isinstance(x, np.ndarray) else x
+                       for x in (*inputs, output)]
         self.operations.append(Operation(kind, views, out, run, source=source_line(), **fields))
         return output
 
-    def new(self, value):
+    def wrap_result(self, value):
         """Return a new result as a RecordedArray with a buffer of its own."""
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise Unsupported(f"a result has the dtype {value.dtype}, which can't be recorded")
-        return RecordedArray(self, value, Buffer.of(find_root(value), "temporary"))
+        return RecordedArray(self, value, Buffer.from_array(find_root(value), "temporary"))
 
-    def written(self, x):
-        """Save the memory of `x` for `roll_back`, and return `x` as a RecordedArray."""
+    def prepare_write(self, x):
+        """Save the entries of `x` for `roll_back`, and return `x` as a RecordedArray."""
         if type(x) is not RecordedArray:
             x = self.wrap(x, "state")
         root = x.buffer.array
@@ -138,7 +139,7 @@ class Recorder:
             self._saved[id(root)] = (lambda saved: np.copyto(root, saved), before)
         return x
 
-    def ufunc(self, ufunc, method, inputs, options):
+    def record_ufunc(self, ufunc, method, inputs, options):
         """Record a call of a ufunc or of one of its methods."""
         (out,) = options.pop("out", None) or (None,)
         if ufunc is np.matmul and out is None and 1 in (inputs[0].ndim, inputs[1].ndim):
@@ -146,51 +147,53 @@ class Recorder:
             return np.matmul(a, b[:, None], **options)[..., 0] if b.ndim == 1 else \
                 np.matmul(a[None], b, **options)[..., 0, :]
         if ufunc.nout > 1 or method not in ("__call__", "reduce"):
-            return self._other_method(ufunc, method, inputs, options)
+            return self._record_other_method(ufunc, method, inputs, options)
         if method == "reduce":
             options = {"axis": 0} | options
         call = ufunc if method == "__call__" else ufunc.reduce
         values = [plain_value(x) for x in inputs]
         if out is None:
-            result = self.new(call(*values, **options))
+            result = self.wrap_result(call(*values, **options))
         else:
-            result = self.written(out)
+            result = self.prepare_write(out)
             call(*values, out=result.value, **options)
         plain = method == "__call__" and not options.keys() - {"casting", "subok"}
-        loop = self._loop(ufunc, inputs, result) if plain else None
+        loop = self._loop_dtypes(ufunc, inputs, result) if plain else None
         operands = [self.as_operand(x, i, loop) for i, x in enumerate(inputs)]
 
         def run(*arrays, out):
             call(*arrays, out=out, **options)
         kind = ufunc.__name__ if method == "__call__" else ufunc.__name__ + ".reduce"
-        return self.add(kind, operands, result, run, ufunc=ufunc, loop=loop, options=options)
+        return self.add_operation(kind, operands, result, run, ufunc=ufunc, loop=loop,
+                                  options=options)
 
-    def _loop(self, ufunc, inputs, result):
-        """Return the dtypes of the inputs and the output with which a ufunc computes."""
-        given = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
+    def _loop_dtypes(self, ufunc, inputs, result):
+        """Return the dtypes with which a ufunc computes: those of the inputs and the output."""
+        kinds = [x.dtype if hasattr(x, "dtype") else np.dtype(bool) if isinstance(x, bool)
                  else type(plain_value(x)) for x in inputs]
         if ufunc.signature is not None:
             return (result.dtype,) * (len(inputs) + 1)
-        return ufunc.resolve_dtypes((*given, None), casting="unsafe")
+        return ufunc.resolve_dtypes((*kinds, None), casting="unsafe")
 
     def as_operand(self, x, i, loop):
-        """Return input `i` of an operation: `x` itself, or for a Number an array of one entry.
+        """Return `x`, input number `i` of an operation. For a Number, return an array of one entry.
 
-        Every replay writes the value of the Number into this array. Its dtype is loop[i].
+        Every replay writes the Number's value into this array, which has the dtype loop[i].
         """
         if not isinstance(x, Number):
             return x
         entry = np.array(x.value, None if loop is None else loop[i])
         self.numbers.append((x, entry))
-        self._external(entry, "number")
+        self._external_buffer(entry, "number")
         return entry
 
-    def _other_method(self, ufunc, method, inputs, options):
+    def _record_other_method(self, ufunc, method, inputs, options):
         if method == "at":
-            return self.in_place(ufunc.at, inputs, options)
-        return self.call(getattr(ufunc, method) if method != "__call__" else ufunc, inputs, options)
+            return self.record_in_place(ufunc.at, inputs, options)
+        function = getattr(ufunc, method) if method != "__call__" else ufunc
+        return self.record_call(function, inputs, options)
 
-    def function(self, function, args, options):
+    def record_function(self, function, args, options):
         """Record a call of a NumPy function, or of one with the decorator `backend.replaceable`."""
         special = array_functions.FUNCTIONS.get(function)
         if special is not None:
@@ -198,34 +201,34 @@ class Recorder:
             if answer is not NotImplemented:
                 return answer
         if function in array_functions.IN_PLACE:
-            return self.in_place(function, args, options)
-        return self.call(function, args, options)
+            return self.record_in_place(function, args, options)
+        return self.record_call(function, args, options)
 
-    def call(self, function, args, options):
+    def record_call(self, function, args, options):
         """Record a call of any function that returns arrays and changes no array."""
-        inputs, insert = split((args, options))
+        inputs, insert = split_recorded((args, options))
         args, options = insert([x.value for x in inputs])
         result = function(*args, **options)
 
         def part_of(i):
             def run(*arrays, out):
                 args, options = insert(arrays)
-                found = function(*args, **options)
-                found = found if i is None else found[i]
-                if np.shape(found) != out.shape:
+                result = function(*args, **options)
+                result = result if i is None else result[i]
+                if np.shape(result) != out.shape:
                     raise Diverged("a result has another shape")
-                np.copyto(out, found, casting="unsafe")
+                np.copyto(out, result, casting="unsafe")
             return run
         if not isinstance(result, (tuple, list)):
-            return self._result(function, inputs, result, part_of(None))
-        return rebuild(result, [self._result(function, inputs, found, part_of(i))
+            return self._wrap_or_record(function, inputs, result, part_of(None))
+        return rebuild(result, [self._wrap_or_record(function, inputs, found, part_of(i))
                                 for i, found in enumerate(result)])
 
-    def _result(self, function, inputs, result, run):
+    def _wrap_or_record(self, function, inputs, result, run):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.
 
-        A number of Python is returned as it is. A guard is recorded on it if it may depend on
-        entries. Raises Unsupported for any other result.
+        A Python number is returned as it is. If it may depend on entries of arrays, a guard is
+        recorded. Raises Unsupported for any other result.
         """
         if function in array_functions.OF_SHAPES:
             return result
@@ -234,54 +237,56 @@ class Recorder:
         for x in inputs:
             if x.value.size and np.may_share_memory(x.value, result):
                 return RecordedArray(self, result, x.buffer)
-        recorded = self.add(function_name(function) + "()", inputs, self.new(result), run)
-        return self.guard(type(result), recorded) if isinstance(result, bool | int) or (
+        name, output = function_name(function) + "()", self.wrap_result(result)
+        recorded = self.add_operation(name, inputs, output, run)
+        return self.record_guard(type(result), recorded) if isinstance(result, bool | int) or (
             type(result) is float) else recorded
 
-    def in_place(self, function, args, options):
+    def record_in_place(self, function, args, options):
         """Record a call of a function that writes into its first argument."""
-        target = self.written(args[0])
-        inputs, insert = split((args[1:], options))
+        target = self.prepare_write(args[0])
+        inputs, insert = split_recorded((args[1:], options))
         args, options = insert([x.value for x in inputs])
         function(target.value, *args, **options)
 
         def run(_, *arrays, out):
             args, options = insert(arrays)
             function(out, *args, **options)
-        self.add(function_name(function), [target, *inputs], target, run)
+        self.add_operation(function_name(function), [target, *inputs], target, run)
 
-    def copy(self, value, out):
+    def record_copy(self, value, out):
         """Record that `value` is written into `out`. The value is cast and broadcast as needed."""
         np.copyto(out.value, plain_value(value), casting="unsafe")
         value = self.as_operand(value, 0, (out.dtype,))
-        return self.add("copy", [value], out, run_copy)
+        return self.add_operation("copy", [value], out, run_copy)
 
-    def getitem(self, x, index):
+    def record_getitem(self, x, index):
         """Record a selection: a view, a look-up of rows ("take"), or any other copy."""
         if isinstance(index, np.ndarray) and index.dtype.kind in "iu" and index.size:
-            result = self.new(x.value[plain_value(index)])
+            result = self.wrap_result(x.value[plain_value(index)])
             if type(index) is RecordedArray:
                 self.check_range(index, len(x))
-            return self.add("take", [x, index], result, run_take)
-        return self.call(operator.getitem, (x, index), {})
+            return self.add_operation("take", [x, index], result, run_take)
+        return self.record_call(operator.getitem, (x, index), {})
 
     def check_range(self, index, size):
         """Return True if -size <= index < size for all entries, and record a guard on this."""
-        return not index.size or self.guard(bool, (index.min() >= -size) & (index.max() < size))
+        return not index.size or self.record_guard(
+            bool, (index.min() >= -size) & (index.max() < size))
 
-    def setitem(self, x, index, value):
-        x = self.written(x)
+    def record_setitem(self, x, index, value):
+        x = self.prepare_write(x)
         if any(isinstance(i, (np.ndarray, list, bool)) for i in (
                 index if isinstance(index, tuple) else (index,))):
-            self.in_place(operator.setitem, (x, index, value), {})
+            self.record_in_place(operator.setitem, (x, index, value), {})
             return
         if index is not Ellipsis:       # with an ellipsis, NumPy returns a view of a single entry
             index = (*index, ...) if isinstance(index, tuple) else (index, ...)
-        self.copy(value, RecordedArray(self, x.value[index], x.buffer))
+        self.record_copy(value, RecordedArray(self, x.value[index], x.buffer))
 
-    def draw(self, recorded, name, args, options):
+    def record_draw(self, recorded, name, args, options):
         """Record a call of the method `name` of a random generator."""
-        if any(True for _ in split((args, options))[0]):
+        if any(True for _ in split_recorded((args, options))[0]):
             raise Unsupported(f"the random generator's {name}() got an array as an argument")
         result = getattr(recorded.generator, name)(*args, **options)
         if not isinstance(result, np.ndarray):
@@ -289,21 +294,21 @@ class Recorder:
 
         def run(out):
             np.copyto(out, getattr(recorded.generator, name)(*args, **options))
-        return self.add("draw", [], self.new(result), run, effect=True,
+        return self.add_operation("draw", [], self.wrap_result(result), run, effect=True,
                         options={"generator": recorded})
 
-    def guard(self, convert, x):
-        """Return convert(x) of an array or a Number; replays check that it has not changed."""
+    def record_guard(self, convert, x):
+        """Return convert(x) of an array or a Number. Replays check that the result is the same."""
         expected = convert(plain_value(x))
 
         def check(value, out=None):
-            found = convert(value)
-            if found != expected and not (found != found and expected != expected):     # NaN
+            actual = convert(value)
+            if actual != expected and not (actual != actual and expected != expected):     # NaN
                 raise Diverged("a guard does not hold")
         if isinstance(x, Number):
             self.number_guards.append((x, check))
         else:
-            self.add("guard", [x], None, check, options={"convert": convert}, effect=True)
+            self.add_operation("guard", [x], None, check, options={"convert": convert}, effect=True)
         return expected
 
 
@@ -315,13 +320,13 @@ def map_nest(function, nest):
     return function(nest)
 
 
-def split(nest):
-    """Return (the recorded arrays in nested structures, insert).
+def split_recorded(nest):
+    """Return (the recorded arrays in nested tuples, lists and dicts, a function `insert`).
 
     insert(arrays) returns the same structures with `arrays` in the places of the recorded ones.
     It does not refer to the recorded arrays, so their memory is free after the recording.
     """
-    found, removed = [], object()
+    recorded, removed = [], object()
 
     def remove(value):
         if isinstance(value, Number):
@@ -329,14 +334,14 @@ def split(nest):
                               "or an argument of a function other than a ufunc")
         if type(value) is not RecordedArray:
             return value
-        found.append(value)
+        recorded.append(value)
         return removed
     rest = map_nest(remove, nest)
 
     def insert(arrays):
         arrays = iter(arrays)
         return map_nest(lambda x: next(arrays) if x is removed else x, rest)
-    return found, insert
+    return recorded, insert
 
 
 def run_copy(x, out):

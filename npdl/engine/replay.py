@@ -1,6 +1,6 @@
 """Replay a recording. A Program is a list of calls that is run in every step.
 
-    program = Program(recorder, results, target)    # simplify, group, plan the memory, lower
+    program = Program(recorder, results, target)    # simplify, group, plan the memory, translate
     program.run(inputs, counters)                   # write the inputs, make the calls
 
 Before the calls, Python computes the numbers of a step (such as the learning rate and bias
@@ -27,11 +27,11 @@ class Program:
         views = [x for x in results if isinstance(x, View)]
         self.operations = simplify(recorder.operations, views)
         self.lowered = target.lower(self.operations, views)
-        self._backups = self._state_to_restore()
+        self._backups = self._find_state_to_restore()
 
-    def _state_to_restore(self):
-        """Return the arrays of the state that are written before the last guard or similar."""
-        ops = [op for made in self.lowered.made_of for op in made]
+    def _find_state_to_restore(self):
+        """Return the arrays of the state that are written before a replay can still diverge."""
+        ops = [op for operations in self.lowered.call_operations for op in operations]
         last = max((i for i, op in enumerate(ops) if op.can_diverge), default=0)
         buffers = {view.buffer for op in ops[:last] for view in op.writes}
         return [buffer.array for buffer in buffers if buffer.role == "state"]
@@ -48,7 +48,7 @@ class Program:
             array[...] = value
         for number, value in counters:
             number.value = value
-        values = self._numbers()
+        values = self._compute_numbers()
         saved = [array.copy() for array in self._backups]
         generators = [g.generator.bit_generator for g in self.recorder.generators
                       if hasattr(g.generator, "bit_generator")]
@@ -67,8 +67,8 @@ class Program:
                 else self.lowered.array(x).copy()[()]
                 for x in self.results], values
 
-    def _numbers(self):
-        """Check the guards on numbers, fill the arrays of numbers, and return {id: value}."""
+    def _compute_numbers(self):
+        """Check the guards on Numbers, fill their arrays, and return {id of a Number: value}."""
         values = {}
         for number, check in self.recorder.number_guards:
             check(compute_number(number, values))

@@ -56,8 +56,8 @@ class RowOperation(NamedTuple):
     def operands(self):
         return [x for x in self.inputs if isinstance(x, Operand)] + [self.output]
 
-    def refined(self, sizes):
-        """Return the same operation with the axes that count the rows split into `sizes`."""
+    def split_axes(self, sizes):
+        """Return the same operation, with the axes of the rows split into axes of `sizes`."""
         if sizes == self.sizes:
             return self
         def split(x):
@@ -74,10 +74,10 @@ def make_row_operation(op, count=None):
     """
     if op.output is None or not _is_known(op):
         return None
-    form, shape, strides, reduced = _axes(op)
+    form, shape, strides, reduced = _find_axes(op)
     if form is None or 0 in shape:
         return None
-    cut = _cut(form, shape, reduced, count)
+    cut = _count_row_axes(form, shape, reduced, count)
     if cut is None:
         return None
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
@@ -86,17 +86,17 @@ def make_row_operation(op, count=None):
         if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
             return None
         operands.append(Operand(view, along[:cut], inner))
-    *given, output = operands
+    *sources, output = operands
     if any(may_overlap(x.view, output.view) and (x.view.offset, x.lead, x.inner) != (
-            output.view.offset, output.lead, output.inner) for x in given):
+            output.view.offset, output.lead, output.inner) for x in sources):
         return None                         # x[1:] = x[:-1]: NumPy first copies the overlap
-    found = iter(operands)
-    inputs = tuple(next(found) if isinstance(x, View) else x for x in op.inputs)
-    return RowOperation(op, form, sizes, width, inputs, next(found))
+    operands = iter(operands)
+    inputs = tuple(next(operands) if isinstance(x, View) else x for x in op.inputs)
+    return RowOperation(op, form, sizes, width, inputs, next(operands))
 
 
 def _is_known(op):
-    """Return True if code can be generated for this operation and its dtypes."""
+    """Return True if code can be generated for an operation and its dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
     if any(dtype.name not in TYPES for dtype in dtypes):
         return False
@@ -108,7 +108,7 @@ def _is_known(op):
     return op.loop is None or op.loop[0].kind != "b" or op.kind in LOGIC
 
 
-def _axes(op):
+def _find_axes(op):
     """Return (form, shape without axes of 1, [(view, its strides)], number of reduced axes).
 
     The last view is the output. The form is None if the operation is not a loop over rows.
@@ -149,7 +149,7 @@ def is_transposed(view):
     return transposed.is_contiguous and not view.is_contiguous
 
 
-def _cut(form, shape, reduced, count):
+def _count_row_axes(form, shape, reduced, count):
     """Return how many leading axes count the rows; None if no choice gives `count` rows."""
     if form == "map":
         cuts = range(len(shape), -1, -1)
@@ -174,7 +174,7 @@ def collapse_axes(sizes, strides):
     return None if len(joined) > 1 else joined[0] if joined else 0
 
 
-def common_sizes(a, b):
+def find_common_sizes(a, b):
     """Return the sizes of the fewest axes that split both `a` and `b`; None if impossible."""
     cuts = sorted({math.prod(sizes[i:]) for sizes in (a, b) for i in range(len(sizes) + 1)},
                   reverse=True)
@@ -184,15 +184,15 @@ def common_sizes(a, b):
 
 
 def split_strides(strides, sizes, wanted):
-    """Return strides along axes of `sizes` as strides along the finer axes `wanted`."""
-    found, axes = [], list(zip(sizes, strides, strict=True))
+    """Return strides along axes of lengths `sizes` as strides along the finer axes `wanted`."""
+    result, axes = [], list(zip(sizes, strides, strict=True))
     left, stride = 1, 0
     for n in reversed(wanted):
         if left == 1:
             left, stride = axes.pop()
-        found.append(stride)
+        result.append(stride)
         stride, left = stride * n, left // n
-    return tuple(reversed(found))
+    return tuple(reversed(result))
 
 
 def merge_axes(sizes, strides):

@@ -10,7 +10,7 @@ group if it may run before all operations in between.
 from collections import Counter
 
 from npdl.engine.operation import may_overlap
-from npdl.engine.rows import collapse_axes, common_sizes, make_row_operation
+from npdl.engine.rows import collapse_axes, find_common_sizes, make_row_operation
 
 LOOK_BACK = 24          # latest groups that an operation may join; more would make planning slow
 # A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
@@ -56,30 +56,30 @@ class Group:
         """Return the RowOperations that compute each row separately."""
         return [rows for rows in self.rows if rows.form != "column"]
 
-    def touches(self, op):
+    def has_array_of(self, op):
         """Return True if an operation uses an array that the group uses."""
         return any(view.buffer in self.read or view.buffer in self.written
                    for view in op.views if view.buffer.role != "number")
 
-    def conflicts(self, op):
-        """Return True if an operation that follows the group may not run before the group."""
+    def has_conflict_with(self, op):
+        """Return True if a later operation may not be moved before the group."""
         return any(may_overlap(view, other) for view in op.views
                    for other in self.written.get(view.buffer, ())) or any(
             may_overlap(view, other) for view in op.writes
             for other in self.read.get(view.buffer, ()))
 
-    def take(self, op):
-        """Add an operation to the group's loop over rows. Return False if it does not fit."""
+    def try_add(self, op):
+        """Add an operation to the group's loop over rows and return True, or False if it can't."""
         if not self.rows:
             return False
         rows = make_row_operation(op, self.rows[0].count)
-        sizes = None if rows is None else common_sizes(self.sizes, rows.sizes)
+        sizes = None if rows is None else find_common_sizes(self.sizes, rows.sizes)
         if sizes is None:
             return False
-        rows = rows.refined(sizes)
+        rows = rows.split_axes(sizes)
         related = {id(member): member for view in op.views
                    for member in self._members.get(view.buffer, ())}
-        if not all(can_share(member.refined(sizes), rows) for member in related.values()):
+        if not all(can_share(member.split_axes(sizes), rows) for member in related.values()):
             return False
         self.sizes = sizes
         self._add(op, rows)
@@ -93,23 +93,23 @@ def schedule(operations, results):
     """
     groups = []
     for op in operations:
-        if not _join(groups, op):
+        if not _try_join(groups, op):
             groups.append(Group(op, make_row_operation(op)))
     for group in groups:
-        group.rows = [rows.refined(group.sizes) for rows in group.rows]
-    _find_local(groups, results)
+        group.rows = [rows.split_axes(group.sizes) for rows in group.rows]
+    _set_local_buffers(groups, results)
     return groups
 
 
-def _join(groups, op):
-    """Add an operation to the latest group that it fits into. Return False if no group fits."""
+def _try_join(groups, op):
+    """Add an operation to the latest group that can take it. Return False if there is none."""
     if op.output is None:
         return False
     for i, group in enumerate(reversed(groups[-LOOK_BACK:])):
-        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.touches(op)
-        if joins and group.take(op):
+        joins = i == 0 and len(group.large) < MOST_ARRAYS or group.has_array_of(op)
+        if joins and group.try_add(op):
             return True
-        if group.conflicts(op):
+        if group.has_conflict_with(op):
             return False
     return False
 
@@ -142,8 +142,8 @@ def are_aligned(a, a_width, b, b_width, sizes):
     return True
 
 
-def _find_local(groups, results):
-    """Set `local` of each group of rows."""
+def _set_local_buffers(groups, results):
+    """Set `local` of each group: the temporary buffers that no other group and no result uses."""
     users = Counter(buffer for group in groups for buffer in {*group.read, *group.written})
     users.update(view.buffer for view in results)
     for group in groups:

@@ -16,7 +16,7 @@ The passes, in this order:
 
 from collections import Counter
 
-from npdl.engine.gather import multiply_tables
+from npdl.engine.gather import multiply_before_lookup
 from npdl.engine.operation import View
 from npdl.engine.recording import run_copy
 
@@ -25,14 +25,14 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}        # beside
 
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
-    operations = multiply_tables(guards_first(operations))
+    operations = multiply_before_lookup(move_guards_first(operations))
     operations = merge_equal(operations, results)
-    operations = remove_dead(operations, results)
-    operations = accumulate_first(operations)
+    operations = remove_unused(operations, results)
+    operations = assign_first_gradients(operations)
     return [flatten_product(op) for op in operations]
 
 
-def guards_first(operations):
+def move_guards_first(operations):
     """Move the guards, and the operations that they need, to the front if possible.
 
     A guard that does not hold is then usually found before anything has been written. Random draws
@@ -88,9 +88,9 @@ def _rename_views(x, same):
 
 
 def _value_key(op, versions):
-    """Return a key, or None. Two operations with the same key compute the same value.
+    """Return a key, which is equal for operations that compute the same value, or None.
 
-    `versions` counts how often each buffer has been written.
+    `versions` is {buffer: how often it has been written}.
     """
     if op.ufunc is None and op.kind not in PURE:
         return None
@@ -100,8 +100,8 @@ def _value_key(op, versions):
             *((view.shape, view.strides, view.dtype) for view in op.writes))
 
 
-def remove_dead(operations, results):
-    """Drop operations on which no state, no guard and no result depends."""
+def remove_unused(operations, results):
+    """Drop operations whose output no state, guard or result depends on."""
     live = {view.buffer for view in results}
     kept = []
     for op in reversed(operations):
@@ -112,7 +112,7 @@ def remove_dead(operations, results):
     return kept[::-1]
 
 
-def accumulate_first(operations):
+def assign_first_gradients(operations):
     """Replace "set to 0, then add the first gradient" by writing this gradient directly."""
     zeroed, changed, removed = {}, {}, set()
     readers = Counter(view.buffer for op in operations for view in op.reads)
@@ -132,8 +132,8 @@ def accumulate_first(operations):
             alone = maker is not None and (writers[term.buffer], readers[term.buffer]) == (
                 1, 1) and term.is_whole and operations[maker].output.is_whole
             if alone and view.is_contiguous and maker > start:
-                made = operations[maker]
-                changed[maker] = made.replace(output=view.reshaped(*made.output.shape))
+                writer = operations[maker]
+                changed[maker] = writer.replace(output=view.reshaped(*writer.output.shape))
                 removed.add(i)
             else:
                 changed[i] = op.replace(kind="copy", inputs=[term], run=run_copy, ufunc=None,

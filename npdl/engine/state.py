@@ -1,9 +1,9 @@
 """Copies of the objects of a step, such as a model and its optimizer, with recorded arrays.
 
     mirror = Mirror(recorder, varying=set())
-    model, optimizer = mirror.of((model, optimizer))    # the copies; a step runs on them
-    mirror.settle()                                     # collect what the step assigned to them
-    mirror.commit()                                     # assign it to the originals
+    model, optimizer = mirror.copy((model, optimizer))  # the copies; a step runs on them
+    mirror.collect_assignments()                        # find what the step assigned to the copies
+    mirror.apply_assignments()                          # assign it to the originals
 
 While a step is recorded, no attribute of an original is assigned. So after an interrupt the
 originals contain no recorded arrays. The memory is shared: if the step writes into a parameter, it
@@ -43,19 +43,19 @@ class Mirror:
         self.slots, self.sizes, self.counters, self.assignments = [], [], [], []
         self._copies, self._originals, self._pairs = {}, {}, []
 
-    def of(self, value):
-        """Return the copy of a value. It is the same copy each time that an object is met."""
+    def copy(self, value):
+        """Return the copy of a value. An object that occurs twice has one copy."""
         if isinstance(value, (bool, int, float, np.generic, *PLAIN)):
             if holds_objects(value):
                 raise Unsupported(f"the function {value.__name__} holds objects in its closure, "
-                                  "which are not copied with the model")
+                                  "which can't be copied with the model")
             return value
         if id(value) not in self._copies:
-            made = self._made(value)
-            self._copies[id(value)], self._originals[id(made)] = made, value
+            copy = self._make_copy(value)
+            self._copies[id(value)], self._originals[id(copy)] = copy, value
         return self._copies[id(value)]
 
-    def _made(self, value):
+    def _make_copy(self, value):
         if isinstance(value, np.ndarray) or is_device_array(value):
             known = type(value) is np.ndarray or is_device_array(value)
             if not known or value.dtype.kind not in "fiub":
@@ -64,26 +64,26 @@ class Mirror:
         if is_generator(value):
             return self.recorder.wrap_generator(value)
         if isinstance(value, tuple):
-            return rebuild(value, [self.of(item) for item in value])
+            return rebuild(value, [self.copy(item) for item in value])
         if isinstance(value, types.MethodType):
-            return types.MethodType(value.__func__, self.of(value.__self__))
+            return types.MethodType(value.__func__, self.copy(value.__self__))
         if isinstance(value, (list, dict)):
             copy = type(value)()
             self._copies[id(value)] = copy
-            return self._fill(value, copy)
+            return self._copy_entries(value, copy)
         if not hasattr(value, "__dict__"):
             raise Unsupported(f"the state has a {type(value).__name__}, which can't be copied")
         copy = object.__new__(type(value))
         self._copies[id(value)] = copy
-        self._fill(vars(value), vars(copy))
+        self._copy_entries(vars(value), vars(copy))
         return copy
 
-    def _fill(self, container, copy):
-        """Copy the entries of a list or a dict."""
+    def _copy_entries(self, container, copy):
+        """Copy the entries of a list or a dict into `copy`, and return it."""
         items = list(container.items() if isinstance(container, dict) else enumerate(container))
         self.sizes.append((container, len(items)))
         for key, value in items:
-            made = self._entry(container, key, value)
+            made = self._copy_entry(container, key, value)
             if isinstance(container, dict):
                 copy[key] = made
             else:
@@ -91,7 +91,7 @@ class Mirror:
             self._pairs.append((container, copy, key, made))
         return copy
 
-    def _entry(self, container, key, value):
+    def _copy_entry(self, container, key, value):
         counts = (id(container), key) in self.varying or (
             isinstance(key, str) and key in COUNTERS and type(value) is int)
         if counts and isinstance(value, (int, float)):
@@ -99,10 +99,10 @@ class Mirror:
             self.counters.append((container, key, number))
             return number
         self.slots.append((container, key, value))
-        return self.of(value)
+        return self.copy(value)
 
     def is_current(self):
-        """Return True if the originals hold the arrays and settings that were copied."""
+        """Return True if the originals still have the arrays and settings that were copied."""
         try:
             return all(container[key] is value or is_same(container[key], value)
                        for container, key, value in self.slots) and all(
@@ -110,8 +110,8 @@ class Mirror:
         except (KeyError, IndexError):
             return False
 
-    def settle(self):
-        """Collect what the step assigned to the copies.
+    def collect_assignments(self):
+        """Set `assignments` and `keeps_structure` from the new values in the copies.
 
         If the step assigned a new array to an attribute, a copy into the old array is recorded. A
         number that the step changed is not a setting, and is added to `varying`.
@@ -123,7 +123,7 @@ class Mirror:
                 continue
             if isinstance(made, Number) and isinstance(new, (int, float, Number)):
                 self.assignments.append((container, key, new))
-            elif not self._pair_up(made, new, moves):
+            elif not self._collect_moves(made, new, moves):
                 changed.append((container, key, new))
                 if isinstance(made, (int, float)) and isinstance(new, (int, float)):
                     self.varying.add((id(container), key))
@@ -139,15 +139,15 @@ class Mirror:
         for old, new in moves:
             old[...] = new
 
-    def commit(self):
+    def apply_assignments(self):
         """Repeat on the originals the assignments that the step made to the copies."""
         for container, key, value in self.assignments:
             if isinstance(container, list) and key >= len(container):
-                container.append(self.original(value))
+                container.append(self.original_of(value))
             else:
-                container[key] = self.original(value)
+                container[key] = self.original_of(value)
 
-    def _pair_up(self, made, new, moves):
+    def _collect_moves(self, made, new, moves):
         """Append (array of the state, its new value) to `moves` for each new array in `new`.
 
         Return False if `made` and `new` have different structures.
@@ -162,18 +162,18 @@ class Mirror:
             return True
         if isinstance(made, (tuple, list)):
             return len(made) == len(new) and all(
-                self._pair_up(*pair, moves) for pair in zip(made, new, strict=True))
+                self._collect_moves(*pair, moves) for pair in zip(made, new, strict=True))
         if isinstance(made, dict):
             return made.keys() == new.keys() and all(
-                self._pair_up(made[key], new[key], moves) for key in made)
+                self._collect_moves(made[key], new[key], moves) for key in made)
         if hasattr(made, "__dict__") and not isinstance(made, PLAIN):
-            return made is new or self._pair_up(vars(made), vars(new), moves)
+            return made is new or self._collect_moves(vars(made), vars(new), moves)
         return made is new or is_same(made, new)
 
-    def original(self, value):
+    def original_of(self, value):
         """Return a value with the originals in the places of copies and recorded arrays."""
         if type(value) is RecordedArray:
-            return self.recorder.plain(value)
+            return self.recorder.plain_array(value)
         if isinstance(value, Number):
             return value.value
         if isinstance(value, RecordedGenerator):
@@ -182,10 +182,10 @@ class Mirror:
             return self._originals[id(value)]
         if isinstance(value, (list, tuple, dict)):
             items = value.values() if isinstance(value, dict) else value
-            return rebuild(value, [self.original(item) for item in items])
+            return rebuild(value, [self.original_of(item) for item in items])
         if hasattr(value, "__dict__") and not isinstance(value, PLAIN):
             for key, item in vars(value).items():
-                vars(value)[key] = self.original(item)
+                vars(value)[key] = self.original_of(item)
         return value
 
 

@@ -28,7 +28,7 @@ from npdl.engine.threads import ShardedStep
 from npdl.engine.training import training_step
 from npdl.errors import InputError
 
-MOST_RECORDINGS = 8         # kept for one step; if guards fail more often, the step runs plainly
+MOST_RECORDINGS = 8         # of a step; if guards fail more often, it is no longer recorded
 
 
 def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", threads=1,
@@ -73,7 +73,7 @@ class RecordedStep:
     function  the step; it is called as function(*objects, *arguments)
     objects   models, losses and optimizers: all objects that the function reads or changes
     target    "auto", "c" or "numpy"; on a GPU only "auto", which then means CUDA
-    note      a function that is called with each message; None means print on standard error
+    note      a function that is called with each message; None: print it on standard error
     why_not   the reason why the step can't be recorded, or None
     """
 
@@ -84,10 +84,10 @@ class RecordedStep:
 
     def __call__(self, *arguments):
         if self.why_not is not None:
-            return self.plain(arguments)
+            return self.run_plain(arguments)
         if is_host() == (self.target.name == "cuda"):
             self._stop_recording("the backend has changed since the step was made; make a new step")
-            return self.plain(arguments)
+            return self.run_plain(arguments)
         if not is_host():
             arguments = move_arrays(arguments, to_host)
         key = recording_key(arguments)
@@ -104,7 +104,7 @@ class RecordedStep:
         """Run the step and record it. If it can't be recorded, run it without recording."""
         if diverged and self._diverged > MOST_RECORDINGS:
             self._stop_recording("a value that changes decides which operations are computed")
-            return self.plain(arguments)
+            return self.run_plain(arguments)
         recorder = Recorder() if is_host() else DeviceRecorder()
         state = np.random.get_state()[1:3]
         try:
@@ -116,7 +116,7 @@ class RecordedStep:
             recorder.roll_back()
             if isinstance(error, InputError) and not is_host():
                 raise               # a plain step on the GPU would not check the values
-            answer = self.plain(arguments)      # may raise the same error
+            answer = self.run_plain(arguments)      # may raise the same error
             self._stop_recording(f"{type(error).__name__}: {error}{describe_location(error)}")
             return answer
         if not all(map(np.array_equal, state, np.random.get_state()[1:3])):
@@ -126,46 +126,46 @@ class RecordedStep:
             self.recordings = [recording, *self.recordings[:MOST_RECORDINGS - 1]]
         return recording.answer
 
-    def plain(self, arguments):
+    def run_plain(self, arguments):
         """Run the function without recording."""
         if not is_host():
             arguments = move_arrays(arguments, to_device)
         return self.function(*self.objects, *arguments)
 
     def _stop_recording(self, why):
-        self.why_not = f"the step runs plainly: {why}"
-        self.note(self.why_not)
+        self.why_not = why
+        self.note(f"the step can't be recorded, so the layers run in every call: {why}")
 
 
 class Recording:
-    """The recording of one step. It is made while the step runs for the first time."""
+    """One recording of a step. It is made while the step runs once with its arguments."""
 
     def __init__(self, step, key, recorder, arguments):
         self.key, self.recorder, self.program = key, recorder, None
         with recorder, np.errstate(all="ignore"):
             self.mirror = Mirror(recorder, step.varying)
-            objects = self.mirror.of(step.objects)
+            objects = self.mirror.copy(step.objects)
             self._inputs = []
-            given = map_nest(self._wrapped, arguments)
-            answer = step.function(*objects, *given)
-            self.answer = map_nest(unwrap, answer)
-            self.mirror.settle()
+            recorded = map_nest(self._wrap_argument, arguments)
+            answer = step.function(*objects, *recorded)
+            self.answer = map_nest(unwrap_result, answer)
+            self.mirror.collect_assignments()
         self._answer = answer
         if not self.mirror.keeps_structure:       # the next step is recorded again
-            self.mirror.commit()
+            self.mirror.apply_assignments()
             recorder.keep_results()
             return
         recorder.roll_back()            # replay the first step, too, so that all steps round alike
         release_freed_memory()
-        results = [recorder.view(x) if isinstance(x, np.ndarray) else x
+        results = [recorder.view_of(x) if isinstance(x, np.ndarray) else x
                    for x in find_leaves(is_recorded, answer)]
         self.program = Program(recorder, results, step.target)
         try:
             self.answer = self.replay(arguments)
         except Diverged:                # a guard on a value that the target rounds differently
-            self.program, self.answer = None, step.plain(arguments)
+            self.program, self.answer = None, step.run_plain(arguments)
 
-    def _wrapped(self, value):
+    def _wrap_argument(self, value):
         """Return an argument, recorded if it is an array, a float or a generator."""
         if isinstance(value, np.ndarray):
             copy = np.array(value)
@@ -187,13 +187,13 @@ class Recording:
     def replay(self, arguments):
         """Replay the step and return what the function returns."""
         arrays, numbers = [], []
-        for given, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
-            if isinstance(given, np.ndarray):
-                arrays.append((given, new))
-            elif isinstance(given, Number):
-                numbers.append((given, new))
+        for recorded, new in zip(self._inputs, find_leaves(is_input, arguments), strict=True):
+            if isinstance(recorded, np.ndarray):
+                arrays.append((recorded, new))
+            elif isinstance(recorded, Number):
+                numbers.append((recorded, new))
             else:
-                given.generator = new
+                recorded.generator = new
         numbers += [(number, container[key]) for container, key, number in self.mirror.counters]
         results, values = self.program.run(arrays, numbers)
         for container, key, value in self.mirror.assignments:
@@ -212,10 +212,10 @@ def recording_key(arguments):
 
 
 def find_leaves(condition, nest):
-    """Return the items of nested structures for which a condition holds, in order."""
-    found = []
-    map_nest(lambda x: found.append(x) if condition(x) else None, nest)
-    return found
+    """Return the items of nested tuples, lists and dicts for which condition(item) is true."""
+    leaves = []
+    map_nest(lambda x: leaves.append(x) if condition(x) else None, nest)
+    return leaves
 
 
 def release_freed_memory():
@@ -225,7 +225,7 @@ def release_freed_memory():
 
 
 def is_input(value):
-    """Return True for an array, a float or a generator: every replay gets a new one."""
+    """Return True for an array, a float or a generator. Every replay gets new ones."""
     return isinstance(value, np.ndarray) or type(value) is float or is_generator(value)
 
 
@@ -234,7 +234,7 @@ def is_recorded(value):
     return type(value) in (RecordedArray, Number)
 
 
-def unwrap(x):
+def unwrap_result(x):
     """Return a result of the recorded step as a plain value that later steps do not change."""
     return x.value.copy()[()] if type(x) is RecordedArray else plain_value(x)
 

@@ -1,4 +1,4 @@
-"""Choose the target of a recording: "numpy", "c", or "auto", which is C if that works."""
+"""Choose the target of a recording, the code that a replay runs: C, NumPy or CUDA."""
 
 from npdl.backend import is_host
 from npdl.engine.c_build import CompilerError
@@ -11,7 +11,7 @@ TARGETS = ("auto", "c", "numpy")
 
 
 class HostTarget:
-    """The target `name` on the CPU. If no compiler works, "auto" prints one line and uses NumPy."""
+    """The target "c", "numpy" or "auto" on the CPU. "auto" is C if a compiler works, else NumPy."""
 
     def __init__(self, name, note):
         self.name, self.note = name, note
@@ -29,7 +29,7 @@ class HostTarget:
 
 
 def make_target(name, note):
-    """Return the target called `name`; on a GPU, CUDA."""
+    """Return the target called `name`, which is a HostTarget, or a CudaTarget on a GPU."""
     require_choice("target", name, TARGETS)
     if is_host():
         return HostTarget(name, note)

@@ -39,16 +39,13 @@ class ShardedStep:
         self.threads, self._process, self._running, self._checked = threads, None, [], False
 
     def _prepare(self):
-        """Make the threads and the replicas of the model.
-
-        They are made in the first step, and again after a fork or a change of the model.
-        """
+        """Make threads and replicas, at first and after a fork or a change of the model."""
         wait(self._running)                     # of a step that was interrupted
         if self._process == os.getpid() and self._watched.is_current():
             return
         self._watched = Mirror(Unrecorded(), set())
         try:
-            self._watched.of((self.model, self.loss) if self.threads > 1 else ())
+            self._watched.copy((self.model, self.loss) if self.threads > 1 else ())
         except Unsupported as error:
             raise InputError(f"threads = {self.threads}: the model has a part that cannot be "
                              "copied for each thread; give threads=1") from error
@@ -74,13 +71,13 @@ class ShardedStep:
         rng, rngs, jobs = options.get("rng"), [], []
         for i in range(count):
             part = slice(ends[i], ends[i + 1])
-            given = [cut_batch(nest, part, B) for nest in (inputs, targets, options)]
+            arguments = [cut_batch(nest, part, B) for nest in (inputs, targets, options)]
             if rng is not None:
                 rngs.append(copy.deepcopy(rng))
-                given[2]["rng"] = ShardGenerator(rngs[i], part, B)
+                arguments[2]["rng"] = ShardGenerator(rngs[i], part, B)
             if self._prefixes is not None:
-                given = self._prefixes[i].rows(self.model, *given)
-            jobs.append(((part.stop - part.start) / B, *given))
+                arguments = self._prefixes[i].get_rows(self.model, *arguments)
+            jobs.append(((part.stop - part.start) / B, *arguments))
         for replica in self.models[count:]:
             replica.zero_grad()
         self._running = [self._pool.submit(step, *job)
@@ -111,7 +108,7 @@ class ShardedStep:
 
 
 class Unrecorded:
-    """Takes the place of a Recorder in a Mirror, which then only notices changes."""
+    """Takes the place of a Recorder in a Mirror that only detects changes of its objects."""
 
     def wrap(self, value, role=None):
         return value
@@ -127,10 +124,7 @@ class ShardGenerator:
         self.bit_generator = generator.bit_generator
 
     def random(self, shape):
-        """Return random numbers in [0, 1).
-
-        `shape` is that of the shard, so its first axis is the shard's part of the batch.
-        """
+        """Return numbers in [0, 1) of the `shape`, whose first axis is the shard's sequences."""
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 

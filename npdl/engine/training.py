@@ -6,10 +6,10 @@ from npdl.optim import clip_by_global_norm
 
 
 def training_step(model, loss, optimizer, inputs, targets, options, lr, max_norm):
-    """Compute a training step as in the README, and return the loss."""
+    """Make one update of the model's parameters, and return the loss before it."""
     optimizer.zero_grad()
     value = add_gradients(model, loss, inputs, targets, options, 1.0)
-    update(optimizer, lr, max_norm)
+    update_parameters(optimizer, lr, max_norm)
     return value
 
 
@@ -20,7 +20,7 @@ def shard_step(model, loss, weight, inputs, targets, options):
 
 
 def prefix_step(model, loss, weight, rows, entries, targets, counted):
-    """Do the same as `shard_step` on the results of `prefix.rows_of` for the shard."""
+    """Do the same as `shard_step` for the result of `prefix.make_rows` on the shard."""
     model.zero_grad()
     on_rows = model_on_rows(model)
     logits, cache = on_rows.forward(rows)                       # logits (M, V)
@@ -35,7 +35,7 @@ def update_step(models, optimizer, lr, max_norm):
     for replica in models[1:]:
         for (_, param), (_, twin) in zip(models[0].params(), replica.params(), strict=True):
             param.grad += twin.grad
-    update(optimizer, lr, max_norm)
+    update_parameters(optimizer, lr, max_norm)
 
 
 def add_gradients(model, loss, inputs, targets, options, weight):
@@ -48,7 +48,7 @@ def add_gradients(model, loss, inputs, targets, options, weight):
     return value
 
 
-def update(optimizer, lr, max_norm):
+def update_parameters(optimizer, lr, max_norm):
     """Clip the gradients, unless `max_norm` is None, and update the parameters."""
     if max_norm is not None:
         clip_by_global_norm(optimizer.params.values(), max_norm)

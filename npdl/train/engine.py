@@ -12,7 +12,7 @@ import numpy as np
 from npdl.backend import is_host, to_device, to_host
 from npdl.engine import RecordedStep, compile_step
 from npdl.engine.prefix import CAUSAL, Prefixes, model_on_rows
-from npdl.engine.training import update
+from npdl.engine.training import update_parameters
 from npdl.errors import checked_ids
 from npdl.losses import SequenceLoss, most_probable
 from npdl.threads import BLASThreads
@@ -83,7 +83,7 @@ class PlainEngine:
         logits, cache, targets, counted = self.forward(batch, rng)
         loss, c_loss = loss_layer.forward(logits, targets, counted)
         self.model.backward(loss_layer.backward(1.0, c_loss), cache)
-        update(self.optimizer, lr, max_norm)
+        update_parameters(self.optimizer, lr, max_norm)
         return loss
 
     def measure(self, batch):
@@ -142,7 +142,7 @@ class RecordedEngine(PlainEngine):
 
         def arguments(part):
             arrays = part.targets, part.counted
-            return (Prefixes().rows(self.model, part.model_inputs, arrays) if shared
+            return (Prefixes().get_rows(self.model, part.model_inputs, arrays) if shared
                     else (part.model_inputs, *arrays))
 
         def work(i):

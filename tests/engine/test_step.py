@@ -217,7 +217,7 @@ class Squares(Layer):
 
 
 @pytest.mark.parametrize(("unusual", "why"), [
-    (lambda y: np.asarray(y) * 2.0, r"Unsupported: np.asarray, .* \(.*test_step.py:\d+\)"),
+    (lambda y: np.asarray(y) * 2.0, r"Unsupported: np.asarray.* \(.*test_step.py:\d+\)"),
     (lambda y: np.arange(100.0)[(y * 0).astype(int)] + y, r"Unsupported: .*test_step.py:\d+\)"),
     (lambda y: y * np.array([float(v) for v in y[0]]), "a value that changes decides .*"),
     (lambda y: np.frombuffer(y.tobytes()).reshape(y.shape) * 1.0,
@@ -230,7 +230,8 @@ def test_what_cannot_be_recorded_runs_plainly_after_one_line(unusual, why, capsy
         np.testing.assert_allclose(step(x, y), plain(x, y), rtol=1e-12)
     assert_same(models)
     (line,) = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(f"npdl.engine: the step runs plainly: {why}", line)
+    start = "npdl.engine: the step can't be recorded, so the layers run in every call: "
+    assert re.fullmatch(start + why, line)
 
 
 def test_an_argument_that_hides_its_arrays_runs_plainly(capsys):

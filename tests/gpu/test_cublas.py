@@ -7,7 +7,7 @@ import pytest
 
 from npdl import cublas
 from npdl.backend import to_device, to_host, xp
-from npdl.engine.cuda_target import stream_and_handle
+from npdl.engine.cuda_target import make_stream_and_handle
 from npdl.train.versions import collect_versions
 from tests.tools.device import needs_cupy
 
@@ -15,7 +15,7 @@ pytestmark = needs_cupy
 
 
 def test_a_product_of_any_layout_is_numpys(gpu):
-    rng, (stream, handle) = np.random.default_rng(0), stream_and_handle(xp._module)
+    rng, (stream, handle) = np.random.default_rng(0), make_stream_and_handle(xp._module)
     x = to_device(rng.standard_normal((5, 8, 12)))
     pairs = [(x[:, None, :3], to_device(rng.standard_normal((5, 2, 12, 4))))]
     for dtype, (a, b), *turned in itertools.product("fd", [
