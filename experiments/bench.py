@@ -46,10 +46,10 @@ from npdl import backend
 from npdl.cli.console import OneLineParser, note, parse_path, parse_positive, run_guarded
 from npdl.errors import InputError
 from npdl.files import write_atomically
-from npdl.train.config import usable_cores
+from npdl.train.config import count_usable_cores
 from npdl.train.versions import gpu_name, processor_name
 
-CORES = usable_cores()
+CORES = count_usable_cores()
 REST = 0.2              # seconds between turns: idle OpenBLAS threads spin for half of it
 TURN = 0.4              # seconds that each variant works in a round
 SAME_LOSS = 1e-3        # allowed relative difference between the first losses of npdl's engines

@@ -29,7 +29,7 @@ from npdl.optim import clip_by_global_norm
 from npdl.train.commands.train import run_script
 from npdl.train.engine import make_engine
 from npdl.train.initialise import initialise
-from npdl.train.loop import dropout_rng, learning_rate
+from npdl.train.loop import make_dropout_rng, make_schedule
 from npdl.train.run import Run
 from npdl.train.task import make_optimizer, make_task
 
@@ -51,7 +51,7 @@ def train(config, **process):
                    dropout=config.dropout, padding_id=data.padding_id, rng=rng, dtype=config.dtype)
     initialise(model, config.init, rng)                 # --init torch keeps the layers' values
     optimizer = make_optimizer(config, model)           # AdamW, unless --optimizer names another
-    lr_at = learning_rate(config)                       # a function of the step
+    lr_at = make_schedule(config)                       # a function of the step
     loss_layer = SequenceLoss()
 
     def plain_update(batch, lr, max_norm, dropout):
@@ -80,9 +80,9 @@ def train(config, **process):
     with Run(config, model, optimizer, **process) as run, engine:
         for step in run.steps():
             lr = lr_at(step)
-            dropout = dropout_rng(config.dropout, config.seed, step)    # None without dropout
+            dropout = make_dropout_rng(config.dropout, config.seed, step)    # None without dropout
             update(data.batch(step), lr, config.clip, dropout)
-            if run.evaluation_due():
+            if run.is_evaluation_due():
                 # Loss and accuracy of both sets. The engine computes them as it does a step.
                 run.record(data.measure(engine), lr)
         return run.finish(data)                 # writes curves and summary, prints the result

@@ -12,7 +12,7 @@ from npdl.cli.console import OneLineParser, run_guarded, start_script
 
 # name: (help, module, function that adds the arguments, function that runs the command)
 COMMANDS = {
-    "step": ("show a layer's forward and backward line by line, in the terminal or as a page",
+    "step": ("show a layer's forward and backward line by line, in the terminal or as an HTML page",
              "npdl.study.commands", "add_step", "run_step"),
     "blame": ("find the incorrect line of a backward pass; exit status 1 if there is one",
               "npdl.study.commands", "add_blame", "run_blame"),
@@ -43,19 +43,19 @@ def start():
 
 def main(arguments=None):
     """Run one command and return its exit status (2 if the user's input is invalid)."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    chosen = given[0] if given else ""
-    typed = given[: 2 if given[:2] == ["homework", "grade"] else 1] if chosen in COMMANDS else []
-    return run_guarded(" ".join(["python -m npdl", *typed]), lambda: _main(given, chosen))
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    chosen = words[0] if words else ""
+    typed = words[: 2 if words[:2] == ["homework", "grade"] else 1] if chosen in COMMANDS else []
+    return run_guarded(" ".join(["python -m npdl", *typed]), lambda: _parse_and_run(words, chosen))
 
 
-def _main(given, chosen):
+def _parse_and_run(words, chosen):
     parser = OneLineParser(prog="python -m npdl", description="Layers for sequence models in "
                            "NumPy, with every backward pass written by hand.",
-                           epilog="COMMAND --help describes a command. Some commands need a run, "
-                           "which is the folder that a training script wrote, for example "
-                           "`python experiments/train_gpt.py`. To begin, try `python -m npdl "
-                           "step LSTMCell` or `python -m npdl example`.")
+                           epilog="COMMAND --help describes a command. A run is the folder that a "
+                           "training script wrote, such as `python experiments/train_gpt.py`. A "
+                           "real model is a GPT-2 or Llama model in files. To begin, try `python "
+                           "-m npdl step LSTMCell` or `python -m npdl example`.")
     parser.add_argument("--version", action="version", version=f"npdl {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (text, module, add, _) in COMMANDS.items():
@@ -64,7 +64,7 @@ def _main(given, chosen):
             getattr(importlib.import_module(module), add)(sub)
     if not chosen.startswith("-") and chosen not in COMMANDS:
         parser.error(_describe_unknown(chosen))
-    options, unknown = parser.parse_known_args(given)
+    options, unknown = parser.parse_known_args(words)
     if unknown:                             # the parser of the command prints the command's name
         commands.choices.get(chosen, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
     command = vars(options).pop("command")
@@ -84,9 +84,9 @@ def _describe_unknown(name):
 
 
 def _run_until_output_closes(run, options):
-    """Run a command. It ends without an error if the output's reader (such as `head`) closes it.
+    """Run a command and return its exit status.
 
-    The exit status is then `options.status` if the command has set it, else 0.
+    If a reader of the output, such as `head`, closes it, return `options.status` or else 0.
     """
     try:
         status = run(options)

@@ -39,7 +39,7 @@ class _ArrayModule:
 xp = _ArrayModule()
 
 
-def tf32():
+def is_tf32():
     """Return True if matrix products round float32 to 10 bits of mantissa (CUPY_TF32=1)."""
     if is_host():
         return False
@@ -66,17 +66,18 @@ def _import_cupy():
         count = cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no driver, one that is too old, or no device
         raise BackendError(
-            f"backend 'cupy': no usable GPU{_chosen()}; if nvidia-smi lists a GPU, its driver may "
-            f"be too old for this CuPy: update the driver, {instead} ({_first_cause(error)})"
+            f"backend 'cupy': no usable GPU{_describe_visible_devices()}; if nvidia-smi lists a "
+            "GPU, its driver may be too old for this CuPy: update the driver, "
+            f"{instead} ({_first_cause(error)})"
         ) from error
     if count == 0:
-        raise BackendError(f"backend 'cupy': no GPU was found{_chosen()}; check with nvidia-smi, "
-                           f"{instead}")
+        raise BackendError(f"backend 'cupy': no GPU was found{_describe_visible_devices()}; check "
+                           f"with nvidia-smi, {instead}")
     return cupy
 
 
-def _chosen():
-    """Return a note on CUDA_VISIBLE_DEVICES, which may hide GPUs, or "" if it is not set."""
+def _describe_visible_devices():
+    """Return words on CUDA_VISIBLE_DEVICES, which may hide GPUs, or "" if it is not set."""
     shown = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "" if shown is None else f" among those that CUDA_VISIBLE_DEVICES={shown!r} shows"
 
@@ -89,7 +90,7 @@ def _first_cause(error):
 
 
 @contextlib.contextmanager
-def plain_errors():
+def convert_cupy_errors():
     """Convert CuPy's errors inside the block to BackendErrors with a message of one line.
 
     The most frequent error is a full GPU memory. Other errors are not changed.
@@ -97,7 +98,7 @@ def plain_errors():
     try:
         yield
     except Exception as error:
-        if not _is_cupys(error):
+        if not _is_cupy_error(error):
             raise
         if isinstance(error, MemoryError):
             raise BackendError(
@@ -111,7 +112,7 @@ def plain_errors():
         ) from error
 
 
-def _is_cupys(error):
+def _is_cupy_error(error):
     """Return True if CuPy raised this error, also if it could not load a CUDA library."""
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
         return not is_host()
@@ -119,7 +120,7 @@ def _is_cupys(error):
 
 
 def _memory_size(error):
-    """Return a note on the GPU's memory, such as ' (80 GiB)', or on CuPy's limit, or ""."""
+    """Return the size of the GPU's memory, such as ' (80 GiB)', or CuPy's limit, or ""."""
     try:
         limit = xp.get_default_memory_pool().get_limit()
         if limit and "limit" in str(error):
@@ -171,7 +172,7 @@ def is_device_array(x):
 
 
 def to_device(array):
-    """Return an array of the backend with these values. npdl.engine's arrays are not changed."""
+    """Return an array of the chosen backend, or a recorded array (npdl.engine) as it is."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 

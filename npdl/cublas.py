@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from npdl.backend import tf32
+from npdl.backend import is_tf32
 from npdl.errors import BackendError
 
 SPACE = 32 << 20            # bytes of workspace, as NVIDIA recommends for its largest GPUs
@@ -21,19 +21,19 @@ TF32 = 3                    # CUBLAS_TF32_TENSOR_OP_MATH
 KINDS = {np.dtype("float32"): ("S", ctypes.c_float), np.dtype("float64"): ("D", ctypes.c_double)}
 
 
-def library(cupy):
-    """Return the cuBLAS library that CuPy has loaded."""
+def find_library(cupy):
+    """Return the cuBLAS library that CuPy has loaded, as a ctypes.CDLL."""
     from cupy_backends.cuda.libs import cublas  # a module that is linked to the library
 
     cupy.cuda.device.get_cublas_handle()
-    for name in (cublas.__file__, *_mapped()):
+    for name in (cublas.__file__, *_find_mapped_libraries()):
         candidate = ctypes.CDLL(name)
         if hasattr(candidate, "cublasCreate_v2"):
             return candidate
     raise BackendError("backend 'cupy': cuBLAS is not among the libraries that CuPy has loaded")
 
 
-def _mapped():
+def _find_mapped_libraries():
     """Return the paths of the cuBLAS libraries of this process, or [] if the system isn't Linux."""
     maps = Path("/proc/self/maps")
     return re.findall(r"/\S*/libcublas\.so\S*", maps.read_text()) if maps.exists() else []
@@ -43,21 +43,21 @@ class Handle:
     """A cuBLAS handle for one stream, with a workspace."""
 
     def __init__(self, cupy, stream):
-        self.cupy, self.library, self.handle = cupy, library(cupy), ctypes.c_void_p()
+        self.cupy, self.library, self.handle = cupy, find_library(cupy), ctypes.c_void_p()
         self.call("cublasCreate_v2", ctypes.byref(self.handle))
         self.space = cupy.cuda.Memory(SPACE)                # not from CuPy's pool, which is shared
         self.call("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
         self.call("cublasSetWorkspace_v2", self.handle, ctypes.c_void_p(self.space.ptr),
                   ctypes.c_size_t(SPACE))                   # after the stream, which resets it
-        if tf32():
+        if is_tf32():
             self.call("cublasSetMathMode", self.handle, TF32)
 
     def call(self, name, *arguments):
         status = getattr(self.library, name)(*arguments)
         if status:
-            raise BackendError(f"backend 'cupy': {name}: status {status} of cuBLAS")
+            raise BackendError(f"backend 'cupy': {name} of cuBLAS failed with status {status}")
 
-    def product(self, a, b, out):
+    def make_product(self, a, b, out):
         """Return a function that computes out = a b for matrices, or for stacks of matrices.
 
         The distance between the matrices of a stack may vary. Returns None if cuBLAS cannot read
@@ -68,7 +68,7 @@ class Handle:
             return None
         # cuBLAS stores matrices by columns, so it reads each as its transpose: out^T = b^T a^T
         matrices = [x[(0,) * (x.ndim - 2)] for x in (b, a, out)]
-        layouts = [layout(x) for x in matrices]
+        layouts = [find_layout(x) for x in matrices]
         if None in layouts or layouts[2][0]:
             return None
         (letter, number), count = KINDS[out.dtype], math.prod(out.shape[:-2])
@@ -77,7 +77,7 @@ class Handle:
             name, arrays, counts = f"cublas{letter}gemm_v2", matrices, ()
         else:
             name, counts = f"cublas{letter}gemmBatched", (count,)
-            arrays = [self.cupy.asarray(addresses(x, out.shape[:-2])) for x in (b, a, out)]
+            arrays = [self.cupy.asarray(matrix_addresses(x, out.shape[:-2])) for x in (b, a, out)]
 
         def call():
             factors = [argument for x, (_, leading) in zip(arrays, layouts, strict=True)
@@ -88,9 +88,8 @@ class Handle:
         return call
 
 
-def layout(matrix):
-    """Return (1 if transposed else 0, leading dimension) of a matrix; None if cuBLAS can't read it.
-    """
+def find_layout(matrix):
+    """Return (transposed: 0 or 1, leading dimension) of a matrix; None if cuBLAS can't read it."""
     row, column = (step // matrix.itemsize for step in matrix.strides)
     R, C = matrix.shape
     if column == 1 or C == 1:
@@ -100,7 +99,7 @@ def layout(matrix):
     return None
 
 
-def addresses(x, lead):
+def matrix_addresses(x, lead):
     """Return the address of each matrix of a stack that is broadcast to (*lead, rows, columns)."""
     steps = [0 if n == 1 else step for n, step in zip(x.shape, x.strides, strict=True)][:-2]
     steps = [0] * (len(lead) - len(steps)) + steps

@@ -53,7 +53,7 @@ class BLASThreads:
                 self._limit()
 
     def _limit(self):
-        """Set the smallest requested count in each BLAS library that has more threads."""
+        """Limit each BLAS library to the smallest count of all active blocks."""
         libraries = [info for info in threadpool_info() if info["user_api"] == "blas"]
         return threadpool_limits(limits={
             info["prefix"]: min(info["num_threads"], *self._wanted) for info in libraries})

@@ -41,8 +41,8 @@ def torch_step(case, form, adamw="fused", compiled=False, last=None, new=False):
     last      compute only the logits of this many last positions
     """
     if not backend.is_host():
-        torch.set_float32_matmul_precision("high" if backend.tf32() else "highest")
-        torch.backends.cudnn.allow_tf32 = backend.tf32()
+        torch.set_float32_matmul_precision("high" if backend.is_tf32() else "highest")
+        torch.backends.cudnn.allow_tf32 = backend.is_tf32()
     model, optimizer = torch_model(case, form, adamw)
     loaded = [[to_torch(array, new) for array in arrays] for arrays in batches(case, new)]
     current = [array.to(next(model.parameters()).device).clone() for array in loaded[0]]

@@ -14,7 +14,7 @@ from npdl.exceptions import (  # this module must not import NumPy: see `start_s
     suggest_remedy,
 )
 
-BAD, INTERRUPTED = 2, 130
+BAD, INTERRUPTED = 2, 130       # exit statuses
 TRAIN = ("joblib", "matplotlib", "threadpoolctl", "tqdm")       # the extra `train`
 IN_TEXTS = "\n\t\xa0\u200c\u200d\u202f\u3000"      # spaces and joiners, which some languages need
 
@@ -84,8 +84,8 @@ def parse_positive(text):
     return int(text)
 
 
-def folder(text):
-    """Return the argument, the name of a folder to write into. Raise an error for a file."""
+def parse_folder(text):
+    """Return the argument, the name of an output folder. Raise an error if it is a file."""
     if os.path.lexists(parse_path(text)) and not os.path.isdir(text):
         raise argparse.ArgumentTypeError(f"{text} exists and is not a folder; give another name")
     return text
@@ -140,9 +140,9 @@ def run_guarded(prog, work):
     except BrokenPipeError:
         line = "the output was closed before everything was printed; keep it open"
     except OSError as error:
-        what = error.strerror or " ".join(str(error).split())
+        cause = error.strerror or " ".join(str(error).split())
         name = f"{error.filename}: " if error.filename else ""
-        line = f"{name}the system refused ({what}); {suggest_remedy(error)}"
+        line = f"{name}the system reports an error ({cause}); {suggest_remedy(error)}"
     finally:
         _flush_or_discard(sys.stderr)
     _flush_or_discard(sys.stdout)

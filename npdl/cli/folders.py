@@ -35,7 +35,7 @@ def new_folder(path):
             shutil.rmtree(stale, ignore_errors=True)    # left by killed processes
         temporary.mkdir()
     except OSError as error:
-        raise InputError(f"--out {path} cannot be made ({reason(error)}); choose a folder that "
+        raise InputError(f"--out {path} cannot be created ({reason(error)}); choose a folder that "
                          "you may write to") from error
     try:
         yield temporary
@@ -58,7 +58,7 @@ def new_folder(path):
 
 
 def _stale_files(folder, name=None):
-    """Yield ended processes' temporary files in `folder`; with `name`, those for that file."""
+    """Yield temporary files in `folder` of ended processes; with `name`, those of that file."""
     for entry in sorted(os.listdir(folder)):
         match = TEMPORARY.fullmatch(entry)
         if (match and (name is None or entry.startswith(f".{name}."))
@@ -69,7 +69,7 @@ def _stale_files(folder, name=None):
 def clean_stale(folder):
     """Remove the temporary files in `folder` of ended processes, and return their names.
 
-    Don't call this while another machine writes into the folder: this one can't see its processes.
+    Don't call this while another machine writes into the folder, because its processes seem ended.
     If the folder doesn't exist, the result is empty.
     """
     removed = []

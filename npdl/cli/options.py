@@ -36,7 +36,7 @@ SECONDS = Range(lambda s: 0 < s < 1e6, "a number of seconds, above 0 and below a
 BELOW_1 = Range(lambda x: 0 <= x < 1, "at least 0 and below 1")
 
 
-def count(most):
+def count_up_to(most):
     """Return the Range of the integers from 1 to `most`."""
     return Range(lambda n: 1 <= n <= most, f"an integer, 1 or more, {most} or less")
 
@@ -56,7 +56,7 @@ def setting(group, default, help=None, metavar=None, allowed=None, only=None, ra
 
 
 def option_name(name):
-    """Return the command-line option of a setting."""
+    """Return the command-line option of a setting: --weight-decay for weight_decay."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -100,7 +100,7 @@ def add_settings(parser, command, groups, defaults, left_out=(), shown=None):
     """Add the options of some groups to a parser. `defaults` is an instance of a settings class.
 
     left_out  names of settings for which this command has no option
-    shown     a text that is shown as the default, instead of the value in `defaults`
+    shown     a text that the help shows as the default, instead of the value in `defaults`
     """
     kinds = types_of(type(defaults))
     for group in groups:

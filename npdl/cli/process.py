@@ -51,7 +51,7 @@ def peak_memory():
 
 
 def set_limits(parent, **limits):
-    """Set limits, such as AS=bytes and CPU=seconds, and end this process when `parent` ends.
+    """Set limits, such as AS=bytes and CPU=seconds. End when process number `parent` ends.
 
     The limits can't be raised again. A limit that the system doesn't have is ignored. Call this
     before the process runs untrusted code.
@@ -71,7 +71,7 @@ def set_limits(parent, **limits):
 
 
 def total_memory():
-    """Return the memory of this machine in bytes, or None if it is unknown."""
+    """Return the size of this machine's memory in bytes, or None if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

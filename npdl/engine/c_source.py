@@ -252,9 +252,9 @@ class Loop:
 
 def flatten_rows(rows):
     """Return the RowOperations as operations on one long row if possible, and else `rows`."""
-    if any(each.form != "map" for each in rows) or len({each.width for each in rows}) > 1:
+    if any(member.form != "map" for member in rows) or len({member.width for member in rows}) > 1:
         return rows
-    flat = [make_row_operation(each.op, count=1) for each in rows]
+    flat = [make_row_operation(member.op, count=1) for member in rows]
     return rows if None in flat else flat
 
 
@@ -271,10 +271,7 @@ def offset_expression(strides, view, letter="i"):
 
 
 def operation_expression(op, names, dtypes):
-    """Return the C expression of an elementwise operation. `names` are those of its inputs.
-
-    The expression computes in the same dtypes as NumPy.
-    """
+    """Return an elementwise operation in C, with NumPy's dtypes. `names` are the inputs."""
     loop = op.loop or (op.output.dtype,) * 2
     inputs = [cast_expression(name, dtype, wanted) for name, dtype, wanted
               in zip(names, dtypes, loop[:-1], strict=True)]

@@ -24,7 +24,7 @@ class CLowered(Lowered):
         self._functions = {group: (getattr(library, f"g{i}"), source)
                            for i, (group, source) in enumerate(sources.items())}
         self._scratch = allocate_aligned(
-            max([each.scratch for each in sources.values()], default=0))
+            max([source.scratch for source in sources.values()], default=0))
         super().__init__(groups, results)
 
     def lower(self, group):

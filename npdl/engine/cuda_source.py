@@ -132,7 +132,7 @@ class GroupKernel(GroupSource, Kernel):
         self._lines.append(("}", None))
         self.loops += 1
         if self.form == "blocks":
-            for operator, name in (each.split(":") for each in loop.reductions):
+            for operator, name in (clause.split(":") for clause in loop.reductions):
                 self._lines.append((f"{name} = block_{COMBINE[operator][0]}({name});", None))
             self._lines.append(("__syncthreads();", None))
 
@@ -185,10 +185,11 @@ class ReduceKernel(Kernel):
         self.views = [x, out]
         axis = op.options["axis"]
         axes = range(x.ndim) if axis is None else [int(i) % x.ndim for i in np.atleast_1d(axis)]
-        kept = [i for i in range(x.ndim) if i not in axes]
-        steps = out.strides if out.ndim == len(kept) else [out.strides[i] for i in kept]
+        outer_axes = [i for i in range(x.ndim) if i not in axes]
+        steps = out.strides if out.ndim == len(outer_axes) else [out.strides[i] for i in outer_axes]
         outer, (x_outer, out_outer) = merge_axes(
-            tuple(x.shape[i] for i in kept), [tuple(x.strides[i] for i in kept), tuple(steps)])
+            tuple(x.shape[i] for i in outer_axes),
+            [tuple(x.strides[i] for i in outer_axes), tuple(steps)])
         inner, (x_inner,) = merge_axes(tuple(x.shape[i] for i in axes),
                                         [tuple(x.strides[i] for i in axes)])
         results, count = math.prod(outer), math.prod(inner)

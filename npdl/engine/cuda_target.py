@@ -160,7 +160,7 @@ class CudaLowered:
     def _launch(self, kernel, functions):
         """Return a function without arguments that launches a kernel, or that calls cuBLAS."""
         if isinstance(kernel, ProductKernel):
-            call = self.target.handle.product(*map(self.memory.array, kernel.views))
+            call = self.target.handle.make_product(*map(self.memory.array, kernel.views))
             if call is not None:
                 return call
         arguments = tuple(map(self.memory.address, kernel.views))

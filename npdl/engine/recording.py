@@ -221,8 +221,8 @@ class Recorder:
             return run
         if not isinstance(result, (tuple, list)):
             return self._wrap_or_record(function, inputs, result, part_of(None))
-        return rebuild(result, [self._wrap_or_record(function, inputs, found, part_of(i))
-                                for i, found in enumerate(result)])
+        return rebuild(result, [self._wrap_or_record(function, inputs, part, part_of(i))
+                                for i, part in enumerate(result)])
 
     def _wrap_or_record(self, function, inputs, result, run):
         """Return a function's result as a RecordedArray: a view of an input, or a new array.

@@ -122,8 +122,8 @@ def _find_axes(op):
     long = [i for i, n in enumerate(shape) if n != 1]
     output = broadcast_strides(op.output, len(shape))
     if reduced and len(op.output.shape) != len(shape):
-        kept = iter(op.output.strides)
-        output = tuple(0 if i in reduced else next(kept) for i in range(len(shape)))
+        remaining = iter(op.output.strides)
+        output = tuple(0 if i in reduced else next(remaining) for i in range(len(shape)))
     output = tuple(0 if i in reduced else s for i, s in enumerate(output))
     strides = [(x, broadcast_strides(x, len(shape))) for x in op.reads] + [(op.output, output)]
     whole = op.output if not reduced else op.reads[0]

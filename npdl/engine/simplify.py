@@ -65,7 +65,7 @@ def move_first(operations, chosen):
 def merge_equal(operations, results):
     """Drop each operation that computes the same value as an earlier operation."""
     writers = Counter(view.buffer for op in operations for view in op.writes)
-    kept, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
+    remaining, known, same, versions = [], {}, {}, Counter()     # versions: writes until now
     fixed = {view.buffer for view in results}
     for op in operations:
         op = op.replace(inputs=[_rename_views(x, same) for x in op.inputs])
@@ -77,9 +77,9 @@ def merge_equal(operations, results):
             if first is not op:
                 same |= {view.buffer: first.output.buffer for view in op.writes}
                 continue
-        kept.append(op)
+        remaining.append(op)
         versions.update(view.buffer for view in op.writes)
-    return kept
+    return remaining
 
 
 def _rename_views(x, same):
@@ -103,13 +103,13 @@ def _value_key(op, versions):
 def remove_unused(operations, results):
     """Drop operations whose output no state, guard or result depends on."""
     live = {view.buffer for view in results}
-    kept = []
+    remaining = []
     for op in reversed(operations):
         if op.effect or any(not view.buffer.is_temporary or view.buffer in live
                             for view in op.writes):
-            kept.append(op)
+            remaining.append(op)
             live.update(view.buffer for view in op.reads)
-    return kept[::-1]
+    return remaining[::-1]
 
 
 def assign_first_gradients(operations):

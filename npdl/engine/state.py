@@ -83,12 +83,12 @@ class Mirror:
         items = list(container.items() if isinstance(container, dict) else enumerate(container))
         self.sizes.append((container, len(items)))
         for key, value in items:
-            made = self._copy_entry(container, key, value)
+            old = self._copy_entry(container, key, value)
             if isinstance(container, dict):
-                copy[key] = made
+                copy[key] = old
             else:
-                copy.append(made)
-            self._pairs.append((container, copy, key, made))
+                copy.append(old)
+            self._pairs.append((container, copy, key, old))
         return copy
 
     def _copy_entry(self, container, key, value):
@@ -117,15 +117,15 @@ class Mirror:
         number that the step changed is not a setting, and is added to `varying`.
         """
         moves, changed = [], []
-        for container, copy, key, made in self._pairs:
+        for container, copy, key, old in self._pairs:
             new = copy[key] if isinstance(copy, dict) or key < len(copy) else None
-            if new is made:
+            if new is old:
                 continue
-            if isinstance(made, Number) and isinstance(new, (int, float, Number)):
+            if isinstance(old, Number) and isinstance(new, (int, float, Number)):
                 self.assignments.append((container, key, new))
-            elif not self._collect_moves(made, new, moves):
+            elif not self._collect_moves(old, new, moves):
                 changed.append((container, key, new))
-                if isinstance(made, (int, float)) and isinstance(new, (int, float)):
+                if isinstance(old, (int, float)) and isinstance(new, (int, float)):
                     self.varying.add((id(container), key))
         known = {(id(copy), key) for _, copy, key, _ in self._pairs}
         for container, copy in {id(c): (o, c) for o, c, _, _ in self._pairs}.values():
@@ -147,28 +147,28 @@ class Mirror:
             else:
                 container[key] = self.original_of(value)
 
-    def _collect_moves(self, made, new, moves):
+    def _collect_moves(self, old, new, moves):
         """Append (array of the state, its new value) to `moves` for each new array in `new`.
 
-        Return False if `made` and `new` have different structures.
+        Return False if `old` and `new` have different structures.
         """
-        if type(made) is not type(new):
+        if type(old) is not type(new):
             return False
-        if isinstance(made, np.ndarray):
-            if (made.shape, made.dtype) != (new.shape, new.dtype):
+        if isinstance(old, np.ndarray):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
                 return False
-            if made.value is not new.value:
-                moves.append((made, new))
+            if old.value is not new.value:
+                moves.append((old, new))
             return True
-        if isinstance(made, (tuple, list)):
-            return len(made) == len(new) and all(
-                self._collect_moves(*pair, moves) for pair in zip(made, new, strict=True))
-        if isinstance(made, dict):
-            return made.keys() == new.keys() and all(
-                self._collect_moves(made[key], new[key], moves) for key in made)
-        if hasattr(made, "__dict__") and not isinstance(made, PLAIN):
-            return made is new or self._collect_moves(vars(made), vars(new), moves)
-        return made is new or is_same(made, new)
+        if isinstance(old, (tuple, list)):
+            return len(old) == len(new) and all(
+                self._collect_moves(*pair, moves) for pair in zip(old, new, strict=True))
+        if isinstance(old, dict):
+            return old.keys() == new.keys() and all(
+                self._collect_moves(old[key], new[key], moves) for key in old)
+        if hasattr(old, "__dict__") and not isinstance(old, PLAIN):
+            return old is new or self._collect_moves(vars(old), vars(new), moves)
+        return old is new or is_same(old, new)
 
     def original_of(self, value):
         """Return a value with the originals in the places of copies and recorded arrays."""

@@ -70,7 +70,7 @@ def load(path):
 
 
 def get_state(config, model, optimizer, step, seconds=0.0):
-    """Return the (arrays, meta) of a run for `save`. Without an optimizer there are no moments.
+    """Return (arrays, meta), the arguments of `save`. Without an optimizer there are no moments.
 
     For a real model, the arrays are only the trained parameters; the others are in its folder.
     """
@@ -104,15 +104,15 @@ def restore(path, config, model, optimizer=None):
     if not (all(type(count) is int and 0 <= count <= config.steps for count in counts)
             and type(seconds) in (int, float) and seconds >= 0):
         raise CheckpointError(f"{path} has step {counts[0]!r:.20}, updates {counts[1]!r:.20} and "
-                              f"seconds {seconds!r:.20}, which is no state of a run of "
-                              f"{config.steps} steps; restore the file from a copy")
+                              f"seconds {seconds!r:.20}, which a run of {config.steps} steps "
+                              "can't have; restore the file from a copy")
     parts = {}
     for key, value in arrays.items():
         part, name = key.split("/", 1)
         parts.setdefault(part, {})[name] = value
-    given = parts.pop("param")
+    params = parts.pop("param")
     for name, param in model.params(frozen=config.pretrained is None):
-        param.data[...] = to_device(given[name])
+        param.data[...] = to_device(params[name])
     if optimizer is not None:
         optimizer.load_state_dict({"steps": meta["updates"], **parts})
     return meta

@@ -16,7 +16,7 @@ from npdl.cli.options import (
     SHARE,
     Range,
     check_settings,
-    count,
+    count_up_to,
     option_name,
     setting,
 )
@@ -57,7 +57,7 @@ class UserFunction:
     function: Callable | None = dataclasses.field(default=None, compare=False)
 
     @classmethod
-    def of(cls, value):
+    def wrap(cls, value):
         """Return a UserFunction if `value` is a function or a class, else `value`.
 
         The name of a functools.partial includes its arguments: decayed(end=0.1). Raises InputError
@@ -71,9 +71,9 @@ class UserFunction:
             raise InputError(f"{name} is not a name that a run can be saved with; define the "
                              "function with def or class")
         if inner is not value:
-            given = [repr(argument) for argument in value.args]
-            given += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
-            name += f"({', '.join(given)})"
+            arguments = [repr(argument) for argument in value.args]
+            arguments += [f"{key}={argument!r}" for key, argument in value.keywords.items()]
+            name += f"({', '.join(arguments)})"
         return cls(name, value)
 
     def __call__(self, *arguments):
@@ -175,17 +175,17 @@ class Config:
                           "there is a compiler)", allowed=TARGETS, rare=True)
     threads: int = setting(MACHINE, 1, "threads of the recorded engine that share a batch; for a "
                            "real model, BLAS's threads; ignored by --backend cupy", "N",
-                           count(256))
+                           count_up_to(256))
 
     def __new__(cls, **settings):
-        kind = find_task(settings) if cls is Config else cls
+        kind = find_config_class(settings) if cls is Config else cls
         kind.check_names(settings)
         return object.__new__(kind)
 
     def __post_init__(self):
         for name in USER_SETTINGS:
             if callable(getattr(self, name)):
-                object.__setattr__(self, name, UserFunction.of(getattr(self, name)))
+                object.__setattr__(self, name, UserFunction.wrap(getattr(self, name)))
         check_settings(self)
 
     @classmethod
@@ -201,12 +201,12 @@ class Config:
         """Return the command that starts and resumes a run with these settings."""
         if self.is_finetuned:
             return "python -m npdl finetune"
-        if self.is_own:
+        if self.has_user_function:
             return "the program that began it"
         return f"python experiments/train_{'seq2seq' if self.translates else self.model}.py"
 
     @property
-    def is_own(self):
+    def has_user_function(self):
         """Return True if a setting is a function or class of the user."""
         return any(isinstance(getattr(self, name), UserFunction) for name in USER_SETTINGS)
 
@@ -217,7 +217,7 @@ class Config:
 
     def to_json(self):
         """Return the settings as a dict for JSON."""
-        values = {**find_settings(self), "adapters": self.adapters and find_settings(self.adapters)}
+        values = {**get_settings(self), "adapters": self.adapters and get_settings(self.adapters)}
         return {name: {"own": value.name} if isinstance(value, UserFunction) else value
                 for name, value in values.items() if name in setting_names(type(self))}
 
@@ -227,22 +227,22 @@ class Config:
 
         Missing settings get their defaults. Raises InputError for names that no task has.
         """
-        kind = find_task(values)
+        kind = find_config_class(values)
         unknown = sorted(values.keys() - set(RETIRED).union(*map(setting_names, TASKS)))
         if unknown:
             raise InputError(f"setting {unknown[0]!r} is unknown to this version of npdl")
-        values = {name: _read(value) for name, value in values.items()
+        values = {name: _value_from_json(value) for name, value in values.items()
                   if name in setting_names(kind)}
         if values.get("engine") in RENAMED:
             values["engine"] = RENAMED[values["engine"]]
         if values.get("adapters") is not None:
             adapters = values["adapters"].items()
-            values["adapters"] = Adapters(**{name: _read(value) for name, value in adapters})
+            values["adapters"] = Adapters(**{name: _value_from_json(x) for name, x in adapters})
         return kind(**values)
 
 
-def other_defaults(**defaults):
-    """Return a class decorator that gives inherited settings other defaults."""
+def change_defaults(**defaults):
+    """Return a class decorator that changes the defaults of inherited settings."""
     def change(cls):
         inherited = {field.name: field for base in cls.__mro__ if dataclasses.is_dataclass(base)
                      for field in dataclasses.fields(base)}
@@ -258,7 +258,7 @@ def other_defaults(**defaults):
 class NetworkConfig(Config):
     """The settings of a new model, in contrast to a real model that is read from a folder."""
 
-    layers: int = setting(MODEL, 2, "number of layers", "L", count(1000))
+    layers: int = setting(MODEL, 2, "number of layers", "L", count_up_to(1000))
     width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
     heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
     multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network / width", "M",
@@ -290,7 +290,7 @@ class NetworkConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelConfig(NetworkConfig):
-    """The settings of a GPT or an LSTM. Only its `adapters`, if any, are trained."""
+    """The settings of a GPT or an LSTM. If it has `adapters`, only these are trained."""
 
     model: str | Callable = setting(None, "gpt", allowed=("gpt", "lstm"))
     tied: bool = setting(MODEL, False, "classifier and embedding share one matrix", only=GPT,
@@ -300,7 +300,7 @@ class LanguageModelConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticConfig(LanguageModelConfig):
-    """The settings of a run on equations of `numbers` different numbers (None: as needed)."""
+    """The settings of a run on equations. `numbers` is how many numbers the vocabulary has."""
 
     kind = "modular arithmetic"
     p: int = setting(ARITHMETIC, 31, "operands are 0..p-1", "P",
@@ -326,12 +326,12 @@ class WindowsConfig(Config):
     sha256: str | None = setting(None, None)
     r_train: float = setting(None, 0.9, allowed=SHARE)
     block: int = setting(TEXT, 64, "characters in a window", "S", COUNT)
-    eval_batches: int = setting(TEXT, 20, "batches of each part to evaluate on, always the same",
-                                "N", COUNT, rare=True)
+    eval_batches: int = setting(TEXT, 20, "batches of training and of validation text to "
+                                "evaluate on", "N", COUNT, rare=True)
 
 
 @dataclasses.dataclass(frozen=True)
-@other_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
+@change_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
                 positions="2k/d")
 class TextConfig(WindowsConfig, LanguageModelConfig):
     """The settings of a run on the characters of a text."""
@@ -341,7 +341,7 @@ class TextConfig(WindowsConfig, LanguageModelConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-@other_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
+@change_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
                 eval_every=250, layers=1, norm="pre", positions="2k/d")
 class DatesConfig(NetworkConfig):
     """The settings of an encoder-decoder that translates dates (npdl.data.dates)."""
@@ -353,7 +353,7 @@ class DatesConfig(NetworkConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-@other_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
+@change_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
                 eval_batches=4, save_every=50)
 class PretrainedConfig(WindowsConfig):
     """The settings of a real model (npdl.train.pretrained) that is fine-tuned on a text.
@@ -380,7 +380,7 @@ class PretrainedConfig(WindowsConfig):
 class OwnConfig(LanguageModelConfig):
     """The settings of a run with a task of the user."""
 
-    kind = "a task of one's own"
+    kind = "a task of your own"
     task: Callable | None = setting(None, None)
     r_train: float = setting(None, 0.5, allowed=SHARE)
 
@@ -388,7 +388,7 @@ class OwnConfig(LanguageModelConfig):
 TASKS = (ArithmeticConfig, TextConfig, DatesConfig, PretrainedConfig, OwnConfig)
 
 
-def find_settings(config):
+def get_settings(config):
     """Return {name: value} of a Config, or of Adapters."""
     return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
 
@@ -399,7 +399,7 @@ def setting_names(task):
     return {field.name for field in dataclasses.fields(task)}
 
 
-def find_task(settings):
+def find_config_class(settings):
     """Return the class of TASKS that the settings belong to."""
     if settings.get("model") in SEQ2SEQ:
         return DatesConfig
@@ -410,14 +410,14 @@ def find_task(settings):
     return ArithmeticConfig if settings.get("text") is None else TextConfig
 
 
-def _read(value):
+def _value_from_json(value):
     """Return the value of a setting from its form in JSON."""
     if isinstance(value, dict) and value.keys() == {"own"}:
         return UserFunction(str(value["own"]))
     return tuple(value) if isinstance(value, list) else value
 
 
-def usable_cores():
+def count_usable_cores():
     """Return the number of processor cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

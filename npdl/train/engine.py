@@ -41,7 +41,7 @@ class Batch:
     def __len__(self):
         return len(self.inputs)
 
-    def parts(self, size):
+    def split(self, size):
         """Split this batch into Batches of `size` sequences; the last one may have fewer."""
         arrays = (self.inputs, self.targets, self.counted, self.source, self.source_real)
         return [Batch(*(None if a is None else a[i:i + size] for a in arrays), chunk=self.chunk)
@@ -88,7 +88,7 @@ class PlainEngine:
 
     def measure(self, batch):
         """Return two arrays (B,): each sequence's loss and count of correct unmasked tokens."""
-        return join_parts([self._measure(part) for part in batch.parts(batch.chunk)])
+        return join_parts([self._measure(part) for part in batch.split(batch.chunk)])
 
     def _measure(self, part):
         logits, _, targets, counted = self.forward(part, None)
@@ -118,7 +118,7 @@ class RecordedEngine(PlainEngine):
         self._steps, self._measures = {}, {}
 
     def step(self, batch, lr=None, max_norm=None, rng=None):
-        shared = rng is None and self.shares(batch)
+        shared = rng is None and self.can_share_prefixes(batch)
         if (shared, max_norm) not in self._steps:
             self._steps[shared, max_norm] = compile_step(
                 self.model, SequenceLoss(), self.optimizer, max_norm=max_norm,
@@ -127,13 +127,13 @@ class RecordedEngine(PlainEngine):
         return step(batch.model_inputs, batch.targets, batch.counted, lr=lr,
                     **({} if rng is None else {"rng": rng}))
 
-    def shares(self, batch):
+    def can_share_prefixes(self, batch):
         """Return True if each distinct prefix of the batch is computed only once."""
         return is_host() and type(self.model) in CAUSAL and not batch.counted.all()
 
     def measure(self, batch):
-        shared = self.shares(batch)
-        parts = batch.parts(min(batch.chunk, -(-len(batch) // self._threads)))
+        shared = self.can_share_prefixes(batch)
+        parts = batch.split(min(batch.chunk, -(-len(batch) // self._threads)))
         if shared not in self._measures:
             function = measure_prefixes if shared else measure
             self._measures[shared] = [RecordedStep(function, (self.model,), self._target)

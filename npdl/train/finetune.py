@@ -26,10 +26,10 @@ INHERITED = ("model", "layers", "width", "heads", "multiplier", "bias", "norm", 
         "stratified", "characters", "block", "eval_batches")
 
 
-def finetune_config(run, adapters, given, folder="the run"):
+def finetune_config(run, adapters, overrides, folder="the run"):
     """Return the Config of a fine-tuning of `run` (load_run) with `adapters`.
 
-    Settings that are not in `given` come from the run (INHERITED) or from DEFAULTS. Raises
+    Settings that are not in `overrides` come from the run (INHERITED) or from DEFAULTS. Raises
     InputError if the run has adapters already, if its vocabulary lacks numbers that the task needs,
     and for settings that the run's kind of task doesn't have.
     """
@@ -46,16 +46,16 @@ def finetune_config(run, adapters, given, folder="the run"):
     settings = {name: getattr(base, name) for name in INHERITED
                 if name in setting_names(type(base))}
     if base.text is None:
-        if "text" in given:
+        if "text" in overrides:
             raise InputError(f"--text: {folder} learned arithmetic, so it can't be fine-tuned on a "
                              "text; give a run of a text, or a real model")
         settings |= {"numbers": run.task.vocabulary.size - 5}
-        settings |= {} if "p" in given else {"q": base.q}
-    elif "text" not in given:
+        settings |= {} if "p" in overrides else {"q": base.q}
+    elif "text" not in overrides:
         raise InputError("--text is missing; name the text to fine-tune on")
     else:
         settings["batch"] = base.batch
-    config = type(base)(**{**DEFAULTS, **settings, **given, "adapters": adapters})
+    config = type(base)(**{**DEFAULTS, **settings, **overrides, "adapters": adapters})
     for name in ("p", "q") if base.text is None else ():
         value = getattr(config, name)
         if value is not None and value > config.numbers:
@@ -64,16 +64,16 @@ def finetune_config(run, adapters, given, folder="the run"):
     return config
 
 
-def model_config(path, adapters, given):
+def model_config(path, adapters, overrides):
     """Return the Config of a fine-tuning of the real model in `path`.
 
-    `adapters` and `given` are the options, {name: value}. Raises InputError for options that a
+    `adapters` and `overrides` are the options, {name: value}. Raises InputError for options that a
     real model doesn't have.
     """
-    given = dict(given)
-    full, window = given.pop("full", False), given.pop("window", PretrainedConfig.block)
-    PretrainedConfig.check_names(given)
-    if "pretrained" in given:
+    overrides = dict(overrides)
+    full, window = overrides.pop("full", False), overrides.pop("window", PretrainedConfig.block)
+    PretrainedConfig.check_names(overrides)
+    if "pretrained" in overrides:
         raise InputError("--pretrained goes with --resume; leave it out here, where the model is "
                          "named already")
     if full and adapters:
@@ -83,5 +83,5 @@ def model_config(path, adapters, given):
         raise InputError(f"--window {window} must be an integer, 1 or more")
     quantized = MODEL_QUANTIZED if adapters.get("bits") is not None else {}
     chosen = None if full else Adapters(**{**MODEL_ADAPTERS, **quantized, **adapters})
-    return PretrainedConfig(**{**given, "block": window, "pretrained": str(path),
+    return PretrainedConfig(**{**overrides, "block": window, "pretrained": str(path),
                                "adapters": chosen})

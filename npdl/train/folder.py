@@ -36,7 +36,7 @@ class FolderInUse(InputError):
 
 
 @contextlib.contextmanager
-def locked(folder):
+def lock_folder(folder):
     """Lock a run's folder against other processes until the block ends.
 
     The system releases the lock if the process is killed. Raises FolderInUse if another process has
@@ -69,10 +69,10 @@ def make_folder(folder, config, state):
     if holds_run(folder):
         raise InputError(f"--out {folder} holds a run already; continue it by --resume, or choose "
                          "another folder")
-    with new_folder(folder) as made:
-        write_config(made, config)
-        (made / "metrics.jsonl").touch()
-        checkpoint.save(made / "checkpoint.npz", *state)
+    with new_folder(folder) as temporary:
+        write_config(temporary, config)
+        (temporary / "metrics.jsonl").touch()
+        checkpoint.save(temporary / "checkpoint.npz", *state)
 
 
 def holds_run(folder):

@@ -34,7 +34,7 @@ class Trainer:
         self.task = make_task(config)
         self.model = make_model(config, self.task, base)
         self.optimizer = make_optimizer(config, self.model)
-        self.learning_rate = learning_rate(config)
+        self.learning_rate = make_schedule(config)
         threads = "threads" if config.pretrained is None else "blas_threads"
         self.engine = make_engine(config.engine, self.model, self.optimizer, config.target,
                                   **{threads: config.threads})
@@ -45,7 +45,7 @@ class Trainer:
     def update(self):
         """Make one training step on the next batch, and return the loss."""
         batch, lr = self.task.batch(self.step), self.learning_rate(self.step)
-        rng = dropout_rng(self.has_dropout, self.config.seed, self.step)
+        rng = make_dropout_rng(self.has_dropout, self.config.seed, self.step)
         loss = self.engine.step(batch, lr, self.config.clip, rng)
         self.step += 1
         return loss
@@ -60,11 +60,11 @@ class Trainer:
             if name in record or name in IN_EVERY_RECORD:
                 raise InputError(f"metric {name!r}: each record has a number of this name already; "
                                  "choose another name")
-            record[name] = _as_number(name, metric(self), self.step)
+            record[name] = _check_metric(name, metric(self), self.step)
         return record
 
 
-def learning_rate(config):
+def make_schedule(config):
     """Return the learning rate as a function of the step."""
     if isinstance(config.schedule, UserFunction):
         return config.schedule(config)
@@ -72,7 +72,7 @@ def learning_rate(config):
                     lr_min=config.lr_min)
 
 
-def dropout_rng(has_dropout, seed, step):
+def make_dropout_rng(has_dropout, seed, step):
     """Return the generator of a step's dropout masks, or None without dropout."""
     return stream(seed, step, 0, 2) if has_dropout else None
 
@@ -82,14 +82,14 @@ def l2_norm(optimizer):
     return float(xp.sqrt(sum((p.data * p.data).sum() for p in optimizer.params.values())))
 
 
-def nonfinite_parameters(model):
+def find_nonfinite_parameters(model):
     """Return the names of the trainable parameters that hold NaN or infinity."""
     names, params = zip(*model.params(), strict=True)
     tops = to_host(xp.stack([xp.abs(param.data).max() for param in params]))    # one wait on a GPU
     return [name for name, top in zip(names, tops, strict=True) if not math.isfinite(top)]
 
 
-def _as_number(name, value, step):
+def _check_metric(name, value, step):
     """Return the value of a user's metric as a number for JSON."""
     if getattr(value, "shape", None) == ():
         value = value.item()

@@ -20,7 +20,7 @@ from npdl.files import (
 METRICS = ("train_loss", "validation_loss", "train_accuracy", "validation_accuracy")
 
 
-def append(path, record):
+def append_record(path, record):
     """Append one record to the file `path`, which is created if it doesn't exist.
 
     Raises InputError for values that are not allowed in JSON, such as NaN, and CheckpointError if
@@ -50,10 +50,10 @@ def read_records(path):
 def truncate_after(path, step):
     """Remove the records after `step` and an incomplete last line; return how many."""
     lines = list(_read_lines(path))
-    kept = [line for line, record in lines if record is not None and record["step"] <= step]
-    if len(kept) < len(lines):
-        write_atomically(path, lambda file: file.writelines(kept))
-    return len(lines) - len(kept)
+    remaining = [line for line, record in lines if record is not None and record["step"] <= step]
+    if len(remaining) < len(lines):
+        write_atomically(path, lambda file: file.writelines(remaining))
+    return len(lines) - len(remaining)
 
 
 def _read_lines(path):

@@ -13,14 +13,14 @@ RECIPES = {
 }
 
 
-def recipe_settings(model, given):
-    """Return the `given` settings; the settings of the recipe take the place of "recipe"."""
-    given = dict(given)
-    if "recipe" in given:
-        given = {"init": "torch", **RECIPES[given.pop("recipe")][model], **given}
-    return given
+def recipe_settings(model, settings):
+    """Return `settings`, with the settings of the recipe that it names in place of "recipe"."""
+    settings = dict(settings)
+    if "recipe" in settings:
+        settings = {"init": "torch", **RECIPES[settings.pop("recipe")][model], **settings}
+    return settings
 
 
-def new_config(model, given):
-    """Return the Config of a model from `given` settings, which may name a recipe."""
-    return Config(**{"model": model, **recipe_settings(model, given)})
+def new_config(model, settings):
+    """Return the Config of a model from `settings`, which may name a recipe."""
+    return Config(**{"model": model, **recipe_settings(model, settings)})

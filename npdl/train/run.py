@@ -3,7 +3,7 @@
     with Run(config, model, optimizer, folder) as run:
         for step in run.steps():
             ...                                         # one update of the model
-            if run.evaluation_due():
+            if run.is_evaluation_due():
                 run.record(task.measure(engine), lr)
         status = run.finish(task)
 """
@@ -17,24 +17,24 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
-from npdl.backend import plain_errors, using
+from npdl.backend import convert_cupy_errors, using
 from npdl.cli.console import describe_missing_packages, note
 from npdl.cli.folders import clean_stale
 from npdl.cli.options import option_name
 from npdl.errors import InputError
 from npdl.train import checkpoint
-from npdl.train.config import find_settings
+from npdl.train.config import get_settings
 from npdl.train.folder import (
     holds_run,
-    locked,
+    lock_folder,
     make_folder,
     read_config,
     read_versions,
     write_config,
     write_results,
 )
-from npdl.train.loop import Diverged, Trainer, l2_norm, nonfinite_parameters
-from npdl.train.metrics import append, read_records, truncate_after
+from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
+from npdl.train.metrics import append_record, read_records, truncate_after
 from npdl.train.result import print_result
 from npdl.train.task import make_model, make_task, resolve_config
 from npdl.train.versions import collect_versions
@@ -72,18 +72,18 @@ class Run:
         with contextlib.ExitStack() as stack:
             self.stop = stack.enter_context(StopSignals())      # before there is a folder
             if self.resume:
-                resumed_config(self.folder, find_settings(self.config))
+                read_resumed_config(self.folder, get_settings(self.config))
             else:
                 make_folder(self.folder, self.config,
                             checkpoint.get_state(self.config, self.model, self.optimizer, 0))
-            stack.enter_context(locked(self.folder))
-            self.started = time.monotonic() - (self._load() if self.resume else 0.0)
+            stack.enter_context(lock_folder(self.folder))
+            self.started = time.monotonic() - (self._load_checkpoint() if self.resume else 0.0)
             if (read_config(self.folder) != self.config
                     or read_versions(self.folder) != collect_versions()):
                 write_config(self.folder, self.config)
             if self.for_steps is not None:
                 self.last = min(self.config.steps, self.step + self.for_steps)
-            self.bar = stack.enter_context(_progress(self.config.steps, self.step, self.quiet))
+            self.bar = stack.enter_context(_progress_bar(self.config.steps, self.step, self.quiet))
             self._stack = stack.pop_all()
         return self
 
@@ -106,7 +106,7 @@ class Run:
                 self.status = 130
                 return
 
-    def evaluation_due(self):
+    def is_evaluation_due(self):
         """Return True at steps 1 to eval_first, multiples of eval_every, and the last step."""
         config, step = self.config, self.step
         return step <= config.eval_first or step % config.eval_every == 0 or step == config.steps
@@ -120,7 +120,7 @@ class Run:
         diverged = next((name for name, value in record.items() if not math.isfinite(value)), None)
         if diverged is not None:
             self._check_finite(f", {diverged} is {record[diverged]}")
-        append(self.folder / "metrics.jsonl", record)
+        append_record(self.folder / "metrics.jsonl", record)
         text = "".join(before + format(record[name], form) for name, before, form in SHOWN
                        if name in record).lstrip()
         if not self.bar.disable:
@@ -136,13 +136,13 @@ class Run:
         checkpoint.save(self.folder / "checkpoint.npz", arrays, meta)
 
     def _check_finite(self, reason=""):
-        """Raise Diverged if a parameter is not finite, or if `reason`, a text, is given."""
-        bad = nonfinite_parameters(self.model)
+        """Raise Diverged if a parameter is not finite, or if `reason`, a text, is not empty."""
+        bad = find_nonfinite_parameters(self.model)
         if bad or reason:
-            what = (f"{bad[0]} (and {len(bad) - 1} more) is not finite" if bad
-                    else "all parameters are finite")
-            raise Diverged(f"step {self.step}: {what}{reason}; the last checkpoint is kept; try a "
-                           "lower --lr or --clip 1.0; to find the operation that overflows, use "
+            finding = (f"{bad[0]} (and {len(bad) - 1} more) is not finite" if bad
+                       else "all parameters are finite")
+            raise Diverged(f"step {self.step}: {finding}{reason}; the last checkpoint is kept; try "
+                           "a lower --lr or --clip 1.0; to find the operation that overflows, use "
                            "--engine plain and python -W error::RuntimeWarning")
 
     def finish(self, task):
@@ -150,7 +150,7 @@ class Run:
         self.bar.close()
         finished = self.step == self.config.steps
         if not finished:
-            advice = "run the same program to resume it" if self.config.is_own else (
+            advice = "run the same program to resume it" if self.config.has_user_function else (
                 f"resume it with: --resume --out {self.folder}")
             note(f"stopped at step {self.step} of {self.config.steps}, saved; {advice}")
         records = read_records(self.folder / "metrics.jsonl")
@@ -161,7 +161,7 @@ class Run:
                 print_result(self, task, records, summary)
         return self.status
 
-    def _load(self):
+    def _load_checkpoint(self):
         """Continue from the folder's checkpoint; return the seconds that the run has taken."""
         removed = clean_stale(self.folder)
         if removed:
@@ -169,16 +169,16 @@ class Run:
         meta = checkpoint.restore(self.folder / "checkpoint.npz", self.config, self.model,
                                   self.optimizer)
         self.step = meta["step"]
-        _note_other_code(self.folder)
+        _note_other_versions(self.folder)
         # A run that begins with an evaluation makes it again if it is still at step 0.
         dropped = truncate_after(self.folder / "metrics.jsonl", self.step or -1)
         if dropped:
             note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step}; they "
-                 "will be made again")
+                 "will be computed again")
         return meta["seconds"]
 
 
-@plain_errors()
+@convert_cupy_errors()
 def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, metrics=None):
     """Train a run of any task in `folder`, or resume it, and return the exit status.
 
@@ -200,32 +200,32 @@ def train(config, folder, resume=None, quiet=False, base=None, for_steps=None, m
             run.record(trainer.measure(), trainer.learning_rate(0))
         for step in run.steps():
             trainer.update()
-            if run.evaluation_due():
+            if run.is_evaluation_due():
                 run.record(trainer.measure(), trainer.learning_rate(step))
         return run.finish(trainer.task)
 
 
-def resumed_config(folder, given):
-    """Return the Config of the run in `folder`, changed by the `given` settings.
+def read_resumed_config(folder, changes):
+    """Return the Config of the run in `folder`, changed by the settings `changes`.
 
     The settings in MAY_DIFFER may change. --text and --pretrained may name the new path of the same
-    file. A run with a constant schedule may get more --steps. Raises InputError if any other given
+    file. A run with a constant schedule may get more --steps. Raises InputError if any other
     setting differs from the run's.
     """
     config = read_config(folder)
-    config.check_names(given)
-    differ = [name for name, value in given.items() if value != getattr(config, name)]
+    config.check_names(changes)
+    differ = [name for name, value in changes.items() if value != getattr(config, name)]
     free = {*MAY_DIFFER, *(name for name in MAY_MOVE if getattr(config, name) is not None)}
-    if config.schedule in EXTENDABLE and given.get("steps", 0) >= config.steps:
+    if config.schedule in EXTENDABLE and changes.get("steps", 0) >= config.steps:
         free.add("steps")
     fixed = next((name for name in differ if name not in free), None)
     if fixed is not None:
         advice = (". A run can be made longer only if its schedule is constant, and never shorter; "
                   "resume it without --steps" if fixed == "steps" else
                   "; resume it without this option, or start another run with another --out")
-        raise InputError(f"{option_name(fixed)} {given[fixed]}: the run in {folder} has "
+        raise InputError(f"{option_name(fixed)} {changes[fixed]}: the run in {folder} has "
                          f"{getattr(config, fixed)}{advice}")
-    return dataclasses.replace(config, **given)
+    return dataclasses.replace(config, **changes)
 
 
 # The settings, the model and the task of a run, the step of its checkpoint, and its metrics.
@@ -241,8 +241,8 @@ def load_run(folder, config=None):
     No code of the folder is executed. Raises InputError or CheckpointError for a folder that
     `train` did not write.
     """
-    config = read_config(folder) if config is None else resumed_config(
-        folder, find_settings(resolve_config(config)))
+    config = read_config(folder) if config is None else read_resumed_config(
+        folder, get_settings(resolve_config(config)))
     config = dataclasses.replace(config, backend="numpy", engine="plain")
     task = make_task(config)
     model = make_model(config, task)
@@ -251,7 +251,7 @@ def load_run(folder, config=None):
                      read_records(Path(folder) / "metrics.jsonl"))
 
 
-def _note_other_code(folder):
+def _note_other_versions(folder):
     """Print a line if the versions that began a run differ from those that resume it."""
     begun = read_versions(folder)
     for name, now in collect_versions().items():
@@ -262,8 +262,8 @@ def _note_other_code(folder):
             return
 
 
-def _progress(steps, done, quiet):
-    """Return a progress bar. Without a terminal it is disabled, and `record` prints lines."""
+def _progress_bar(steps, done, quiet):
+    """Return a progress bar, disabled if there is no terminal; `record` then prints lines."""
     from tqdm import tqdm  # part of the extra `train`; loading a run doesn't need it
 
     return tqdm(total=steps, initial=done, unit="step", dynamic_ncols=True, smoothing=0.05,

@@ -19,13 +19,13 @@ def figure(width, height, title, note=""):
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import, and 30 MB, which
     from matplotlib.figure import Figure  # would disturb benchmarks
 
-    made = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-    FigureCanvasAgg(made)
-    made.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04, hspace=0.04)
-    made.suptitle(textwrap.fill(title, int(9 * width)), color=INK, fontsize=13, parse_math=False)
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08, wspace=0.04, hspace=0.04)
+    figure.suptitle(textwrap.fill(title, int(9 * width)), color=INK, fontsize=13, parse_math=False)
     if note:
-        made.supxlabel(note, color=SOFT, fontsize=8.5, parse_math=False)
-    return made
+        figure.supxlabel(note, color=SOFT, fontsize=8.5, parse_math=False)
+    return figure
 
 
 def dress(axes, x, y, title="", grid="both"):
@@ -47,7 +47,7 @@ def escape(token):
     return "␣" if token == " " else token if token.isprintable() else repr(token)[1:-1]
 
 
-def save(made, path):
+def save(figure, path):
     """Write a Figure as a PNG file whose bytes depend on the figure alone."""
-    write_atomically(path, lambda file: made.savefig(
+    write_atomically(path, lambda file: figure.savefig(
         file, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True}))

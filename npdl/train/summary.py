@@ -52,16 +52,16 @@ def summarise(records):
     return summary
 
 
-def combine(summaries):
+def combine_summaries(summaries):
     """Return {key: {"mean": .., "std": .., "count": .., "of": ..}} for each key of ROWS.
 
     `std` is the population standard deviation. `of` is the number of runs, and `count` the number
     of runs that have this value. If no run has it, mean and std are None.
     """
-    return {key: _spread([summary[key] for summary in summaries]) for _, key, _ in ROWS}
+    return {key: _mean_and_std([summary[key] for summary in summaries]) for _, key, _ in ROWS}
 
 
-def _spread(values):
+def _mean_and_std(values):
     known = [value for value in values if value is not None and math.isfinite(value)]
     if not known:
         return {"mean": None, "std": None, "count": 0, "of": len(values)}
@@ -72,8 +72,8 @@ def _spread(values):
 def format_table(columns):
     """Return a Markdown table with a row for each of ROWS, and a column for each group of runs.
 
-    `columns` is {heading: result of `combine`}. A cell is mean ± standard deviation, or only the
-    value of a single run. The best mean of a row is bold, unless all are equal or it is a row Δt.
+    `columns` is {heading: result of combine_summaries}. A cell is mean ± standard deviation, or
+    the value of a single run. The best mean of a row is bold, unless all are equal or it is a Δt.
     """
     rows = [("Metric", *columns), ("---", *["---:"] * len(columns))]
     for label, key, better in ROWS:

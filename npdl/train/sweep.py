@@ -55,7 +55,7 @@ def sweep(configs, root, jobs=2, quiet=False):
                 raise
     if stop.received:
         raise KeyboardInterrupt
-    return {outcome: sorted(these, key=folders.index) for outcome, these in outcomes.items()}
+    return {outcome: sorted(group, key=folders.index) for outcome, group in outcomes.items()}
 
 
 class _StopWorkers(StopSignals):

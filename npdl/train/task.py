@@ -142,7 +142,7 @@ class TextTask(Task):
     """Random windows of a text (npdl.data.text). The loss covers every position.
 
     The text is read when it is first needed, so a model can be built without the file. An
-    evaluation uses config.eval_batches batches of each part.
+    evaluation uses config.eval_batches batches of the training text and of the validation text.
     """
 
     units = "--block", "characters"
@@ -189,7 +189,7 @@ class TextTask(Task):
                 for place, (name, ids) in enumerate(self.parts.items())}
 
     def accuracy(self, count, counted):
-        """Return the fraction of characters that are the most probable one."""
+        """Return the fraction of characters to which the model gives the highest probability."""
         return float(count.sum() / counted.sum())
 
 
@@ -237,10 +237,10 @@ def resolve_config(config):
     if config.pretrained is not None:
         return dataclasses.replace(config, sha256=sha256,
                                    pretrained_sha256=digest(config.pretrained))
-    given = config.characters
-    known = Characters.from_text(text) if given is None else Characters(given)
-    split_text(known.encode(text), config.r_train, config.block)
-    return dataclasses.replace(config, sha256=sha256, characters=known.characters)
+    characters = config.characters
+    vocabulary = Characters.from_text(text) if characters is None else Characters(characters)
+    split_text(vocabulary.encode(text), config.r_train, config.block)
+    return dataclasses.replace(config, sha256=sha256, characters=vocabulary.characters)
 
 
 def make_task(config):

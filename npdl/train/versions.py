@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import npdl
-from npdl.backend import is_host, tf32, xp
+from npdl.backend import is_host, is_tf32, xp
 from npdl.engine import c_build
 from npdl.threads import threadpool_info
 
@@ -27,15 +27,15 @@ def collect_versions():
     """
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
     values = {"npdl": npdl.__version__, "engine": engine_digest(), "numpy": np.__version__,
-              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": blas_kernels(),
-              "compiler": compiler(), "processor": processor_name()}
+              "blas": f"{blas.get('name')} {blas.get('version')}", "kernels": name_blas_kernels(),
+              "compiler": describe_compiler(), "processor": processor_name()}
     if not is_host():
         values |= {"cupy": xp.__version__, "card": gpu_name(),
-                   "products": "TF32" if tf32() else "float32"}
+                   "products": "TF32" if is_tf32() else "float32"}
     return values
 
 
-def compiler():
+def describe_compiler():
     """Return the first line of the version text of the C compiler, or "none"."""
     try:
         return next(iter(c_build.compiler_version(c_build.find_compiler()).splitlines()), "unknown")
@@ -72,7 +72,7 @@ def processor_name():
 
 
 @functools.cache
-def blas_kernels():
+def name_blas_kernels():
     """Return the processor type for which BLAS chose its kernels, which decide rounding."""
     types = {info.get("architecture") for info in threadpool_info()
              if info.get("user_api") == "blas"}

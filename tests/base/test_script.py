@@ -29,7 +29,7 @@ def test_what_the_system_refuses_has_its_own_remedy(capsys, number, advice):
 
     assert run_guarded("npdl", refuse) == 2
     assert capsys.readouterr().err.startswith(
-        f"npdl: the system refused ({os.strerror(number)}); {advice}")
+        f"npdl: the system reports an error ({os.strerror(number)}); {advice}")
 
 
 SMALL = Config(p=5, width=8, heads=2, steps=1, engine="plain")

@@ -174,4 +174,4 @@ def test_a_taken_folder_and_a_file_are_refused(tmp_path, run_folder, capsys):
     assert "continue it by --resume" in capsys.readouterr().err
     (tmp_path / "file").write_text("")
     check_refused(commands.train_gpt, ["--out", str(tmp_path / "file/run"), "--steps", "5"],
-                  "cannot be made", tmp_path / "nothing", capsys)
+                  "cannot be created", tmp_path / "nothing", capsys)

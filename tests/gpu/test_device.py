@@ -107,18 +107,18 @@ def cupys(name, base=RuntimeError, module="cupy_backends.cuda.api.runtime"):
 def test_other_errors_of_cupy_are_named_and_foreign_ones_pass():
     with device.numpy_as_cupy(), backend.using("cupy"):
         with pytest.raises(BackendError, match="CUDARuntimeError: cudaErrorIllegal.* nvidia-smi"):
-            with backend.plain_errors():
+            with backend.convert_cupy_errors():
                 raise cupys("CUDARuntimeError")("cudaErrorIllegalAddress:\nan illegal one")
         with pytest.raises(BackendError, match="libcublas.so.13.*cupy-cuda12x or cupy-cuda13x"):
-            with backend.plain_errors():
+            with backend.convert_cupy_errors():
                 raise ImportError("libcublas.so.13: cannot open shared object file")
         for foreign in (ZeroDivisionError, MemoryError, InputError, KeyboardInterrupt,
                         ModuleNotFoundError):
             with pytest.raises(foreign):
-                with backend.plain_errors():
+                with backend.convert_cupy_errors():
                     raise foreign("not CuPy's")
     with pytest.raises(ImportError):            # on NumPy no library of CUDA is missed
-        with backend.plain_errors():
+        with backend.convert_cupy_errors():
             raise ImportError("libpng.so: cannot open shared object file")
 
 

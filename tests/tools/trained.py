@@ -4,7 +4,7 @@ import numpy as np
 
 from npdl.train import checkpoint
 from npdl.train.loop import Trainer
-from npdl.train.run import resumed_config, train
+from npdl.train.run import read_resumed_config, train
 
 ENGINES = ("plain", "recorded")
 
@@ -48,4 +48,4 @@ def assert_same_runs(one, other):
 def resumed_from(folder, config, step, base=None):
     """Set the finished run of `config` in a folder back to a step of its past, and resume it."""
     checkpoint.save(folder / "checkpoint.npz", *state_of(trained(config, step, base)))
-    assert train(resumed_config(folder, {}), folder, resume=True, quiet=True) == 0
+    assert train(read_resumed_config(folder, {}), folder, resume=True, quiet=True) == 0

@@ -11,7 +11,7 @@ import pytest
 
 from npdl.errors import CheckpointError
 from npdl.train import checkpoint
-from npdl.train.run import resumed_config, train
+from npdl.train.run import read_resumed_config, train
 
 META = {"step": 7, "model": {"layers": 2, "bias": True, "p": None}, "lr": 1e-3, "note": "é ∘"}
 
@@ -84,7 +84,7 @@ def test_arrays_of_another_model_are_refused(copy_of, changes, what):
     checkpoint.save(path, {name: array for name, array in (arrays | changes).items()
                            if array is not None}, meta)
     with pytest.raises(CheckpointError, match="does not fit this model: ") as caught:
-        train(resumed_config(path.parent, {}), path.parent, quiet=True)
+        train(read_resumed_config(path.parent, {}), path.parent, quiet=True)
     assert what in str(caught.value)
 
 

@@ -24,7 +24,7 @@ SMALL = {"engine": "plain", "layers": 2, "width": 16, "heads": 2, "block": 8, "b
 def test_past_its_window_a_real_model_keeps_half(kind, computed, monkeypatch):
     """It recomputes half a window now and then; a run's model recomputes all of it each time."""
     class Words:
-        prompt = encode = staticmethod(lambda text: [1, 2, 3])
+        encode_prompt = encode = staticmethod(lambda text: [1, 2, 3])
 
     rows, forward = set(), Embedding.forward
     monkeypatch.setattr(Embedding, "forward",
@@ -127,14 +127,14 @@ def test_a_chat_remembers_what_was_said(said, monkeypatch, capsys):
     heard = []
 
     class Words:
-        def chat(self, turns):
+        def encode_chat(self, turns):
             heard.append(list(turns))
             return [1, 2, 3]
 
         def decode(self, ids):
             return "".join(map(str, ids))
 
-        def stream(self, before):
+        def make_stream_decoder(self, before):
             return lambda *token: self.decode(token)
 
     source = generate.Source(Llama(9, 8, 1, 2, 1, 8, max_len=64, rng=0), Words(), "model")

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.train.metrics import append, read_records, truncate_after
+from npdl.train.metrics import append_record, read_records, truncate_after
 
 RECORDS = [{"step": step, "train_loss": 1 / (step + 1)} for step in range(4)]
 
 
 def write(path, records):
     for record in records:
-        append(path, record)
+        append_record(path, record)
 
 
 def test_records_come_back_and_are_appended(tmp_path):
@@ -29,7 +29,7 @@ def test_records_come_back_and_are_appended(tmp_path):
                                     {"step": 1, "x": {1, 2}}])
 def test_a_value_that_json_cannot_hold_is_refused(tmp_path, record):
     with pytest.raises(InputError, match="cannot be written as JSON"):
-        append(tmp_path / "m.jsonl", record)
+        append_record(tmp_path / "m.jsonl", record)
     assert not (tmp_path / "m.jsonl").exists()
 
 
@@ -69,4 +69,4 @@ def test_a_missing_file_and_a_full_disk_are_one_line(tmp_path):
         read_records(tmp_path / "m.jsonl")
     for place in (tmp_path / "none" / "m.jsonl", "/dev/full"):
         with pytest.raises(CheckpointError, match="free space|make the folder"):
-            append(place, RECORDS[0])
+            append_record(place, RECORDS[0])

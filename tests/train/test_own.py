@@ -134,7 +134,7 @@ def test_a_loop_of_ones_own_needs_no_task_and_no_accuracy(tmp_path, capsys):
         with Run(config, model, optimizer, tmp_path / "run", None, for_steps=for_steps) as run:
             for _ in run.steps():
                 optimizer.step()
-                if run.evaluation_due():
+                if run.is_evaluation_due():
                     run.record({"train_loss": 0.5, "mine": 2.0}, optimizer.lr)
             run.finish(None)
     out, err = capsys.readouterr()

@@ -15,10 +15,10 @@ import pytest
 from npdl.errors import InputError, NpdlError
 from npdl.train import checkpoint, folder, run
 from npdl.train.config import Config, UserFunction
-from npdl.train.folder import FolderInUse, locked
+from npdl.train.folder import FolderInUse, lock_folder
 from npdl.train.loop import Diverged, Trainer
 from npdl.train.metrics import read_records
-from npdl.train.run import load_run, resumed_config, train
+from npdl.train.run import load_run, read_resumed_config, train
 from tests.tools import slow
 from tests.tools.trained import (
     ENGINES,
@@ -114,13 +114,13 @@ def test_a_run_of_an_older_version_loads_and_resumes_with_its_engine(
     (tmp_path / "config.json").write_text(json.dumps(saved))
     run = load_run(tmp_path)
     assert run.step == 4 and len(run.records) == 4
-    config = resumed_config(tmp_path, {"steps": 6})
+    config = read_resumed_config(tmp_path, {"steps": 6})
     assert config.engine == engine
     assert train(config, tmp_path, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "was computed with npdl 0.1.0" in line and "differ by rounding" in line
     assert load_run(tmp_path).step == 6
-    assert Trainer(resumed_config(tmp_path, {})).engine.name == engine
+    assert Trainer(read_resumed_config(tmp_path, {})).engine.name == engine
 
 
 @every_engine
@@ -161,8 +161,8 @@ def test_other_settings_than_the_runs_are_refused_when_it_is_resumed(run_of):
                            ({"optimizer": UserFunction("Muon")}, "--optimizer Muon: .* has adamw"),
                            ({"text": "x"}, "--text")):
         with pytest.raises(InputError, match=message):
-            resumed_config(run_of("gpt"), given)
-    assert resumed_config(run_of("gpt"), {"steps": 6, "p": 5}).steps == 6
+            read_resumed_config(run_of("gpt"), given)
+    assert read_resumed_config(run_of("gpt"), {"steps": 6, "p": 5}).steps == 6
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "empty", "other model", "seconds", "gone"])
@@ -180,7 +180,7 @@ def test_a_damaged_checkpoint_is_one_line_that_names_it(copy_of, run_of, damage)
         checkpoint.save(path, arrays, meta | {"seconds": -1})
     if damage == "gone":
         path.unlink()
-    for act in (load_run, lambda f: train(resumed_config(f, {}), f, resume=True, quiet=True)):
+    for act in (load_run, lambda f: train(read_resumed_config(f, {}), f, resume=True, quiet=True)):
         with pytest.raises(NpdlError, match=r"checkpoint\.npz (is|has|does not|cannot) ") as caught:
             act(run_folder)
         assert "\n" not in str(caught.value)
@@ -208,36 +208,36 @@ def test_a_run_without_its_settings_is_not_overwritten(copy_of, name):
 
 def test_a_folder_where_a_process_works_is_refused(copy_of):
     run_folder = copy_of("gpt")
-    config = resumed_config(run_folder, {"steps": 6})
-    with locked(run_folder), pytest.raises(FolderInUse, match="another process works here"):
+    config = read_resumed_config(run_folder, {"steps": 6})
+    with lock_folder(run_folder), pytest.raises(FolderInUse, match="another process works here"):
         train(config, run_folder, resume=True, quiet=True)
     assert train(config, run_folder, resume=True, quiet=True) == 0
 
 
 def test_the_lock_of_a_killed_process_is_released(tmp_path):
-    code = ("import os, sys\nfrom npdl.train.folder import locked\n"
-            "with locked(sys.argv[1]): print('locked', flush=True); sys.stdin.read()")
+    code = ("import os, sys\nfrom npdl.train.folder import lock_folder\n"
+            "with lock_folder(sys.argv[1]): print('locked', flush=True); sys.stdin.read()")
     owner = subprocess.Popen([sys.executable, "-c", code, tmp_path], text=True,
                              stdout=subprocess.PIPE, stdin=subprocess.PIPE)
     assert owner.stdout.readline() == "locked\n"
-    with pytest.raises(FolderInUse), locked(tmp_path):
+    with pytest.raises(FolderInUse), lock_folder(tmp_path):
         pass
     owner.kill()
     owner.communicate()
-    with locked(tmp_path):
+    with lock_folder(tmp_path):
         pass
 
 
-@pytest.mark.parametrize("moment", ["save", "append"])
+@pytest.mark.parametrize("moment", ["save", "append_record"])
 def test_killed_at_its_beginning_a_run_is_there_whole_or_not_at_all(tmp_path, moment):
-    config, owner = small(steps=5), {"save": checkpoint, "append": run}[moment]
+    config, owner = small(steps=5), {"save": checkpoint, "append_record": run}[moment]
     pid = os.fork()
     if pid == 0:
         setattr(owner, moment, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         train(config, tmp_path / "run", quiet=True)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert (tmp_path / "run").exists() == (moment == "append")
+    assert (tmp_path / "run").exists() == (moment == "append_record")
     assert train(config, tmp_path / "run", quiet=True) == 0
     assert train(config, tmp_path / "whole", quiet=True) == 0
     assert_same_runs(tmp_path / "whole", tmp_path / "run")
@@ -260,6 +260,6 @@ def test_killed_at_its_end_a_resumed_run_has_all_files(tmp_path, curves, name):
         train(config, run_folder, quiet=True)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
-    assert train(resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
+    assert train(read_resumed_config(run_folder, {}), run_folder, resume=True, quiet=True) == 0
     assert {path.name for path in run_folder.iterdir()} == FILES
     assert_same_runs(whole, run_folder)

@@ -8,7 +8,7 @@ import pytest
 
 from npdl.errors import CheckpointError, InputError
 from npdl.train.curves import plot_curves
-from npdl.train.summary import combine, format_table, summarise
+from npdl.train.summary import combine_summaries, format_table, summarise
 
 RECORDS = [
     {"step": step, "train_loss": tl, "train_accuracy": ta,
@@ -47,7 +47,7 @@ def test_summary_without_validation_or_with_nan():
                 "delta_t_accuracy"):
         assert summary[key] is None
     assert math.isnan(summary["final"]["train_loss"])
-    assert combine([summary])["validation_loss"] == {
+    assert combine_summaries([summary])["validation_loss"] == {
         "mean": None, "std": None, "count": 0, "of": 1
     }
 
@@ -61,7 +61,7 @@ def test_combine_uses_the_population_deviation():
     low, high = summarise(RECORDS), summarise(RECORDS)
     low |= {"t_f_validation_accuracy": 7500, "t_f_train_accuracy": 9000}
     high |= {"t_f_validation_accuracy": 8200, "t_f_train_accuracy": None}
-    combined = combine([low, high])
+    combined = combine_summaries([low, high])
     assert combined["t_f_validation_accuracy"] == {
         "mean": 7850.0, "std": 350.0, "count": 2, "of": 2
     }
@@ -69,7 +69,7 @@ def test_combine_uses_the_population_deviation():
         "mean": 9000.0, "std": 0.0, "count": 1, "of": 2
     }
     values = [0.1, 0.4, 0.7, 1.9]
-    losses = combine([low | {"train_loss": value} for value in values])["train_loss"]
+    losses = combine_summaries([low | {"train_loss": value} for value in values])["train_loss"]
     assert losses["mean"] == pytest.approx(np.mean(values))
     assert losses["std"] == pytest.approx(np.std(values, ddof=0))
 
@@ -77,7 +77,7 @@ def test_combine_uses_the_population_deviation():
 def test_tables():
     summary = summarise(RECORDS)
     worse = summary | {"train_loss": 0.75, "t_f_train_loss": 45, "validation_accuracy": None}
-    columns = {"LSTM": combine([summary, worse]), "GPT": combine([summary])}
+    columns = {"LSTM": combine_summaries([summary, worse]), "GPT": combine_summaries([summary])}
     marked = format_table(columns).splitlines()
     assert marked[:3] == ["| Metric | LSTM | GPT |", "| --- | ---: | ---: |",
                           "| L_train | 0.5 ± 0.25 | **0.25** |"]
@@ -88,7 +88,8 @@ def test_tables():
 
 def test_the_higher_accuracy_is_bold():
     summary = summarise(RECORDS)
-    columns = {"A": combine([summary]), "B": combine([summary | {"train_accuracy": 0.5}])}
+    worse = combine_summaries([summary | {"train_accuracy": 0.5}])
+    columns = {"A": combine_summaries([summary]), "B": worse}
     assert "| A_train | **1.0000** | 0.5000 |" in format_table(columns)
 
 

@@ -10,7 +10,7 @@ import pytest
 from npdl.errors import InputError
 from npdl.train import checkpoint
 from npdl.train.config import Config
-from npdl.train.folder import is_finished, locked, read_config
+from npdl.train.folder import is_finished, lock_folder, read_config
 from npdl.train.run import load_run, train
 from npdl.train.sweep import folder_of, load_sweep_metrics, sweep
 from tests.tools import device
@@ -69,7 +69,7 @@ def test_a_run_that_fails_or_is_in_use_does_not_stop_the_others(tmp_path, capsys
     broken.mkdir(parents=True)
     (broken / "config.json").write_text("not a run")
     train(CONFIGS[1], used, quiet=True, for_steps=1)
-    with locked(used):
+    with lock_folder(used):
         outcomes = sweep([*CONFIGS, third], tmp_path, jobs=1, quiet=True)
     assert outcomes == {"failed": [broken], "in use": [used], "finished": [good]}
     assert "config.json" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 import json
 
 from npdl.train import versions
-from npdl.train.run import resumed_config, train
+from npdl.train.run import read_resumed_config, train
 
 
 def test_the_versions_that_decide_the_bits_are_named():
@@ -32,7 +32,7 @@ def test_a_run_of_another_engine_says_so_and_continues(copy_of, capsys):
     saved = json.loads(path.read_text())
     now, saved["versions"]["engine"] = saved["versions"]["engine"], "0123456789ab"
     path.write_text(json.dumps(saved))
-    assert train(resumed_config(folder, {"steps": 5}), folder, resume=True, quiet=True) == 0
+    assert train(read_resumed_config(folder, {"steps": 5}), folder, resume=True, quiet=True) == 0
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert f"was computed with engine 0123456789ab and continues with {now}" in line
     assert json.loads(path.read_text())["versions"]["engine"] == now

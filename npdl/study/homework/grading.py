@@ -22,7 +22,7 @@ from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.similarity import find_copies, normalise_methods
 from npdl.study.homework.submissions import list_submissions, read_file
-from npdl.train.config import usable_cores
+from npdl.train.config import count_usable_cores
 
 SEED = 1                                            # seed of the questions; it is 0 at home
 FORMULA = re.compile(r"[\s\"']*[=+\-@＝＋－＠]")     # a spreadsheet would run such a cell
@@ -153,7 +153,7 @@ def grade_class(folder, grader, out):
     submissions, out, graded = list_submissions(folder), check_new_folder(out), {}
     references = {one.name: Grade(code=normalise_methods(one.solution, one.methods))
                   for one, *_ in grader.exercises}
-    with ThreadPool(usable_cores()) as pool:
+    with ThreadPool(count_usable_cores()) as pool:
         for name, grades in zip(submissions, pool.imap(grader.grade, submissions.values()),
                                 strict=True):
             graded[name] = grades

@@ -22,8 +22,8 @@ UNSEEN = 2          # equations that are shown if no question is given
 def check_equations(run):
     """Raise InputError unless the run was trained on equations."""
     if run.config.text is not None or run.config.translates:
-        what = "dates" if run.config.translates else "text"
-        raise InputError(f"this run was trained on {what}; continue a prompt by python -m npdl "
+        data = "dates" if run.config.translates else "text"
+        raise InputError(f"this run was trained on {data}; continue a prompt by python -m npdl "
                          "generate")
 
 
@@ -59,22 +59,22 @@ def rank_answers(run, question):
     return [(vocabulary.tokens[i], float(p[i])) for i in order]
 
 
-def compute_answer(run, ids):
-    """Return the token of the right answer, and a text that says if the run was trained on it.
+def find_answer(run, ids):
+    """Return the token of the right answer, and a text that says if the run has seen the question.
 
     The token is None if the equation is not in the run's data.
     """
     data, n = run.task.data, len(ids)
-    for examples, what in ((data.train, "it was trained on this equation"),
+    for examples, remark in ((data.train, "it was trained on this equation"),
                            (data.validation, "it has not seen this equation")):
         rows = np.flatnonzero((examples.inputs[:, :n] == ids).all(1)) if (
             n <= examples.inputs.shape[1]) else ()
         if len(rows):
-            return run.task.vocabulary.tokens[examples.targets[rows[0], n - 1]], what
-    return None, "no equation of this run's data"
+            return run.task.vocabulary.tokens[examples.targets[rows[0], n - 1]], remark
+    return None, "it is not an equation of this run's data"
 
 
-def unseen_equations(run):
+def find_unseen_equations(run):
     """Return the texts of the first equations of the validation set, up to their '='."""
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
@@ -86,9 +86,10 @@ def unseen_equations(run):
 def print_answers(run, question, top):
     """Print the answers to one question."""
     ids = encode_question(run, question)
-    right, what = compute_answer(run, ids)
+    right, remark = find_answer(run, ids)
     ranked = rank_answers(run, question)
-    print(f"{run.task.vocabulary.decode(ids[1:])}    ({run.config.model}, step {run.step}; {what})")
+    text = run.task.vocabulary.decode(ids[1:])
+    print(f"{text}    ({run.config.model}, step {run.step}; {remark})")
     for token, probability in ranked[:top]:
         print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
     if right is not None and right not in [token for token, _ in ranked[:top]]:
@@ -110,7 +111,7 @@ def run(options):
         raise InputError(f"{options.run} is not a run's folder; give one that a training "
                          "script or finetune has written, such as runs/NAME")
     loaded = load_run(options.run)
-    asked = unseen_equations(loaded) if options.question is None else [options.question]
+    asked = find_unseen_equations(loaded) if options.question is None else [options.question]
     for question in asked:
         print_answers(loaded, question, options.top)
     return 0

@@ -40,7 +40,7 @@ from npdl.train.config import (
     Config,
     PretrainedConfig,
     TextConfig,
-    usable_cores,
+    count_usable_cores,
 )
 from npdl.train.finetune import DEFAULTS, finetune_config, model_config
 from npdl.train.pretrained import Pretrained, is_model, to_huggingface
@@ -54,7 +54,7 @@ def add_arguments(p):
                    help="the run or the real model to fine-tune: a folder, or a .gguf file")
     p.add_argument("--merge", action="store_true", default=False, help="do not train: write the "
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
-    defaults = Config(**DEFAULTS, threads=min(2, usable_cores()))
+    defaults = Config(**DEFAULTS, threads=min(2, count_usable_cores()))
     for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
                                 (TEXT, TextConfig(), "none; a text or a real model needs one")):
         add_settings(p, "finetune", (group,), table, shown=shown,
@@ -62,11 +62,11 @@ def add_arguments(p):
     real = p.add_argument_group("a real model")
     real.add_argument("--window", type=int, metavar="S", help="tokens in a window of the text "
                       f"(default: {PretrainedConfig.block})")
-    real.add_argument("--eval-batches", type=int, metavar="N", help="batches of each part to "
-                      f"evaluate on (default: {PretrainedConfig.eval_batches})")
+    real.add_argument("--eval-batches", type=int, metavar="N", help="batches of training and of "
+                      f"validation text to evaluate on (default: {PretrainedConfig.eval_batches})")
     real.add_argument("--full", action="store_true", help="train every parameter, without adapters")
-    real.add_argument("--pretrained", metavar="FOLDER", help="with --resume, if it has moved: "
-                      "where the model is now")
+    real.add_argument("--pretrained", metavar="FOLDER", help="with --resume: the path of the "
+                      "model, if it was moved")
     shown = ", ".join(f"{option_name(name)} {getattr(PretrainedConfig, name)}" for name in
                       ("steps", "batch", "lr", "weight_decay", "clip", "r_train", "eval_first",
                        "eval_every", "save_every", "engine", "threads"))
@@ -79,37 +79,38 @@ def add_arguments(p):
 
 def run(options):
     """Fine-tune, resume or merge according to the options, and return the exit status."""
-    given, out, train_options = split_options(options)
+    overrides, out, train_options = split_options(options)
     resume = train_options.pop("resume")
-    source, merging = given.pop("run"), given.pop("merge")
+    source, merging = overrides.pop("run"), overrides.pop("merge")
     names = [field.name for field in dataclasses.fields(Adapters)]
-    adapters = {name: given.pop(name) for name in names if name in given}
+    adapters = {name: overrides.pop(name) for name in names if name in overrides}
     if (source is None) != resume:
         raise InputError("give the folder of the run to fine-tune, or --resume and --out")
     if merging:
-        return merge(source, out, given | adapters, **train_options)
+        return merge(source, out, overrides | adapters, **train_options)
     base = None
     if resume:
-        config = resume_config(out, given, adapters)
+        config = resume_config(out, overrides, adapters)
     elif is_model(source):
-        config = model_config(source, adapters, given)
+        config = model_config(source, adapters, overrides)
     else:
-        config, base = start_from_run(source, given, Adapters(**adapters), train_options["quiet"])
+        config, base = start_from_run(source, overrides, Adapters(**adapters),
+                                      train_options["quiet"])
     return runs.train(config, out or default_out(source, config), resume, base=base,
                       **train_options)
 
 
-def start_from_run(source, given, adapters, quiet):
+def start_from_run(source, overrides, adapters, quiet):
     """Return the Config of a fine-tuning of the run in `source`, and the run's parameters."""
     wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
-                  if name in given), None)
+                  if name in overrides), None)
     if wrong is not None:
         raise InputError(f"{option_name(wrong)} goes with a real model; {source} is a run")
     base = runs.load_run(source)
-    given = {"threads": min(2, usable_cores()), **given}
-    config, parameters = finetune_config(base, adapters, given, source), base.model.state_dict()
-    if not quiet and base.config.text is None and not given.keys() & {"p", "q", "operator"}:
-        note(f"no option changes the task (--operator, --p): the adapters learn the equations of "
+    overrides = {"threads": min(2, count_usable_cores()), **overrides}
+    config, parameters = finetune_config(base, adapters, overrides, source), base.model.state_dict()
+    if not quiet and base.config.text is None and not overrides.keys() & {"p", "q", "operator"}:
+        note("neither --operator nor --p is given, so the adapters learn the equations of "
              f"{source}")
     if not quiet:
         merged = make_model(config, make_task(resolve_config(config)), parameters)
@@ -126,22 +127,23 @@ def default_out(source, config):
     return f"{begin}-{kind}"
 
 
-def resume_config(out, given, adapters):
-    """Return the Config of the fine-tuning in `out`, changed by `given` (see resumed_config)."""
+def resume_config(out, overrides, adapters):
+    """Return the Config of the fine-tuning in `out`, changed by the settings `overrides`."""
     if out is None:
         raise InputError("--resume needs the folder of the fine-tuned run; give it with --out")
     wrong = next(iter(adapters), None)
     if wrong is not None:
         raise InputError(f"--{wrong} can't change the adapters of {out}; resume without it")
-    config = runs.resumed_config(out, given)
+    config = runs.read_resumed_config(out, overrides)
     if not config.is_finetuned:
         raise InputError(f"--out {out} was not fine-tuned; resume it with {config.command}")
     return config
 
 
-def merge(source, out, given, quiet, **training):
+def merge(source, out, overrides, quiet, **training):
     """Write the fine-tuned real model of a run into a folder that other tools can load."""
-    wrong = next((name for name, value in {**given, **training}.items() if value is not None), None)
+    settings = {**overrides, **training}
+    wrong = next((name for name, value in settings.items() if value is not None), None)
     if wrong is not None:
         raise InputError(f"{option_name(wrong)} has no effect with --merge; leave it out")
     tuned = runs.load_run(source)

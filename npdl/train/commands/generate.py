@@ -31,7 +31,7 @@ from npdl.cli.options import (
     Range,
     add_settings,
     check_settings,
-    count,
+    count_up_to,
     option_name,
     setting,
 )
@@ -60,12 +60,12 @@ class Settings:
     method: str = setting("text", "greedy", "greedy: the most probable token each time; beam: "
                           "beam search; sample: random tokens", allowed=tuple(METHODS))
     tokens: int | None = setting("text", None, "largest number of new tokens", "N",
-                                 count(100_000))
+                                 count_up_to(100_000))
     keep: int | None = setting("text", None, "not for an LSTM: tokens that are kept when the "
                                "window is full", "N", NATURAL)
     repetition_penalty: float = setting("text", 1.0, "if above 1, tokens that are already in "
                                         "the text become less probable", "P", POSITIVE)
-    width: int = setting("beam search", 5, "hypotheses kept", "W", count(1000))
+    width: int = setting("beam search", 5, "number of hypotheses", "W", count_up_to(1000))
     length_power: float = setting("beam search", 0.0, "rank finished hypotheses by log "
                                   "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
@@ -74,8 +74,8 @@ class Settings:
                                  Range(POSITIVE.holds, f"{POSITIVE.words}; for greedy decoding, "
                                        "give --method greedy"))
     top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
-    top_p: float | None = setting("sampling", None, "only the most probable tokens that together "
-                                  "reach P", "P", SHARE)
+    top_p: float | None = setting("sampling", None, "only the most probable tokens whose "
+                                  "probabilities sum to P", "P", SHARE)
     seed: int = setting("sampling", 0, "seed of the random tokens", allowed=NATURAL)
 
 
@@ -118,22 +118,22 @@ class Source:
         if self.kind == "text":
             return words.encode(prompt or ("\n" if "\n" in words.characters
                                            else words.characters[0]))
-        return words.chat(prompt or "") if chat else words.prompt(prompt or "")
+        return words.encode_chat(prompt or "") if chat else words.encode_prompt(prompt or "")
 
-    def shown(self, ids, hypothesis):
+    def format_continuation(self, ids, hypothesis):
         """Return a prompt and its continuation as text."""
         if self.kind not in LISTED:
             return self.words.decode([*ids, *hypothesis.tokens])
         if self.kind == "dates":
-            given = self.words.source.decode(ids).strip()
-            text = f"{given} -> {self.words.decode(hypothesis.tokens)}"
+            date = self.words.source.decode(ids).strip()
+            text = f"{date} -> {self.words.decode(hypothesis.tokens)}"
         else:
             text = self.words.decode([*ids[1:], *hypothesis.tokens])
         return f"{text}    (probability {math.exp(hypothesis.log_prob):.4g})"
 
 
 def open_source(path):
-    """Return the Source in a folder or a .gguf file."""
+    """Return the Source of a run's folder, a model's folder or a .gguf file."""
     if is_model(path):
         loaded = load(path, tokenizer=True)
         return Source(loaded.model, loaded.tokenizer, "model", loaded.tokenizer.ends or None)
@@ -152,19 +152,19 @@ def source_from_run(run):
     return Source(run.model, words, "arithmetic", words.eos)
 
 
-def generate(source, prompt=None, method="greedy", on_token=None, **how):
+def generate(source, prompt=None, method="greedy", on_token=None, **settings):
     """Return (hypotheses that continue `prompt`, best first; the ids of the prompt).
 
     With chat=True the prompt may be a list of turns, alternately of the user and the model; the
     first and the last are the user's. Samples are drawn AT_ONCE at a time. on_token(sequence,
-    token) is called for each new token, except in beam search. `how` are other Settings. Raises
+    token) is called for each new token, except in beam search. The others are in Settings. Raises
     InputError for settings that don't fit the source or the method.
     """
-    chosen = Settings(method=method, **how)
+    chosen = Settings(method=method, **settings)
     check_settings(chosen)
     for field in dataclasses.fields(chosen):
         owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
-        if field.name in how and owner not in ("greedy", method):
+        if field.name in settings and owner not in ("greedy", method):
             raise InputError(f"{option_name(field.name)} goes with --method {owner}, not {method}")
     ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
     slides = source.kind != "dates" and not isinstance(model, LSTMLM)
@@ -201,7 +201,7 @@ class TextPrinter:
 
     def __init__(self, source, before, prefix):
         self.prefix = prefix
-        more = source.words.stream(before) if source.kind == "model" else None
+        more = source.words.make_stream_decoder(before) if source.kind == "model" else None
         self.text = more or (lambda *token: source.words.decode(token))
         self.times = [time.perf_counter()]
 
@@ -210,7 +210,7 @@ class TextPrinter:
         print_text(self.prefix + self.text(token), end="")
         self.prefix = ""
 
-    def speed(self):
+    def describe_speed(self):
         """Return a text with the time of the first token, and the speed of the others."""
         start, first, *_, last = [*self.times, self.times[-1]]
         count = len(self.times) - 1
@@ -256,7 +256,7 @@ def print_streaming(source, prompt, options):
     [hypothesis], ids = generate(source, prompt, **options, on_token=printer)
     print_text(printer.text())
     if source.kind == "model":
-        note(printer.speed())
+        note(printer.describe_speed())
     note_dropped_tokens(source, len(ids) + len(hypothesis.tokens))
     return hypothesis.tokens
 
@@ -268,7 +268,7 @@ def print_complete(source, prompt, options):
     for i, hypothesis in enumerate(hypotheses):
         if i and source.kind not in LISTED:
             print(BETWEEN)
-        print_text(source.shown(before, hypothesis))
+        print_text(source.format_continuation(before, hypothesis))
         longest = max(longest, len(ids) + len(hypothesis.tokens))
         tokens = hypothesis.tokens if tokens is None else tokens
     note_dropped_tokens(source, longest)

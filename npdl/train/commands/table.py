@@ -15,7 +15,7 @@ from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
 from npdl.train.folder import is_finished, outline_config, read_config
 from npdl.train.metrics import read_records
-from npdl.train.summary import combine, format_table, summarise
+from npdl.train.summary import combine_summaries, format_table, summarise
 
 # Settings that the outline of a run names, or that follow from another one.
 OUTLINED = ("model", "task", "operator", "p", "q", "block", "r_train", "seed", "characters")
@@ -36,9 +36,9 @@ def group_runs(folders):
     differ = [name for name in names
               if len({getattr(config, name, None) for config in groups}) > 1]
     headings = {}
-    for config in sorted(groups, key=lambda config: [_rank(getattr(config, name, None))
+    for config in sorted(groups, key=lambda config: [_sort_key(getattr(config, name, None))
                                                      for name in differ]):
-        extra = "".join(f", {_setting(name, getattr(config, name))}" for name in differ
+        extra = "".join(f", {_describe_setting(name, getattr(config, name))}" for name in differ
                         if name not in OUTLINED and hasattr(config, name)
                         and (name in MAY_BE_OFF or getattr(config, name) is not None))
         seeds = ", ".join(map(str, sorted(seed for seed, _ in groups[config])))
@@ -50,8 +50,8 @@ def group_runs(folders):
 def make_columns(folders):
     """Return (columns, stopped) for run folders.
 
-    `columns` is {heading: result of `combine`} of the finished runs. `stopped` has a line of
-    text for each unfinished run.
+    `columns` is {heading: result of combine_summaries} of the finished runs. `stopped` has a line
+    of text for each unfinished run.
     """
     finished, stopped = [], []
     for folder in folders:
@@ -63,19 +63,19 @@ def make_columns(folders):
             step = records[-1]["step"] if records else 0
             stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
                            "finish it with --resume")
-    return {heading: combine([summarise(read_records(Path(run) / "metrics.jsonl"))
+    return {heading: combine_summaries([summarise(read_records(Path(run) / "metrics.jsonl"))
                               for run in runs])
             for heading, runs in group_runs(finished).items()}, stopped
 
 
-def _rank(value):
+def _sort_key(value):
     """Return a key that sorts None before numbers, and numbers before words."""
     if value is None:
         return 0, 0
     return (1, value) if isinstance(value, (int, float)) else (2, str(value))
 
 
-def _setting(name, value):
+def _describe_setting(name, value):
     if value is None:
         return f"no {name}"
     return f"LoRA of rank {value.rank}" if name == "adapters" else f"{name} {value}"

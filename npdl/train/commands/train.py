@@ -4,7 +4,7 @@ import dataclasses
 import textwrap
 
 from npdl import backend
-from npdl.backend import plain_errors
+from npdl.backend import convert_cupy_errors
 from npdl.cli.console import OneLineParser, add_help_all, note, run_guarded, set_description
 from npdl.cli.options import COUNT, add_settings, check_settings, option_name, setting
 from npdl.errors import InputError
@@ -20,11 +20,11 @@ from npdl.train.config import (
     TRAINING,
     Config,
     TextConfig,
-    usable_cores,
+    count_usable_cores,
 )
 from npdl.train.folder import default_folder, holds_run
 from npdl.train.recipes import RECIPES, new_config, recipe_settings
-from npdl.train.run import resumed_config
+from npdl.train.run import read_resumed_config
 from npdl.train.task import resolve_config
 
 PROCESS = "this process"
@@ -34,7 +34,7 @@ TEXT_SHOWN = ("positions", "clip", "r_train", "batch", "steps", "weight_decay", 
 
 @dataclasses.dataclass(frozen=True)
 class Process:
-    """The options that are not saved with the run."""
+    """The options of a training command that are not saved with the run."""
 
     out: str | None = setting(PROCESS, None, "the run's folder", "DIR")
     resume: bool = setting(PROCESS, False, "continue the run in --out, from its last checkpoint")
@@ -53,9 +53,9 @@ def run_script(train, model, description, arguments=None):
 
     def run():
         _add_options(parser, model, description)
-        given, out, train_options = split_options(parser.parse_args(arguments))
-        config, folder = _config_of(given, model, out, train_options["resume"])
-        with plain_errors():
+        overrides, out, train_options = split_options(parser.parse_args(arguments))
+        config, folder = _find_config(overrides, model, out, train_options["resume"])
+        with convert_cupy_errors():
             backend.use(config.backend)
             try:
                 return train(resolve_config(config), folder=folder, **train_options)
@@ -68,13 +68,13 @@ def run_script(train, model, description, arguments=None):
 
 
 def split_options(options):
-    """Return (the settings that were given, --out, the other arguments of `train`)."""
-    given = vars(options)
+    """Return ({setting: value}, the folder in --out or None, {argument of `train`: value})."""
+    overrides = vars(options)
     names = [field.name for field in dataclasses.fields(Process)]
-    process = Process(**{name: given.pop(name) for name in names if name in given})
+    process = Process(**{name: overrides.pop(name) for name in names if name in overrides})
     check_settings(process)
     train_options = dataclasses.asdict(process)
-    return given, train_options.pop("out"), train_options
+    return overrides, train_options.pop("out"), train_options
 
 
 def add_process_options(parser, folder):
@@ -83,14 +83,14 @@ def add_process_options(parser, folder):
     add_settings(parser, parser.prog, (PROCESS,), Process(out=folder))
 
 
-def _config_of(given, model, out, resume):
+def _find_config(overrides, model, out, resume):
     """Return (Config, folder) of the run that the options describe, or that they resume."""
-    model = given.get("model", model)
+    model = overrides.get("model", model)
     if not resume:
-        config = new_config(model, {"threads": min(2, usable_cores()), **given})
+        config = new_config(model, {"threads": min(2, count_usable_cores()), **overrides})
         return config, out or default_folder(config)
-    folder = out or default_folder(new_config(model, given))
-    config = resumed_config(folder, recipe_settings(model, given))
+    folder = out or default_folder(new_config(model, overrides))
+    config = read_resumed_config(folder, recipe_settings(model, overrides))
     command = Config(model=model).command
     if config.command != command:
         raise InputError(f"--out {folder} holds the run of another command; resume it with "
@@ -105,7 +105,8 @@ def _add_options(parser, model, description):
                      left_out=("norm_bias", "init"))
         add_process_options(parser, "runs/<model>-dates-seed<seed>")
         return
-    text, defaults = TextConfig(model=model), Config(model=model, threads=min(2, usable_cores()))
+    defaults = Config(model=model, threads=min(2, count_usable_cores()))
+    text = TextConfig(model=model)
     shown = ", ".join(f"{option_name(name)} {'none' if value is None else value}"
                       for name in TEXT_SHOWN for value in [getattr(text, name)]
                       if name != "positions" or model == "gpt")

@@ -19,8 +19,8 @@ GPT2_ACTIVATIONS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "
 
 
 @dataclass(frozen=True)
-class Row:
-    """An array of a model folder, and the parameters of npdl with the same values.
+class ArraySpec:
+    """One array of a model folder, and the parameters of npdl that have its values.
 
     `theirs` is the name of the array without the prefix ("model."), and `shape` its shape. `ours`
     are the names of the parameters, whose values are concatenated along the last axis.
@@ -45,68 +45,69 @@ class Architecture:
         kind = values.get("model_type")
         if not isinstance(kind, str) or kind not in KINDS:
             raise InputError(f"{where}: model_type is {str(kind)[:40]!r}; npdl has "
-                             f"{', '.join(f'{name} ({what})' for name, what in KINDS.items())}")
+                             f"{', '.join(f'{name} ({text})' for name, text in KINDS.items())}")
         self.kind = kind
         if (quantization := values.get("quantization_config")) is not None:
-            self._refuse("quantization_config", quantization, "weights that are not quantized")
-        self.vocab_size = self.number("vocab_size")
-        self.tied = self._flag("tie_word_embeddings", kind == "gpt2")
+            self._reject("quantization_config", quantization, "weights that are not quantized")
+        self.vocab_size = self._integer("vocab_size")
+        self.tied = self._bool("tie_word_embeddings", kind == "gpt2")
         self.options = self._gpt2() if kind == "gpt2" else self._llama()
 
     prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
     embedding = property(lambda self: "wte.weight" if self.kind == "gpt2"
                          else "embed_tokens.weight")
 
-    def make(self, dtype="float32"):
+    def make_model(self, dtype="float32"):
         """Return the model without its parameters, which take no memory until they are set."""
         make = GPT2 if self.kind == "gpt2" else Llama
         model = make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
         if self.kind == "gpt2":
-            model.dropout = Dropout(self._rate("embd_pdrop"))
+            model.dropout = Dropout(self._dropout_rate("embd_pdrop"))
         return model
 
     def _gpt2(self):
-        D = self.number("n_embd")
-        inner = self.number("n_inner", 4 * D)
+        D = self._integer("n_embd")
+        inner = self._integer("n_inner", 4 * D)
         activation = self.values.get("activation_function", "gelu_new")
         if not isinstance(activation, str) or activation not in GPT2_ACTIVATIONS:
-            self._refuse("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
+            self._reject("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
             self._require_usual(name, usual)
-        heads = self._divides("n_head", self.number("n_head"), "n_embd", D)
-        self._divides("n_embd", D, "n_inner", inner)
-        return {"d_model": D, "num_layers": self.number("n_layer"), "num_heads": heads,
-                "multiplier": inner // D, "max_len": self.number("n_positions", 1024),
-                "eps": self._real("layer_norm_epsilon", 1e-5),
-                "dropout": self._rate("resid_pdrop"), "attention_dropout": self._rate("attn_pdrop"),
+        heads = self._require_divisor("n_head", self._integer("n_head"), "n_embd", D)
+        self._require_divisor("n_embd", D, "n_inner", inner)
+        return {"d_model": D, "num_layers": self._integer("n_layer"), "num_heads": heads,
+                "multiplier": inner // D, "max_len": self._integer("n_positions", 1024),
+                "eps": self._positive_float("layer_norm_epsilon", 1e-5),
+                "dropout": self._dropout_rate("resid_pdrop"),
+                "attention_dropout": self._dropout_rate("attn_pdrop"),
                 "activation": GPT2_ACTIVATIONS[activation]}
 
     def _llama(self):
-        D, heads = self.number("hidden_size"), self.number("num_attention_heads")
+        D, heads = self._integer("hidden_size"), self._integer("num_attention_heads")
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
-            self._refuse("head_dim", None, "an integer, which Qwen3's configs have")
-        groups = self.number("num_key_value_heads", heads)
-        self._divides("num_key_value_heads", groups, "num_attention_heads", heads)
+            self._reject("head_dim", None, "an integer, which Qwen3's configs have")
+        groups = self._integer("num_key_value_heads", heads)
+        self._require_divisor("num_key_value_heads", groups, "num_attention_heads", heads)
         if self.values.get("head_dim") is None:
-            self._divides("num_attention_heads", heads, "hidden_size", D)
-        d_head = self.number("head_dim", D // heads)
+            self._require_divisor("num_attention_heads", heads, "hidden_size", D)
+        d_head = self._integer("head_dim", D // heads)
         if d_head % 2:
-            self._refuse("head_dim", d_head, "an even number, for rotary pairs")
+            self._reject("head_dim", d_head, "an even number, for rotary pairs")
         act = self.values.get("hidden_act", "silu")
         if act not in ("silu", "swish"):
-            self._refuse("hidden_act", act, "silu")
+            self._reject("hidden_act", act, "silu")
         for name, usual in (("attention_bias", False), ("mlp_bias", False),
                             ("partial_rotary_factor", 1.0)):
             self._require_usual(name, usual)
         self._check_full_attention()
         theta, scaling = self._rope()
-        return {"d_model": D, "num_layers": self.number("num_hidden_layers"), "num_heads": heads,
-                "num_kv_heads": groups, "d_inner": self.number("intermediate_size"),
+        return {"d_model": D, "num_layers": self._integer("num_hidden_layers"), "num_heads": heads,
+                "num_kv_heads": groups, "d_inner": self._integer("intermediate_size"),
                 "d_head": d_head, "qkv_bias": self.kind == "qwen2",
                 "qk_norm": self.kind == "qwen3", "scaling": scaling,
-                "max_len": min(self.number("max_position_embeddings", 2048), LONGEST),
-                "rope_theta": theta, "eps": self._real("rms_norm_eps", 1e-6)}
+                "max_len": min(self._integer("max_position_embeddings", 2048), LONGEST),
+                "rope_theta": theta, "eps": self._positive_float("rms_norm_eps", 1e-6)}
 
     def _rope(self):
         """Return the base of the rotary frequencies, and their scaling (None: not scaled).
@@ -117,21 +118,21 @@ class Architecture:
         for name in ("rope_parameters", "rope_scaling"):
             part = self.values.get(name) or {}
             if not isinstance(part, dict):
-                self._refuse(name, part, "an object")
+                self._reject(name, part, "an object")
             rope |= part
         self._require_usual("partial_rotary_factor", 1.0, rope)
-        theta = self._real("rope_theta", self._real("rope_theta", 1e4), rope)
+        theta = self._positive_float("rope_theta", self._positive_float("rope_theta", 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
             return theta, None
         if kind not in ("linear", "llama3"):
-            self._refuse("rope_scaling", kind, "default, linear, llama3")
-        factor = self._real("factor", None, rope)
+            self._reject("rope_scaling", kind, "default, linear, llama3")
+        factor = self._positive_float("factor", None, rope)
         if kind == "linear":
             return theta, LinearScaling(factor)
-        length = self.number("original_max_position_embeddings", values=rope)
-        return theta, Llama3Scaling(factor, self._real("low_freq_factor", None, rope),
-                                    self._real("high_freq_factor", None, rope), length)
+        length = self._integer("original_max_position_embeddings", values=rope)
+        return theta, Llama3Scaling(factor, self._positive_float("low_freq_factor", None, rope),
+                                    self._positive_float("high_freq_factor", None, rope), length)
 
     def _check_full_attention(self):
         types = self.values.get("layer_types") or []
@@ -140,40 +141,40 @@ class Architecture:
         window = self.values.get("sliding_window")
         used = self.kind == "mistral" or self.values.get("use_sliding_window")
         if other is not None or (window is not None and used and self.kind != "llama"):
-            self._refuse("layer_types" if other is not None else "sliding_window", other or window,
+            self._reject("layer_types" if other is not None else "sliding_window", other or window,
                          "attention over the whole context")
 
-    def number(self, name, default=None, values=None):
+    def _integer(self, name, default=None, values=None):
         """Return the setting `name`. Raise InputError unless it is an integer in [1, SIZES)."""
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) is not int or not 1 <= value < SIZES:
-            what = "is missing" if value is None else f"is {str(value)[:40]!r}"
-            raise InputError(f"{self.where}: {name} {what}; it must be an integer, 1 or more, "
+            problem = "is missing" if value is None else f"is {str(value)[:40]!r}"
+            raise InputError(f"{self.where}: {name} {problem}; it must be an integer, 1 or more, "
                              f"below {SIZES:,}")
         return value
 
-    def _real(self, name, default, values=None):
+    def _positive_float(self, name, default, values=None):
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) not in (int, float) or not 0 < value < math.inf:
-            self._refuse(name, value, "a finite number above 0")
+            self._reject(name, value, "a finite number above 0")
         return float(value)
 
-    def _rate(self, name):
+    def _dropout_rate(self, name):
         """Return a dropout rate of GPT-2, which fine-tuning uses."""
         value = self.values.get(name, 0.1)
         if type(value) not in (int, float) or not 0 <= value < 1:
-            self._refuse(name, value, "a number from 0 to below 1")
+            self._reject(name, value, "a number from 0 to below 1")
         return value
 
-    def _flag(self, name, default):
+    def _bool(self, name, default):
         value = self.values.get(name, default)
         if type(value) is not bool:
-            self._refuse(name, value, "true, false")
+            self._reject(name, value, "true, false")
         return value
 
-    def _divides(self, name, part, other, whole):
+    def _require_divisor(self, name, part, other, whole):
         """Return `part`. Raise InputError unless it divides `whole`."""
         if whole % part:
             raise InputError(f"{self.where}: {name} {part} does not divide {other} {whole}")
@@ -183,30 +184,30 @@ class Architecture:
         """Raise InputError unless a setting has its usual value or is absent."""
         value = (self.values if values is None else values).get(name)
         if value not in (usual, None):
-            self._refuse(name, value, f"{usual}; use another model")
+            self._reject(name, value, f"{usual}; use another model")
 
-    def _refuse(self, name, value, supported):
+    def _reject(self, name, value, supported):
         raise InputError(f"{self.where}: {name} is {str(value)[:40]!r}; supported: {supported}")
 
-    def rows(self):
-        """Yield the Row of every array, layer by layer, each bias before its matrix."""
+    def array_specs(self):
+        """Yield the ArraySpec of every array, layer by layer, each bias before its matrix."""
         D, V = self.options["d_model"], self.vocab_size
         if self.kind == "gpt2":
-            yield Row("wte.weight", ("embedding.W",), (V, D))
-            yield Row("wpe.weight", ("positions.W",), (self.options["max_len"], D))
+            yield ArraySpec("wte.weight", ("embedding.W",), (V, D))
+            yield ArraySpec("wpe.weight", ("positions.W",), (self.options["max_len"], D))
             yield from self._norm("ln_f", "decoder.norm", D)
         else:
-            yield Row("embed_tokens.weight", ("embedding.W",), (V, D))
-            yield Row("norm.weight", ("norm.gain",), (D,))
+            yield ArraySpec("embed_tokens.weight", ("embedding.W",), (V, D))
+            yield ArraySpec("norm.weight", ("norm.gain",), (D,))
         if not self.tied:
-            yield Row("lm_head.weight", ("classifier.W",), (V, D), True)
+            yield ArraySpec("lm_head.weight", ("classifier.W",), (V, D), True)
         block = self._gpt2_block if self.kind == "gpt2" else self._llama_block
         for i in range(self.options["num_layers"]):
             yield from block(i)
 
     def _norm(self, theirs, ours, D):
-        yield Row(f"{theirs}.weight", (f"{ours}.gain",), (D,))
-        yield Row(f"{theirs}.bias", (f"{ours}.bias",), (D,))
+        yield ArraySpec(f"{theirs}.weight", (f"{ours}.gain",), (D,))
+        yield ArraySpec(f"{theirs}.bias", (f"{ours}.bias",), (D,))
 
     def _gpt2_block(self, i):
         D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
@@ -219,16 +220,16 @@ class Architecture:
             ("mlp.c_fc", ("ffn.up",), (D, inner)), ("mlp.c_proj", ("ffn.down",), (inner, D)),
         ):
             names = [f"{ours}.{linear}" for linear in linears]
-            yield Row(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
-            yield Row(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
+            yield ArraySpec(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
+            yield ArraySpec(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
     def _llama_block(self, i):
         o = self.options
         D, M, d = o["d_model"], o["d_inner"], o["d_head"]
         queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d
         theirs, ours = f"layers.{i}", f"blocks.{i}"
-        yield Row(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
-        yield Row(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
+        yield ArraySpec(f"{theirs}.input_layernorm.weight", (f"{ours}.norm1.gain",), (D,))
+        yield ArraySpec(f"{theirs}.post_attention_layernorm.weight", (f"{ours}.norm2.gain",), (D,))
         for name, linear, shape, bias in (
             ("self_attn.q_proj", "attention.W_Q", (queries, D), o["qkv_bias"]),
             ("self_attn.k_proj", "attention.W_K", (keys, D), o["qkv_bias"]),
@@ -239,9 +240,9 @@ class Architecture:
             ("mlp.down_proj", "ffn.down", (D, M), False),
         ):
             if bias:
-                yield Row(f"{theirs}.{name}.bias", (f"{ours}.{linear}.b",), shape[:1])
-            yield Row(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
+                yield ArraySpec(f"{theirs}.{name}.bias", (f"{ours}.{linear}.b",), shape[:1])
+            yield ArraySpec(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
-                yield Row(f"{theirs}.self_attn.{part}_norm.weight",
+                yield ArraySpec(f"{theirs}.self_attn.{part}_norm.weight",
                           (f"{ours}.attention.norm_{part}.gain",), (d,))

@@ -59,10 +59,10 @@ def to_torch(layer, style="course", rename=None):
         raise InputError("torch has no counterpart of an adapter or a quantized layer; merge_lora "
                          "replaces adapters by plain matrices")
     arrays = {}
-    for params, names, out, _ in _conversions(layer, "", style):
+    for params, names, out, _ in _find_conversions(layer, "", style):
         values = out(*(to_host(param.data) for param in params))
         for name, value in zip(names, values, strict=True):
-            theirs = _renamed(name, rename)
+            theirs = _apply_renames(name, rename)
             if theirs in arrays:
                 raise InputError(f"rename gives {name!r} the name {theirs!r}, which another "
                                  "array has already; choose another name")
@@ -86,8 +86,8 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
             raise InputError(f"{name!r} is {given[name].dtype} {np.shape(arrays[name])}; "
                              f"this model needs floats {shape}")
     values = {}
-    for params, names, _, back in _conversions(layer, "", style):
-        data = back(*(given[_renamed(name, rename)] for name in names))
+    for params, names, _, back in _find_conversions(layer, "", style):
+        data = back(*(given[_apply_renames(name, rename)] for name in names))
         for param, value in zip(params, data, strict=True):
             _, before = values.setdefault(id(param), (param, value))
             if not np.array_equal(before, value, equal_nan=True):
@@ -103,7 +103,7 @@ def from_torch(layer, arrays, style="course", rename=None, ignore=()):
         param.data[...] = to_device(fitting)
 
 
-def _renamed(name, rename):
+def _apply_renames(name, rename):
     for ours, theirs in (rename or {}).items():
         name = name.replace(ours, theirs)
     return name
@@ -123,7 +123,7 @@ def _check_names(wanted, given):
     )
 
 
-def _conversions(layer, path, style):
+def _find_conversions(layer, path, style):
     """Yield (params, names, out, back) for the parameters of a layer, whose name is `path`.
 
     `names` are PyTorch's arrays with the same values as the Params `params`. `out(*data)` converts
@@ -140,41 +140,41 @@ def _conversions(layer, path, style):
         raise InputError(f"{path or 'the layer'}: npdl can't convert a {type(layer).__name__} to "
                          f"PyTorch with style={style!r}")
     for name, child in layer.children():
-        yield from _conversions(child, f"{path}.{name}" if path else name, style)
+        yield from _find_conversions(child, f"{path}.{name}" if path else name, style)
 
 
-def _same(*data):
+def _keep(*data):
     return list(data)
 
 
-def _transposed(*data):
+def _transpose(*data):
     return [array.T for array in data]
 
 
-def _linear(layer, name=""):
-    """Yield (params, names, out, back), as `_conversions` and all functions in RULES do."""
-    yield [layer.W], [f"{name}weight"], _transposed, _transposed
+def _convert_linear(layer, name=""):
+    """Yield (params, names, out, back), as `_find_conversions` and all functions in RULES do."""
+    yield [layer.W], [f"{name}weight"], _transpose, _transpose
     if isinstance(layer.b, Param):
-        yield [layer.b], [f"{name}bias"], _same, _same
+        yield [layer.b], [f"{name}bias"], _keep, _keep
 
 
-def _embedding(layer):
-    yield [layer.W], ["weight"], _same, _same
+def _convert_embedding(layer):
+    yield [layer.W], ["weight"], _keep, _keep
 
 
-def _norm(layer):
+def _convert_norm(layer):
     for name, param in (("weight", layer.gain), ("bias", getattr(layer, "bias", None))):
         if isinstance(param, Param):
-            yield [param], [name], _same, _same
+            yield [param], [name], _keep, _keep
 
 
-def _batch_norm(layer):
-    yield from _norm(layer)
-    yield [layer.running_mean], ["running_mean"], _same, _same
-    yield [layer.running_var], ["running_var"], _same, _same
+def _convert_batch_norm(layer):
+    yield from _convert_norm(layer)
+    yield [layer.running_mean], ["running_mean"], _keep, _keep
+    yield [layer.running_var], ["running_var"], _keep, _keep
 
 
-def _fused_attention(layer):
+def _convert_attention(layer):
     """Yield the conversions to torch.nn.MultiheadAttention, which stacks W_Q, W_K and W_V."""
     inputs = [layer.W_Q, layer.W_K, layer.W_V]
     yield ([part.W for part in inputs], ["in_proj_weight"],
@@ -183,10 +183,10 @@ def _fused_attention(layer):
     if isinstance(layer.W_Q.b, Param):
         yield ([part.b for part in inputs], ["in_proj_bias"],
                lambda *b: [np.concatenate(b)], lambda b: np.split(b, 3))
-    yield from _linear(layer.W_O, "out_proj.")
+    yield from _convert_linear(layer.W_O, "out_proj.")
 
 
-def _fused_recurrent(out, back):
+def _make_recurrent_rule(out, back):
     """Return the function in RULES for torch.nn.RNN, GRU or LSTM.
 
     These layers stack their gates along the first axis, and have two biases. `out` converts npdl's
@@ -213,19 +213,19 @@ def _swap_gates(stacked):
     return np.concatenate([i, f, fourth, third])
 
 
-def _gru_out(stacked):
+def _gru_to_torch(stacked):
     """Reorder the gates z, r, h to r, -z, h."""
     z, r, h = np.split(stacked, 3)
     return np.concatenate([r, -z, h])
 
 
-def _gru_back(stacked):
+def _gru_from_torch(stacked):
     """Reorder the gates r, -z, h to z, r, h."""
     r, minus_z, h = np.split(stacked, 3)
     return np.concatenate([-minus_z, r, h])
 
 
-def _lstm_cell(cell):
+def _convert_lstm_cell(cell):
     """Yield the conversions to a cell that has a Linear over [x, h] for each gate."""
     d_in = cell.W_x.shape[0]
     gates = ("input_gate", "forget_gate", "output_gate", "candidate")    # as npdl packs them
@@ -237,13 +237,13 @@ def _lstm_cell(cell):
                lambda b: np.split(b, 4), lambda *b: [np.concatenate(b)])
 
 
-_COMMON = {Linear: _linear, Embedding: _embedding, Unembedding: _embedding,
-           LearnedPositions: _embedding, LayerNorm: _norm, RMSNorm: _norm, GroupNorm: _norm,
-           BatchNorm: _batch_norm}
+_COMMON = {Linear: _convert_linear, Embedding: _convert_embedding, Unembedding: _convert_embedding,
+           LearnedPositions: _convert_embedding, LayerNorm: _convert_norm,
+           RMSNorm: _convert_norm, GroupNorm: _convert_norm, BatchNorm: _convert_batch_norm}
 RULES = {
-    "course": _COMMON | {LSTMCell: _lstm_cell},
-    "torch": _COMMON | {MultiHeadAttention: _fused_attention,
-                        LSTM: _fused_recurrent(_swap_gates, _swap_gates),
-                        ResetAfterGRU: _fused_recurrent(_gru_out, _gru_back),
-                        RNN: _fused_recurrent(np.array, np.array)},
+    "course": _COMMON | {LSTMCell: _convert_lstm_cell},
+    "torch": _COMMON | {MultiHeadAttention: _convert_attention,
+                        LSTM: _make_recurrent_rule(_swap_gates, _swap_gates),
+                        ResetAfterGRU: _make_recurrent_rule(_gru_to_torch, _gru_from_torch),
+                        RNN: _make_recurrent_rule(np.array, np.array)},
 }

@@ -65,49 +65,49 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     """
     require_dtype(dtype)
     architecture, weights = read(path)
-    rows = _checked_rows(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
+    specs = _check_arrays(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
     pretrained = Pretrained(Path(path), None, architecture, weights)
     if tokenizer:
         pretrained.tokenizer  # noqa: B018  (reads it, or raises)
-    model = pretrained.model = architecture.make(dtype)
+    model = pretrained.model = architecture.make_model(dtype)
     model.set_trainable(False)
     params = dict(model.params(frozen=True))
     for param in params.values():
         param.data = None                                   # set below; saves memory until then
     linears = {f"{name}.W" for name, layer in named_layers(model) if isinstance(layer, Linear)}
-    quantized = set() if bits is None else {row for row in rows if linears.issuperset(row.ours)}
-    for row, array in _read_arrays(rows, weights, dtype, quantized):
+    quantized = set() if bits is None else {spec for spec in specs if linears.issuperset(spec.ours)}
+    for spec, array in _read_arrays(specs, weights, dtype, quantized):
         if not (math.isfinite(array.min()) and math.isfinite(array.max())):
-            raise InputError(f"{path}: {row.theirs} holds NaN or infinity; get another copy")
-        parts = [array.T] if row.transposed else np.split(array, len(row.ours), -1)
-        for name, part in zip(row.ours, parts, strict=True):
+            raise InputError(f"{path}: {spec.theirs} holds NaN or infinity; get another copy")
+        parts = [array.T] if spec.transposed else np.split(array, len(spec.ours), -1)
+        for name, part in zip(spec.ours, parts, strict=True):
             params[name].data = to_device(part)
         del array, parts, part
-        for name in row.ours if row in quantized else ():
+        for name in spec.ours if spec in quantized else ():
             quantize_linears(model, bits, rounding=rounding, block=block, double=double,
                              where=name.removesuffix(".W"))
             del params[name]                                # releases its float array
     return pretrained
 
 
-def _read_arrays(rows, weights, dtype, alone):
-    """Yield (Row, array) for each of the Rows `rows`.
+def _read_arrays(specs, weights, dtype, alone):
+    """Yield (ArraySpec, array) for each of `specs`.
 
-    The arrays of the Rows in `alone` have their own memory. The others are memory-mapped if their
-    file has this `dtype`. Those with another dtype are read into one common block of memory,
-    because many blocks would fragment the memory.
+    The arrays in `alone` have their own memory. The others are memory-mapped if their file has this
+    `dtype`. Those with another dtype are read into one common block of memory, because many blocks
+    would fragment the memory.
     """
-    read = {row for row in rows
-            if row not in alone and weights.mapped(row.theirs, dtype) is None}
-    room = np.empty(sum(math.prod(row.shape) for row in read), dtype)
-    for row in rows:
-        if row in alone:
-            yield row, weights.take(row.theirs, dtype)
-        elif row in read:
-            here, room = np.split(room, [math.prod(row.shape)])
-            yield row, weights.take(row.theirs, dtype, here)
+    read = {spec for spec in specs
+            if spec not in alone and weights.memory_map(spec.theirs, dtype) is None}
+    buffer = np.empty(sum(math.prod(spec.shape) for spec in read), dtype)
+    for spec in specs:
+        if spec in alone:
+            yield spec, weights.read_array(spec.theirs, dtype)
+        elif spec in read:
+            out, buffer = np.split(buffer, [math.prod(spec.shape)])
+            yield spec, weights.read_array(spec.theirs, dtype, out)
         else:
-            yield row, weights.mapped(row.theirs, dtype)
+            yield spec, weights.memory_map(spec.theirs, dtype)
 
 
 def is_model(path):
@@ -170,7 +170,7 @@ class FolderWeights:
         if name not in self._files and other in self._files:
             self._files[name], self.shapes[name] = self._files[other], self.shapes[other]
 
-    def mapped(self, name, dtype):
+    def memory_map(self, name, dtype):
         """Return the memory-mapped array if its file has floats of `dtype`, else None."""
         file, name = self._files[name]
         entry = file.entries[name]
@@ -179,7 +179,7 @@ class FolderWeights:
             return file.mapped(name)
         return None
 
-    def take(self, name, dtype, out=None):
+    def read_array(self, name, dtype, out=None):
         """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
         file, name = self._files[name]
         entry = file.entries[name]
@@ -225,18 +225,18 @@ def _read_json(path, if_missing):
     return values
 
 
-def _checked_rows(architecture, weights, itemsize):
-    """Return the Rows of the architecture. Raise InputError if the files don't fit them.
+def _check_arrays(architecture, weights, itemsize):
+    """Return the architecture's ArraySpecs. Raise InputError if the files don't fit them.
 
-    The arrays must have the names and shapes of the Rows, and fit into this machine's memory.
+    The arrays must have their names and shapes, and fit into this machine's memory.
     """
     where, shapes = architecture.where, weights.shapes
     num_layers = architecture.options["num_layers"]
     if num_layers > len(shapes):
         raise InputError(f"{where} needs {num_layers:,} layers, but the files hold only "
                          f"{len(shapes)} arrays; download them again")
-    rows = list(architecture.rows())
-    wanted = {row.theirs: row.shape for row in rows}
+    specs = list(architecture.array_specs())
+    wanted = {spec.theirs: spec.shape for spec in specs}
     missing = [name for name in wanted if name not in shapes]
     if missing:
         raise InputError(f"{where}: {missing[0]} is not in the files ({len(missing)} of "
@@ -255,7 +255,7 @@ def _checked_rows(architecture, weights, itemsize):
     if have is not None and need > have:
         raise InputError(f"{where}: the parameters take {need / 2**30:,.0f} GiB of memory, but "
                          f"this machine has {have / 2**30:,.0f}; use a smaller model")
-    return rows
+    return specs
 
 
 def digest(path):
@@ -285,34 +285,31 @@ def to_huggingface(pretrained, folder):
     """
     architecture, layers = pretrained.architecture, dict(named_layers(pretrained.model))
     arrays = {}
-    for row in architecture.rows():
-        prefix = "" if row.theirs == "lm_head.weight" else architecture.prefix
-        arrays[prefix + row.theirs] = lambda row=row: _their_arrays(row, layers)
+    for spec in architecture.array_specs():
+        prefix = "" if spec.theirs == "lm_head.weight" else architecture.prefix
+        arrays[prefix + spec.theirs] = lambda spec=spec: _convert_array(spec, layers)
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
-    with new_folder(folder) as made:
-        write_json(made / "config.json", {**architecture.values, "dtype": dtype,
+    with new_folder(folder) as new:
+        write_json(new / "config.json", {**architecture.values, "dtype": dtype,
                                           "torch_dtype": dtype})
-        safetensors.write(made / ONE, arrays, {"format": "pt"})
+        safetensors.write(new / ONE, arrays, {"format": "pt"})
         if pretrained.path.is_dir():
             for name in FILES:
                 with contextlib.suppress(FileNotFoundError):
                     if is_file(pretrained.path / name):
-                        shutil.copyfile(pretrained.path / name, made / name)
+                        shutil.copyfile(pretrained.path / name, new / name)
         else:
-            pretrained.tokenizer.save(made)
+            pretrained.tokenizer.save(new)
 
 
-def _their_arrays(row, layers):
-    """Return the array of the other library that a Row of a table of names describes.
-
-    `layers` are the model's layers, {name: layer}.
-    """
-    parts = [to_host(_plain(layers, *name.rsplit(".", 1))) for name in row.ours]
+def _convert_array(spec, layers):
+    """Return the array of an ArraySpec. `layers` are the model's layers, {name: layer}."""
+    parts = [to_host(_merged_array(layers, *name.rsplit(".", 1))) for name in spec.ours]
     array = parts[0] if len(parts) == 1 else np.concatenate(parts, -1)
-    return array.T if row.transposed else array
+    return array.T if spec.transposed else array
 
 
-def _plain(layers, name, param):
+def _merged_array(layers, name, param):
     """Return the array of a layer's parameter, as floats and with the adapter merged."""
     layer = layers[name]
     if isinstance(layer, LoRALinear):

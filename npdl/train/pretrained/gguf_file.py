@@ -60,19 +60,19 @@ class GGUFWeights:
             self.size = os.path.getsize(path)
             with open(path, "rb") as file, mmap.mmap(file.fileno(), 0,
                                                      access=mmap.ACCESS_READ) as data:
-                self.metadata, arrays, start = _header(data)
+                self.metadata, arrays, start = _read_header(data)
             self._arrays = {}
             for name, shape, kind, offset in arrays:
-                self._arrays[_their_name(name)] = (shape, *self._span(name, shape, kind,
-                                                                      start + offset))
+                place = self._find_bytes(name, shape, kind, start + offset)
+                self._arrays[_hugging_face_name(name)] = (shape, *place)
         except (OSError, ValueError, struct.error, IndexError, OverflowError) as error:
             raise CheckpointError(f"{path} cannot be read as GGUF ({reason(error)}); download it "
                                   "again, or check its name") from error
         self.shapes = {name: shape for name, (shape, *_) in self._arrays.items()
                        if name != FREQUENCIES}
-        self.config = self._config()
+        self.config = self._make_config()
 
-    def _span(self, name, shape, kind, start):
+    def _find_bytes(self, name, shape, kind, start):
         """Return (type, bytes of a row, first byte) of an array, or raise ValueError."""
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
@@ -85,10 +85,10 @@ class GGUFWeights:
                              "short, or its header is wrong")
         return kind, row, start
 
-    def mapped(self, name, dtype):
+    def memory_map(self, name, dtype):
         """Return None, because arrays in this format can't be memory-mapped."""
 
-    def take(self, name, dtype, out=None):
+    def read_array(self, name, dtype, out=None):
         """Return the array as floats of `dtype`, in new memory or in `out` (size,)."""
         shape, kind, row, start = self._arrays[name]
         values = np.empty(math.prod(shape), dtype) if out is None else out
@@ -125,7 +125,7 @@ class GGUFWeights:
                              f"{heads} heads of even width")
         W[...] = W.reshape(heads, -1, 2, W.shape[1]).swapaxes(1, 2).reshape(W.shape)
 
-    def _config(self):
+    def _make_config(self):
         """Return the file's settings with the names and values of a config.json."""
         about, kind = self.metadata, self.metadata.get("general.architecture")
         if kind not in ("llama", "qwen2"):
@@ -143,9 +143,9 @@ class GGUFWeights:
             "model_type": kind, "hidden_act": "silu",
             "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
-            "rope_theta": _short(about.get(f"{kind}.rope.freq_base", 10000.0)),
+            "rope_theta": _round_decimal(about.get(f"{kind}.rope.freq_base", 10000.0)),
             "rope_scaling": self._rope_scaling(kind),
-            "rms_norm_eps": _short(eps),
+            "rms_norm_eps": _round_decimal(eps),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
@@ -160,19 +160,19 @@ class GGUFWeights:
         scaling = self.metadata.get(f"{kind}.rope.scaling.type", "linear" if factor else "none")
         if FREQUENCIES not in self._arrays:
             return None if scaling == "none" else {"rope_type": scaling, "factor": factor}
-        divisors = self.take(FREQUENCIES, "float64").reshape(-1)
+        divisors = self.read_array(FREQUENCIES, "float64").reshape(-1)
         base = self.metadata.get(f"{kind}.rope.freq_base", 10000.0)
         if not (scaling == "none" and type(base) is float and base > 0 and divisors.min() >= 1):
-            raise self._other_scaling()
+            raise self._make_scaling_error()
         f = base ** -(np.arange(len(divisors)) / len(divisors))
         expected = Llama3Scaling(float(divisors.max()), **LLAMA3)
         if not np.allclose(f / divisors, expected.frequencies(f), 1e-5, 0):
-            raise self._other_scaling()
+            raise self._make_scaling_error()
         return {"rope_type": "llama3", "factor": expected.factor,
                 "low_freq_factor": expected.low, "high_freq_factor": expected.high,
                 "original_max_position_embeddings": expected.original_length}
 
-    def _other_scaling(self):
+    def _make_scaling_error(self):
         return InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
                           "way than Llama 3.1 to 3.3; use a folder with config.json")
 
@@ -191,12 +191,12 @@ class GGUFWeights:
                                  f"supported: {plain}; use another model")
 
 
-def _short(value):
+def _round_decimal(value):
     """Round a float32 to the float with the shortest decimal, such as 1e-05."""
     return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
-def _their_name(name):
+def _hugging_face_name(name):
     """Return Hugging Face's name: layers.3.self_attn.q_proj.weight for blk.3.attn_q.weight."""
     match = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
     if match is None or match[2] not in NAMES:
@@ -205,7 +205,7 @@ def _their_name(name):
     return f"{block}{NAMES[match[2]]}.{match[3]}"
 
 
-def _header(data):
+def _read_header(data):
     """Return (metadata, [(name, shape, type, offset)], start of the arrays) of a file's bytes."""
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
@@ -216,12 +216,12 @@ def _header(data):
     check_count(values, "settings")
     metadata, at = {}, 24
     for _ in range(values):
-        key, at = _string(data, at)
+        key, at = _read_string(data, at)
         (kind,) = struct.unpack_from("<I", data, at)
-        metadata[key], at = _value(data, at + 4, kind)
+        metadata[key], at = _read_value(data, at + 4, kind)
     entries = []
     for _ in range(arrays):
-        name, at = _string(data, at)
+        name, at = _read_string(data, at)
         (axes,) = struct.unpack_from("<I", data, at)
         if not 1 <= axes <= 4:
             raise ValueError(f"{name!r} has {axes} axes")
@@ -242,7 +242,7 @@ def check_count(count, what):
         raise ValueError(f"its header has {count:,} {what}, more than {MOST:,}")
 
 
-def _string(data, at):
+def _read_string(data, at):
     """Return (the text at byte `at`, start of the next value)."""
     (length,) = struct.unpack_from("<Q", data, at)
     if length > len(data) - at - 8:
@@ -250,10 +250,10 @@ def _string(data, at):
     return data[at + 8 : at + 8 + length].decode(), at + 8 + length
 
 
-def _value(data, at, kind):
+def _read_value(data, at, kind):
     """Return (the value at byte `at`, start of the next value)."""
     if kind == STRING:
-        return _string(data, at)
+        return _read_string(data, at)
     if kind != ARRAY:
         if kind not in SCALARS:
             raise ValueError(f"a value of the unknown type {kind}")
@@ -272,6 +272,6 @@ def _value(data, at, kind):
         raise ValueError(f"a list of the unknown type {kind}")
     items = []
     for _ in range(length):
-        text, at = _string(data, at)
+        text, at = _read_string(data, at)
         items.append(text)
     return items, at

@@ -58,7 +58,7 @@ class Tokenizer:
                              f"its embedding matrix has {self.limit} rows; leave that token out")
         return ids
 
-    def prompt(self, text):
+    def encode_prompt(self, text):
         """Return the ids of a prompt, after the special tokens that the model expects first.
 
         If there are no ids, return the id that begins a text, or else the id that ends a text.
@@ -81,7 +81,7 @@ class Tokenizer:
         """Return the id of a special token, or None."""
         return None if token is None else self.rules.token_to_id(token)
 
-    def stream(self, before):
+    def make_stream_decoder(self, before):
         """Return a function that decodes the ids after `before`, one in each call.
 
         A call returns the text that its id completes, or "". A call without an id ends the text.
@@ -101,7 +101,7 @@ class Tokenizer:
 
         return more
 
-    def chat(self, turns):
+    def encode_chat(self, turns):
         """Return the ids of a conversation up to the beginning of the model's turn.
 
         `turns` is the user's text, or a list of turns, in which the user begins.
@@ -113,7 +113,7 @@ class Tokenizer:
                     for place, text in enumerate(turns)]
         require_package("jinja2", "a chat template", "leave --chat out")
         with _as_input_error("the chat template fails ({}); leave --chat out"):
-            text = render(self.template, messages, self.special)
+            text = render_chat(self.template, messages, self.special)
         return self.encode(text)
 
     def save(self, folder):
@@ -135,7 +135,7 @@ def read_tokenizer(path, architecture, weights):
                          "download them again, else use another model"):
         tokenizer = (_from_gguf(weights.metadata) if hasattr(weights, "metadata")
                      else _from_folder(path, architecture.kind))
-    tokenizer.ends = tokenizer.ends or _ids(architecture.values.get("eos_token_id"))
+    tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
     return tokenizer
 
@@ -163,7 +163,7 @@ def require_package(name, user, otherwise):
                          f"({reason(error)}); reinstall it, or {otherwise}") from error
 
 
-def render(template, messages, special):
+def render_chat(template, messages, special):
     """Return the text of a conversation, made by a chat template in jinja's sandbox."""
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -193,7 +193,7 @@ def render(template, messages, special):
                                                 add_generation_prompt=True, **special)
 
 
-def _find_rules(folder, kind, settings):
+def _load_rules(folder, kind, settings):
     """Return the tokenizers.Tokenizer of a folder's files."""
     from tokenizers import Tokenizer as Rules
     from tokenizers.models import BPE
@@ -202,17 +202,17 @@ def _find_rules(folder, kind, settings):
         raise InputError(f"{folder / SETTINGS}: split_special_tokens is true, which npdl does not "
                          "support; use another model")
     prefix_space = settings.get("add_prefix_space") is True
-    if _is_there(folder / TOKENIZER):
+    if _has_file(folder / TOKENIZER):
         rules = (folder / TOKENIZER).read_text(encoding="utf-8", errors="replace")
         if prefix_space and not re.search(r'"add_prefix_space"\s*:\s*true', rules):
             raise InputError(f"{folder / SETTINGS}: add_prefix_space is true, but not in "
                              f"{TOKENIZER}; set it to false, or save the tokenizer again")
         return Rules.from_file(str(folder / TOKENIZER))
-    if _is_there(folder / VOCABULARY) and _is_there(folder / MERGES):
+    if _has_file(folder / VOCABULARY) and _has_file(folder / MERGES):
         if kind != "gpt2":
             raise InputError(f"{folder}: {VOCABULARY} and {MERGES} are not enough for a {kind} "
                              f"model; add {TOKENIZER}, which save_pretrained writes")
-        rules = make_byte_pairs(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
+        rules = make_byte_level_bpe(BPE.from_file(str(folder / VOCABULARY), str(folder / MERGES)),
                            prefix_space=prefix_space)
         if rules.token_to_id("<|endoftext|>") is not None:
             rules.add_special_tokens(["<|endoftext|>"])
@@ -227,18 +227,18 @@ def _from_folder(folder, kind):
     template = settings.get("chat_template")
     if isinstance(template, list):                          # several, by name
         template = next((item["template"] for item in template if item["name"] == "default"), None)
-    if _is_there(folder / TEMPLATE):
+    if _has_file(folder / TEMPLATE):
         template = (folder / TEMPLATE).read_text(encoding="utf-8")
     special = {name: token for name in NAMES
                if (token := _token_text(settings.get(name, names.get(name)))) is not None}
     more = settings.get("additional_special_tokens", names.get("additional_special_tokens"))
     more = [_token_text(token) for token in (more if isinstance(more, list) else [])]
-    added = _added_tokens(folder, settings) + [
+    added = _find_added_tokens(folder, settings) + [
         (None, token, True) for token in [*special.values(), *more] if token is not None]
-    rules = _find_rules(folder, kind, settings)
+    rules = _load_rules(folder, kind, settings)
     add_tokens(rules, added)
     tokenizer = Tokenizer(rules, (), template, special)
-    tokenizer.ends = _ids(generation.get("eos_token_id")) or _ids(
+    tokenizer.ends = _valid_ids(generation.get("eos_token_id")) or _valid_ids(
         tokenizer.id_of(special.get("eos_token")))
     return tokenizer
 
@@ -260,7 +260,7 @@ def add_tokens(rules, tokens):
                              f"{rules.token_to_id(text)}")
 
 
-def make_byte_pairs(model, pattern=None, digits=False, prefix_space=False):
+def make_byte_level_bpe(model, pattern=None, digits=False, prefix_space=False):
     """Return a byte-level BPE tokenizer that splits texts by `pattern` (None: as GPT-2 does)."""
     from tokenizers import Regex, decoders, pre_tokenizers
     from tokenizers import Tokenizer as Rules
@@ -276,7 +276,7 @@ def make_byte_pairs(model, pattern=None, digits=False, prefix_space=False):
     return rules
 
 
-def _added_tokens(folder, settings):
+def _find_added_tokens(folder, settings):
     """Return [(id, text, is special)] of the tokens that a folder adds, sorted by id."""
     added = {text: (place, False) for text, place in _read_settings(folder / ADDED).items()
              if type(place) is int}
@@ -294,7 +294,7 @@ def _token_text(token):
     return token if isinstance(token, str) else None
 
 
-def _is_there(path):
+def _has_file(path):
     """Return True if a file exists. Raises InputError if it is too large."""
     if not os.path.exists(path) or not is_file(path):
         return False
@@ -306,11 +306,11 @@ def _is_there(path):
 
 def _read_settings(path):
     """Return the object in a JSON file, or {} if there is none."""
-    values = read_json(path) if _is_there(path) else {}
+    values = read_json(path) if _has_file(path) else {}
     return values if isinstance(values, dict) else {}
 
 
-def _ids(value):
+def _valid_ids(value):
     """Return the valid ids of a setting (an id, a list of ids, or None) as a tuple."""
     ids = value if isinstance(value, list) else [value]
     return tuple(i for i in ids if type(i) is int and i >= 0)
@@ -326,7 +326,7 @@ def _from_gguf(about):
                          f"{str(split)[:20]!r}; supported: 'gpt2' with one of "
                          f"{', '.join(SPLIT_PATTERNS)}. Or use a folder with {TOKENIZER}")
     tokens, kinds = about["tokenizer.ggml.tokens"], about["tokenizer.ggml.token_type"]
-    control, added = ([token for token, each in zip(tokens, kinds, strict=True) if each == wanted]
+    control, added = ([token for token, kind in zip(tokens, kinds, strict=True) if kind == wanted]
                       for wanted in (CONTROL, USER_DEFINED))
     special = {}
     for name in ("bos_token", "eos_token"):
@@ -341,13 +341,13 @@ def _from_gguf(about):
     model = BPE({token: i for i, token in enumerate(tokens)},
                 [tuple(pair.split(" ")) for pair in about["tokenizer.ggml.merges"]],
                 ignore_merges=split == "llama-bpe")         # whole words first, as Llama 3
-    rules = make_byte_pairs(model, SPLIT_PATTERNS[split], digits=split == "smollm")
+    rules = make_byte_level_bpe(model, SPLIT_PATTERNS[split], digits=split == "smollm")
     rules.add_special_tokens(control)
     rules.add_tokens(added)
     if begin is not None:
         rules.post_processor = TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, rules.token_to_id(begin))])
-    return Tokenizer(rules, _ids(about.get("tokenizer.ggml.eos_token_id")),
+    return Tokenizer(rules, _valid_ids(about.get("tokenizer.ggml.eos_token_id")),
                      about.get("tokenizer.chat_template"), special)
 
 

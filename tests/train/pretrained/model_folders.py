@@ -8,7 +8,7 @@ import numpy as np
 from npdl import safetensors
 from npdl.train.pretrained import Pretrained, to_huggingface
 from npdl.train.pretrained.config import Architecture
-from npdl.train.pretrained.tokenizer import make_byte_pairs
+from npdl.train.pretrained.tokenizer import make_byte_level_bpe
 
 LLAMA = {"model_type": "llama", "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64,
          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
@@ -31,7 +31,7 @@ def random_model(values, seed=0, dtype="float32"):
     """The model that these settings describe, with random numbers."""
     rng = np.random.default_rng(seed)
     architecture = Architecture(values, "config.json")
-    model = architecture.make(dtype)
+    model = architecture.make_model(dtype)
     for name, param in model.params(frozen=True):
         about = 1.0 if name.endswith("gain") else 0.0
         param.data[...] = about + 0.3 * rng.standard_normal(param.shape)
@@ -56,7 +56,7 @@ def small_tokenizer():
     import tokenizers
     from tokenizers import trainers
 
-    made = make_byte_pairs(tokenizers.models.BPE())
+    made = make_byte_level_bpe(tokenizers.models.BPE())
     trainer = trainers.BpeTrainer(vocab_size=310, special_tokens=["<|endoftext|>"],
                                   initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
                                   show_progress=False)

@@ -157,13 +157,13 @@ def test_a_gguf_file_is_the_same_model(tmp_path, kind, stored):
         assert abs(array - wanted[name]).max() <= limit, name
     text = "The lazy fox: 日本 12"
     np.testing.assert_array_equal(found.tokenizer.encode(text), folder.tokenizer.encode(text))
-    hi = folder.tokenizer.chat("hi")
-    np.testing.assert_array_equal(found.tokenizer.chat("hi"), hi)
+    hi = folder.tokenizer.encode_chat("hi")
+    np.testing.assert_array_equal(found.tokenizer.encode_chat("hi"), hi)
     assert found.tokenizer.ends == folder.tokenizer.ends == (0,)
     to_huggingface(found, tmp_path / "b")
     back = load(tmp_path / "b")
     assert_same(found.model, back.model)
-    np.testing.assert_array_equal(back.tokenizer.chat("hi"), hi)
+    np.testing.assert_array_equal(back.tokenizer.encode_chat("hi"), hi)
 
 
 def test_a_gguf_file_of_llama_3_2_has_its_scaled_frequencies(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from npdl.errors import InputError
 from npdl.train.pretrained import read_tokenizer
 from npdl.train.pretrained.config import Architecture
-from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, make_byte_pairs
+from npdl.train.pretrained.tokenizer import LLAMA3, Tokenizer, make_byte_level_bpe
 from tests.tools import slow
 from tests.train.pretrained.model_folders import GPT2, LLAMA, TEMPLATE, small_tokenizer
 
@@ -49,7 +49,7 @@ def test_gpt2s_end_is_one_token_and_is_not_shown(gpt2):
     ours = read_tokenizer(gpt2, WHOLE, None)
     assert ours.encode("a<|endoftext|>").tolist() == [64, 50256]
     assert ours.decode([64, 50256]) == "a" and ours.ends == (0,)        # as config.json says
-    assert ours.prompt("").tolist() == [0] and ours.prompt("a").tolist() == [64]
+    assert ours.encode_prompt("").tolist() == [0] and ours.encode_prompt("a").tolist() == [64]
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +61,12 @@ def words():
 def test_odd_texts_come_back_and_stream_as_they_are(text, words):
     ids = words.encode(text)
     assert words.decode(ids) == text
-    more = words.stream([])
+    more = words.make_stream_decoder([])
     assert "".join(more(token) for token in ids) + more() == text
     for cut in range(0, len(ids), 1 + len(ids) // 8):
         before = words.decode(ids[:cut])
         if not before.endswith("\ufffd"):
-            more = words.stream(ids[:cut])
+            more = words.make_stream_decoder(ids[:cut])
             assert before + "".join(more(token) for token in ids[cut:]) + more() == text
 
 
@@ -89,15 +89,15 @@ def test_a_folders_settings(tmp_path):
     several = [{"name": "tool", "template": "no"}, {"name": "default", "template": TEMPLATE}]
     for template in (TEMPLATE, several):
         found = words(chat_template=template)
-        assert found.decode(found.chat("hi")) == "<user>hi\n<answer>"
+        assert found.decode(found.encode_chat("hi")) == "<user>hi\n<answer>"
     (tmp_path / "chat_template.jinja").write_text("{{ messages[0].content | tojson }}")
     found = words(chat_template=TEMPLATE)
-    assert found.decode(found.chat("ü")) == '"ü"'
+    assert found.decode(found.encode_chat("ü")) == '"ü"'
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 0]}')
     assert words(eos_token="<|endoftext|>").ends == (3, 0)
     (tmp_path / "chat_template.jinja").unlink()
     with pytest.raises(InputError, match="no chat template; leave --chat out"):
-        words().chat("hi")
+        words().encode_chat("hi")
 
 
 @pytest.mark.parametrize(("template", "wanted"), [
@@ -111,7 +111,7 @@ def test_chat_templates_have_what_transformers_gives_them(tmp_path, template, wa
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
     (tmp_path / "special_tokens_map.json").write_text('{"pad_token": {"content": "<pad>"}}')
     words = read_tokenizer(tmp_path, Architecture(GPT2, "config.json"), None)
-    assert words.decode(words.chat("hi")) == wanted.replace("<pad>", "")    # a special token
+    assert words.decode(words.encode_chat("hi")) == wanted.replace("<pad>", "")    # a special token
 
 
 def test_tokens_that_are_added_beside_the_vocabulary(tmp_path):
@@ -150,6 +150,6 @@ def test_saved_rules_are_the_same(tmp_path):
 
 
 def test_llama3_cuts_numbers_after_three_digits():
-    words = make_byte_pairs(small_tokenizer().model, LLAMA3)
+    words = make_byte_level_bpe(small_tokenizer().model, LLAMA3)
     cut = words.pre_tokenizer.pre_tokenize_str("It's 12345\n\n  x?!")
     assert [piece for piece, _ in cut] == ["It", "'s", "Ġ", "123", "45", "ĊĊ", "Ġ", "Ġx", "?!"]
