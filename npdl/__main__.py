@@ -84,10 +84,7 @@ def _describe_unknown(name):
 
 
 def _run_until_output_closes(run, options):
-    """Run a command and return its exit status.
-
-    If a reader of the output, such as `head`, closes it, return `options.status` or else 0.
-    """
+    """Return the exit status of a command, or `options.status` if `head` closed its output."""
     try:
         status = run(options)
         sys.stdout.flush()

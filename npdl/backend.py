@@ -172,7 +172,7 @@ def is_device_array(x):
 
 
 def to_device(array):
-    """Return an array of the chosen backend, or a recorded array (npdl.engine) as it is."""
+    """Return `array` in the chosen backend; a recorded array (npdl.engine) stays as it is."""
     return array if replaces_functions(array) else xp.asarray(array)
 
 

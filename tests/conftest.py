@@ -19,7 +19,7 @@ from xdist.scheduler import WorkStealingScheduling
 
 from npdl import backend
 from npdl.engine import target
-from npdl.engine.numpy_target import NumPyLowered
+from npdl.engine.numpy_target import NumPyCalls
 from npdl.train import folder
 
 
@@ -73,7 +73,7 @@ def numpy_target(request, monkeypatch):
     """Trainings of this process take NumPy where there is C, whose compilation takes a second;
     tests/engine has both."""
     if "tests/engine/" not in request.node.nodeid:
-        monkeypatch.setattr(target, "CLowered", NumPyLowered)
+        monkeypatch.setattr(target, "CCalls", NumPyCalls)
 
 
 @pytest.fixture

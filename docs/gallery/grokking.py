@@ -73,7 +73,7 @@ def draw_frame(made, found, i):
             axes[name].plot(steps[:last + 1], found[f"{part}_{name}"][:last + 1], dash,
                             color=colour, linewidth=2, label=words)
         axes[name].set(xscale="log", xlim=(1, steps[-1]))
-        style.dress(axes[name], "", "", name)
+        style.label_axes(axes[name], "", "", name)
     axes["loss"].set(yscale="log", ylim=(5e-5, 20), yticks=(1e-4, 1e-2, 1), xticklabels=[])
     axes["accuracy"].set(ylim=(-0.03, 1.03), yticks=(0, 0.5, 1), xlabel="step")
     axes["loss"].legend(loc="lower left", frameon=False, fontsize=12)
@@ -83,7 +83,7 @@ def draw_frame(made, found, i):
     plane.scatter(*path[:-1].T, c=np.arange(p), cmap="hsv", s=70, zorder=2)
     reach = 1.1 * np.abs(path).max()            # they shrink as weight decay goes on
     plane.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xticks=[], yticks=[])
-    style.dress(plane, "", "", f"embeddings of 0 to {p - 1}", grid="")
+    style.label_axes(plane, "", "", f"embeddings of 0 to {p - 1}", grid="")
     for one in axes.values():
         one.title.set_fontsize(14)
         one.xaxis.label.set_fontsize(13)

@@ -127,7 +127,7 @@ def grid_of(panels, columns, legend="", x=STEPS_LABEL, scale="steps"):
                 place.set_axis_off()
                 continue
             lowest = i + columns >= len(panels)
-            style.dress(place, x if lowest else "", panels[i].y, panels[i].title)
+            style.label_axes(place, x if lowest else "", panels[i].y, panels[i].title)
             draw_panel(place, panels[i], looks, scale)
         keys = [Line2D([], [], color="none", label=f"{legend}:")] if legend else []
         keys += [Line2D([], [], color=colour, marker=mark, markersize=5, label=str(name))

@@ -67,7 +67,7 @@ def _stale_files(folder, name=None):
 
 
 def clean_stale(folder):
-    """Remove the temporary files in `folder` of ended processes, and return their names.
+    """Remove the temporary files in `folder` whose process has ended, and return their names.
 
     Don't call this while another machine writes into the folder, because its processes seem ended.
     If the folder doesn't exist, the result is empty.

@@ -133,10 +133,11 @@ def _argparse_type(kind):
     if typing.get_origin(kind) is tuple:
         if parts[-1] is not ...:
             return {"type": parts[0], "nargs": len(parts), "action": _Tuple}
-        return {"type": _list_reader(parts[0])}
+        return {"type": _make_list_reader(parts[0])}
     if type(None) in parts:
         [inner] = (part for part in parts if part is not type(None))
-        return {"type": parse_path if inner is str else _or_none(_argparse_type(inner)["type"])}
+        read = _argparse_type(inner)["type"]
+        return {"type": parse_path if inner is str else _make_none_reader(read)}
     return {"type": kind}
 
 
@@ -145,7 +146,7 @@ class _Tuple(argparse.Action):
         setattr(namespace, self.dest, tuple(values))
 
 
-def _list_reader(kind):
+def _make_list_reader(kind):
     def read(text):
         return tuple(kind(part) for part in text.split(","))
 
@@ -153,7 +154,7 @@ def _list_reader(kind):
     return read
 
 
-def _or_none(read):
+def _make_none_reader(read):
     def read_or_none(text):
         return None if text == "none" else read(text)
 

@@ -51,7 +51,7 @@ def peak_memory():
 
 
 def set_limits(parent, **limits):
-    """Set limits, such as AS=bytes and CPU=seconds. End when process number `parent` ends.
+    """Set limits, such as AS=bytes and CPU=seconds. This process ends if `parent` (its id) ends.
 
     The limits can't be raised again. A limit that the system doesn't have is ignored. Call this
     before the process runs untrusted code.

@@ -10,11 +10,11 @@ import functools
 from npdl.engine import c_build
 from npdl.engine.arena import allocate_aligned
 from npdl.engine.c_module import write_module
-from npdl.engine.numpy_target import Lowered
+from npdl.engine.numpy_target import Calls
 from npdl.engine.schedule import schedule
 
 
-class CLowered(Lowered):
+class CCalls(Calls):
     """The calls of a recording. Each group that can be written in C is one C function."""
 
     def __init__(self, operations, results):

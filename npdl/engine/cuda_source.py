@@ -312,8 +312,8 @@ def make_kernels(group, name):
     """Return [Kernel] of a group: maps and reductions along rows first, then sums over the rows."""
     if not group.rows:
         return [make_single_kernel(op, f"{name}_0") for op in group.operations if op.output.size]
-    kernels, columns = [], group.columns
-    group.rows = group.inside
+    kernels, columns = [], group.column_sums
+    group.rows = group.row_by_row
     if group.rows:
         kernel = GroupKernel(f"{name}_0", group)
         if kernel.form == "entries" and kernel.loops > 1:   # each loop must wait for the one before

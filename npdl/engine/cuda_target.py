@@ -134,7 +134,7 @@ def host_array(view):
     return view.array_at(view.buffer.address, view.buffer.array)
 
 
-class CudaLowered:
+class CudaCalls:
     """The calls of a recording on a GPU.
 
     calls            functions without arguments
@@ -244,7 +244,7 @@ class CudaTarget:
         self.stream, self.handle = make_stream_and_handle(cupy)
 
     def lower(self, operations, results):
-        return CudaLowered(operations, results, self)
+        return CudaCalls(operations, results, self)
 
     @contextlib.contextmanager
     def using_stream(self):

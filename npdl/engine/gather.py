@@ -27,7 +27,7 @@ def multiply_before_lookup(operations):
         for view in op.writes:
             writes.setdefault(view.buffer, []).append((i, op))
     for i, op in enumerate(operations):
-        if op.kind == "take" and _is_simple(op) and len(writes[op.output.buffer]) == 1:
+        if op.kind == "take" and _is_row_lookup(op) and len(writes[op.output.buffer]) == 1:
             takes[op.output.buffer] = i, op
         replaced = None
         if op.kind == "matmul" and all(x.ndim == 2 for x in op.inputs):
@@ -45,7 +45,7 @@ def _is_changed(views, writes, since, now):
                for i, op in writes.get(view.buffer, ()))
 
 
-def _is_simple(op):
+def _is_row_lookup(op):
     """Return True if a look-up reads whole rows of a matrix into a contiguous array."""
     table, index = op.inputs
     return table.ndim == 2 and op.output.is_whole and op.output.buffer.is_temporary and (

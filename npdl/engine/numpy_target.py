@@ -18,7 +18,7 @@ from npdl.engine.schedule import row_pitch, schedule
 BLOCK = 32768           # entries of one array in a block
 
 
-class Lowered:
+class Calls:
     """The calls of a recording.
 
     groups           the groups of operations (schedule.Group) that are computed together
@@ -42,8 +42,8 @@ class Lowered:
         return [(make_call(op, self.array), [op]) for op in group.operations]
 
 
-class NumPyLowered(Lowered):
-    """A Lowered whose groups are computed in blocks of rows."""
+class NumPyCalls(Calls):
+    """The calls of NumPy for a recording. Groups are computed in blocks of rows."""
 
     def __init__(self, operations, results):
         groups = schedule(operations, results)
@@ -56,10 +56,10 @@ class NumPyLowered(Lowered):
         step = block_size(group)
         if step is None:
             return super().lower(group)
-        block = Block(self.array, group.inside, group.local, step)
+        block = Block(self.array, group.row_by_row, group.local, step)
         calls = [(block.make_call(rows, start), [rows.op])
-                 for start in range(0, group.sizes[0], step) for rows in group.inside]
-        return calls + [(make_call(rows.op, self.array), [rows.op]) for rows in group.columns]
+                 for start in range(0, group.sizes[0], step) for rows in group.row_by_row]
+        return calls + [(make_call(rows.op, self.array), [rows.op]) for rows in group.column_sums]
 
 
 class Block:
@@ -118,8 +118,8 @@ def make_direct_call(op, inputs, out):
 
 def block_size(group):
     """Return the length of a block along the first axis; None if blocks would not help."""
-    if len(group.inside) < 2 or not group.sizes:
+    if len(group.row_by_row) < 2 or not group.sizes:
         return None
-    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in group.inside)
+    entries = math.prod(group.sizes[1:]) * max(rows.width for rows in group.row_by_row)
     step = max(1, BLOCK // entries)
     return step if step < group.sizes[0] else None

@@ -47,12 +47,12 @@ class Group:
                 self._members.setdefault(view.buffer, []).append(rows)
 
     @property
-    def columns(self):
+    def column_sums(self):
         """Return the RowOperations that are sums over the rows."""
         return [rows for rows in self.rows if rows.form == "column"]
 
     @property
-    def inside(self):
+    def row_by_row(self):
         """Return the RowOperations that compute each row separately."""
         return [rows for rows in self.rows if rows.form != "column"]
 

@@ -29,7 +29,7 @@ PLAIN = (str, bytes, complex, range, slice, frozenset, type(None), type, np.dtyp
 
 
 class Mirror:
-    """The copies, and the entries of the originals.
+    """The copies of some objects, and the entries (attributes and items) of the originals.
 
     slots            (container, key, value) for each entry of the originals; a `container` is a
                      list, a dict, or the __dict__ of an object

@@ -35,7 +35,7 @@ def compile_step(model, loss, optimizer, *, max_norm=None, target="auto", thread
                  share_prefixes=False):
     """Return a training step: the function step(inputs, *targets, lr=None, **options) -> loss.
 
-    max_norm  the gradients are scaled down to this joint norm if theirs is larger; or None
+    max_norm  the largest global norm of the gradients, which are scaled down to it; or None
     target    "c", "numpy", or "auto": C if there is a compiler, else NumPy; on a GPU, CUDA
     threads   the number of threads that share a batch (npdl.engine.threads)
     share_prefixes  True to compute each distinct prefix of a batch once (npdl.engine.prefix), with

@@ -2,9 +2,9 @@
 
 from npdl.backend import is_host
 from npdl.engine.c_build import CompilerError
-from npdl.engine.c_target import CLowered
+from npdl.engine.c_target import CCalls
 from npdl.engine.cuda_target import CudaTarget
-from npdl.engine.numpy_target import NumPyLowered
+from npdl.engine.numpy_target import NumPyCalls
 from npdl.errors import InputError, require_choice
 
 TARGETS = ("auto", "c", "numpy")
@@ -19,13 +19,13 @@ class HostTarget:
     def lower(self, operations, results):
         if self.name != "numpy":
             try:
-                return CLowered(operations, results)
+                return CCalls(operations, results)
             except CompilerError as error:
                 if self.name == "c":
                     raise
                 self.note(f"{error}; the step runs with NumPy instead, which is slower")
                 self.name = "numpy"
-        return NumPyLowered(operations, results)
+        return NumPyCalls(operations, results)
 
 
 def make_target(name, note):

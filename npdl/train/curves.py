@@ -69,5 +69,5 @@ def _draw(axes, runs, quantity, log_steps, title=""):
     else:
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    style.dress(axes, "training step", "loss (log scale)" if quantity == "loss" else quantity,
-                title)
+    style.label_axes(axes, "training step", "loss (log scale)" if quantity == "loss" else quantity,
+                     title)

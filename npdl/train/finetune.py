@@ -64,7 +64,7 @@ def finetune_config(run, adapters, overrides, folder="the run"):
     return config
 
 
-def model_config(path, adapters, overrides):
+def pretrained_config(path, adapters, overrides):
     """Return the Config of a fine-tuning of the real model in `path`.
 
     `adapters` and `overrides` are the options, {name: value}. Raises InputError for options that a

@@ -14,12 +14,12 @@ STD = 0.02
 def initialise(model, init, rng):
     """Initialise a new model in the way named `init`; "torch" keeps the layers' own values."""
     if init in ("gpt2", "lecun"):
-        init_gpt(model, init, rng)
+        initialise_gpt(model, init, rng)
     elif init == "xavier":
-        init_gates(model, rng)
+        initialise_gates(model, rng)
 
 
-def init_gpt(model, init, rng):
+def initialise_gpt(model, init, rng):
     """Initialise a GPT like GPT-2 (Radford et al. 2019, section 2.3): biases 0, gains 1.
 
     "gpt2": every matrix is normal(0, 0.02). "lecun": embeddings are normal(0, 0.02), but a linear
@@ -34,7 +34,7 @@ def init_gpt(model, init, rng):
             fixed = init == "gpt2" or name in embeddings
             std = STD if fixed else 1 / math.sqrt(param.shape[0])
             std *= residual if name.endswith(("W_O.W", "down.W")) else 1
-            _set(param, rng.normal(0.0, std, param.shape))
+            _set_data(param, rng.normal(0.0, std, param.shape))
         elif name.endswith(".b"):
             param.data[...] = 0
     embedding = model.embedding
@@ -42,7 +42,7 @@ def init_gpt(model, init, rng):
         embedding.W.data[embedding.padding_id] = 0
 
 
-def init_gates(model, rng):
+def initialise_gates(model, rng):
     """Initialise the gates of an LSTMLM as Glorot & Bengio 2010 propose (eq. 16), biases at 0.
 
     The matrix [W U] of one gate has D + H inputs and H outputs, so its entries are uniform in
@@ -53,10 +53,10 @@ def init_gates(model, rng):
         (D, _), H = cell.W_x.shape, cell.d_hidden
         bound = math.sqrt(6 / (D + 2 * H))
         for weight in (cell.W_x, cell.W_h):
-            _set(weight, rng.uniform(-bound, bound, weight.shape))
+            _set_data(weight, rng.uniform(-bound, bound, weight.shape))
         if isinstance(cell.b, Param):
             cell.b.data[...] = 0
 
 
-def _set(param, values):
+def _set_data(param, values):
     param.data[...] = to_device(values.astype(param.data.dtype))

@@ -47,7 +47,7 @@ def read_records(path):
     return [record for _, record in _read_lines(path) if record is not None]
 
 
-def truncate_after(path, step):
+def remove_records_after(path, step):
     """Remove the records after `step` and an incomplete last line; return how many."""
     lines = list(_read_lines(path))
     remaining = [line for line, record in lines if record is not None and record["step"] <= step]

@@ -34,7 +34,7 @@ from npdl.train.folder import (
     write_results,
 )
 from npdl.train.loop import Diverged, Trainer, find_nonfinite_parameters, l2_norm
-from npdl.train.metrics import append_record, read_records, truncate_after
+from npdl.train.metrics import append_record, read_records, remove_records_after
 from npdl.train.result import print_result
 from npdl.train.task import make_model, make_task, resolve_config
 from npdl.train.versions import collect_versions
@@ -171,7 +171,7 @@ class Run:
         self.step = meta["step"]
         _note_other_versions(self.folder)
         # A run that begins with an evaluation makes it again if it is still at step 0.
-        dropped = truncate_after(self.folder / "metrics.jsonl", self.step or -1)
+        dropped = remove_records_after(self.folder / "metrics.jsonl", self.step or -1)
         if dropped:
             note(f"dropped {dropped} record(s) made after the checkpoint at step {self.step}; they "
                  "will be computed again")

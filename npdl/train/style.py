@@ -28,7 +28,7 @@ def figure(width, height, title, note=""):
     return figure
 
 
-def dress(axes, x, y, title="", grid="both"):
+def label_axes(axes, x, y, title="", grid="both"):
     """Set labels and a title, draw a light grid, and remove the frame."""
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)

@@ -38,7 +38,7 @@ def sweep(configs, root, jobs=2, quiet=False):
     folders = [folder_of(root, config).resolve() for config in configs]
     outcomes = {}
     with _StopWorkers() as stop:
-        tasks = (joblib.delayed(_train_one)(config, folder, os.getpid())
+        tasks = (joblib.delayed(_train_run)(config, folder, os.getpid())
                  for config, folder in zip(configs, folders, strict=True) if not stop.received)
         # A signal would end a worker without a run, and joblib would then kill the other workers.
         jobs = max(1, min(jobs, len(configs)))
@@ -68,7 +68,7 @@ class _StopWorkers(StopSignals):
         super()._stop(number, frame)
 
 
-def _train_one(config, folder, parent_pid):
+def _train_run(config, folder, parent_pid):
     """Train or resume one run; return (folder, outcome, message).
 
     In a worker process SIGINT is ignored, because the parent process passes every signal on as

@@ -19,7 +19,8 @@ from npdl.models.seq2seq import Seq2Seq
 from npdl.train.config import UserFunction
 from npdl.train.engine import Batch
 from npdl.train.initialise import initialise
-from npdl.train.pretrained import digest, load, read, read_tokenizer
+from npdl.train.pretrained import digest, load, read_tokenizer
+from npdl.train.pretrained.folder import open_model
 
 DATA = ("p", "operator", "q", "orders", "r_train", "seed", "symmetric", "stratified", "numbers")
 CHUNK_TOKENS = 2048     # tokens that are evaluated at a time; larger values need more memory
@@ -205,7 +206,7 @@ class PretrainedTask(TextTask):
     def __init__(self, config):
         self.config = config
         try:
-            self.architecture, self.weights = read(config.pretrained)
+            self.architecture, self.weights = open_model(config.pretrained)
         except InputError as error:
             raise InputError(f"{error}; if you moved the model, give its new path with --pretrained"
                              ) from None

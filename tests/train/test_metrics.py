@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npdl.errors import CheckpointError, InputError
-from npdl.train.metrics import append_record, read_records, truncate_after
+from npdl.train.metrics import append_record, read_records, remove_records_after
 
 RECORDS = [{"step": step, "train_loss": 1 / (step + 1)} for step in range(4)]
 
@@ -41,15 +41,15 @@ def test_an_incomplete_last_line_is_left_out_and_removed(tmp_path):
     for cut in range(last + 1, len(whole)):
         path.write_bytes(whole[:cut])
         assert read_records(path) == RECORDS[:-1]
-        assert truncate_after(path, 99) == 1
+        assert remove_records_after(path, 99) == 1
         assert path.read_bytes() == whole[:last]
 
 
 def test_records_after_a_step_are_removed(tmp_path):
     path = tmp_path / "m.jsonl"
     write(path, RECORDS)
-    assert truncate_after(path, 3) == 0
-    assert truncate_after(path, 1) == 2
+    assert remove_records_after(path, 3) == 0
+    assert remove_records_after(path, 1) == 2
     assert read_records(path) == RECORDS[:2]
 
 

@@ -71,8 +71,8 @@ def plot_embeddings(run, title):
     path = scores[np.append(order, order[0])]
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
     _points(axes, scores, range(p))
-    style.dress(axes, f"first axis of frequency {k}", "second axis",
-                f"n at the angle 2π·{k}n/{p}")
+    style.label_axes(axes, f"first axis of frequency {k}", "second axis",
+                     f"n at the angle 2π·{k}n/{p}")
     axes.set_aspect("equal", "datalim")
     return made
 
@@ -80,8 +80,8 @@ def plot_embeddings(run, title):
 def _components(axes, table, labels):
     scores, share = principal_components(table)
     _points(axes, scores, labels)
-    style.dress(axes, f"component 1 ({share[0]:.0%} of the variance)",
-                f"component 2 ({share[1]:.0%})", "principal components")
+    style.label_axes(axes, f"component 1 ({share[0]:.0%} of the variance)",
+                     f"component 2 ({share[1]:.0%})", "principal components")
     axes.set_aspect("equal", "datalim")
 
 
@@ -107,5 +107,5 @@ def _bars(axes, shares):
     axes.text(1.01, 1 / len(shares), "uniform", transform=axes.get_yaxis_transform(), va="center",
               fontsize=8.5, color=style.VERMILION)          # right of the bars
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    style.dress(axes, "frequency k", "fraction of the power", "Fourier spectrum over the numbers",
-                grid="y")
+    style.label_axes(axes, "frequency k", "fraction of the power",
+                     "Fourier spectrum over the numbers", grid="y")

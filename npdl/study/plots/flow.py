@@ -91,7 +91,7 @@ def plot_flow(run, title):
             for row, entry in enumerate(layers):
                 _draw(axes, entry[1 + which], row + shift, colour, marker, label if not row else "")
         axes.set_xscale("log")
-        style.dress(axes, f"magnitude of the {what}s (log scale)", "", title, grid="x")
+        style.label_axes(axes, f"magnitude of the {what}s (log scale)", "", title, grid="x")
     panels[0].set_yticks(range(len(names)), names, fontfamily="monospace", fontsize=8)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     panels[1].legend(frameon=False, labelcolor=style.INK, fontsize=9, ncols=2, loc="lower right",

@@ -71,8 +71,8 @@ def plot_gradients(steps=100):
         axes.set_yscale("log")
         axes.set_ylim(1e-16, 1e2)
         axes.set_xlim(0, steps)
-        style.dress(axes, "steps back from the end",
-                    "" if is_set else "gradient norm, relative (log scale)", title)
+        style.label_axes(axes, "steps back from the end",
+                         "" if is_set else "gradient norm, relative (log scale)", title)
     axes.legend(frameon=False, labelcolor=style.INK, loc="lower left", handlelength=3)
     return made
 

@@ -42,7 +42,7 @@ from npdl.train.config import (
     TextConfig,
     count_usable_cores,
 )
-from npdl.train.finetune import DEFAULTS, finetune_config, model_config
+from npdl.train.finetune import DEFAULTS, finetune_config, pretrained_config
 from npdl.train.pretrained import Pretrained, is_model, to_huggingface
 from npdl.train.task import make_model, make_task, resolve_config
 
@@ -92,7 +92,7 @@ def run(options):
     if resume:
         config = resume_config(out, overrides, adapters)
     elif is_model(source):
-        config = model_config(source, adapters, overrides)
+        config = pretrained_config(source, adapters, overrides)
     else:
         config, base = start_from_run(source, overrides, Adapters(**adapters),
                                       train_options["quiet"])

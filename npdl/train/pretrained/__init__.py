@@ -4,7 +4,7 @@
     to_huggingface(pretrained, "tuned")             # a folder for transformers
 """
 
-from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, read, to_huggingface
+from npdl.train.pretrained.folder import Pretrained, digest, is_model, load, to_huggingface
 from npdl.train.pretrained.tokenizer import read_tokenizer
 
-__all__ = ["Pretrained", "digest", "is_model", "load", "read", "read_tokenizer", "to_huggingface"]
+__all__ = ["Pretrained", "digest", "is_model", "load", "read_tokenizer", "to_huggingface"]

@@ -49,9 +49,9 @@ class Architecture:
         self.kind = kind
         if (quantization := values.get("quantization_config")) is not None:
             self._reject("quantization_config", quantization, "weights that are not quantized")
-        self.vocab_size = self._integer("vocab_size")
-        self.tied = self._bool("tie_word_embeddings", kind == "gpt2")
-        self.options = self._gpt2() if kind == "gpt2" else self._llama()
+        self.vocab_size = self._read_integer("vocab_size")
+        self.tied = self._read_bool("tie_word_embeddings", kind == "gpt2")
+        self.options = self._read_gpt2_options() if kind == "gpt2" else self._read_llama_options()
 
     prefix = property(lambda self: "transformer." if self.kind == "gpt2" else "model.")
     embedding = property(lambda self: "wte.weight" if self.kind == "gpt2"
@@ -62,36 +62,36 @@ class Architecture:
         make = GPT2 if self.kind == "gpt2" else Llama
         model = make(self.vocab_size, tied=self.tied, rng=BLANK, dtype=dtype, **self.options)
         if self.kind == "gpt2":
-            model.dropout = Dropout(self._dropout_rate("embd_pdrop"))
+            model.dropout = Dropout(self._read_dropout_rate("embd_pdrop"))
         return model
 
-    def _gpt2(self):
-        D = self._integer("n_embd")
-        inner = self._integer("n_inner", 4 * D)
+    def _read_gpt2_options(self):
+        D = self._read_integer("n_embd")
+        inner = self._read_integer("n_inner", 4 * D)
         activation = self.values.get("activation_function", "gelu_new")
         if not isinstance(activation, str) or activation not in GPT2_ACTIVATIONS:
             self._reject("activation_function", activation, ", ".join(GPT2_ACTIVATIONS))
         for name, usual in (("scale_attn_weights", True), ("add_cross_attention", False),
                             ("scale_attn_by_inverse_layer_idx", False)):
             self._require_usual(name, usual)
-        heads = self._require_divisor("n_head", self._integer("n_head"), "n_embd", D)
+        heads = self._require_divisor("n_head", self._read_integer("n_head"), "n_embd", D)
         self._require_divisor("n_embd", D, "n_inner", inner)
-        return {"d_model": D, "num_layers": self._integer("n_layer"), "num_heads": heads,
-                "multiplier": inner // D, "max_len": self._integer("n_positions", 1024),
-                "eps": self._positive_float("layer_norm_epsilon", 1e-5),
-                "dropout": self._dropout_rate("resid_pdrop"),
-                "attention_dropout": self._dropout_rate("attn_pdrop"),
+        return {"d_model": D, "num_layers": self._read_integer("n_layer"), "num_heads": heads,
+                "multiplier": inner // D, "max_len": self._read_integer("n_positions", 1024),
+                "eps": self._read_float("layer_norm_epsilon", 1e-5),
+                "dropout": self._read_dropout_rate("resid_pdrop"),
+                "attention_dropout": self._read_dropout_rate("attn_pdrop"),
                 "activation": GPT2_ACTIVATIONS[activation]}
 
-    def _llama(self):
-        D, heads = self._integer("hidden_size"), self._integer("num_attention_heads")
+    def _read_llama_options(self):
+        D, heads = self._read_integer("hidden_size"), self._read_integer("num_attention_heads")
         if self.kind == "qwen3" and self.values.get("head_dim") is None:
             self._reject("head_dim", None, "an integer, which Qwen3's configs have")
-        groups = self._integer("num_key_value_heads", heads)
+        groups = self._read_integer("num_key_value_heads", heads)
         self._require_divisor("num_key_value_heads", groups, "num_attention_heads", heads)
         if self.values.get("head_dim") is None:
             self._require_divisor("num_attention_heads", heads, "hidden_size", D)
-        d_head = self._integer("head_dim", D // heads)
+        d_head = self._read_integer("head_dim", D // heads)
         if d_head % 2:
             self._reject("head_dim", d_head, "an even number, for rotary pairs")
         act = self.values.get("hidden_act", "silu")
@@ -101,15 +101,15 @@ class Architecture:
                             ("partial_rotary_factor", 1.0)):
             self._require_usual(name, usual)
         self._check_full_attention()
-        theta, scaling = self._rope()
-        return {"d_model": D, "num_layers": self._integer("num_hidden_layers"), "num_heads": heads,
-                "num_kv_heads": groups, "d_inner": self._integer("intermediate_size"),
-                "d_head": d_head, "qkv_bias": self.kind == "qwen2",
-                "qk_norm": self.kind == "qwen3", "scaling": scaling,
-                "max_len": min(self._integer("max_position_embeddings", 2048), LONGEST),
-                "rope_theta": theta, "eps": self._positive_float("rms_norm_eps", 1e-6)}
+        theta, scaling = self._read_rope_options()
+        return {"d_model": D, "num_layers": self._read_integer("num_hidden_layers"),
+                "num_heads": heads, "num_kv_heads": groups, "d_head": d_head,
+                "d_inner": self._read_integer("intermediate_size"), "scaling": scaling,
+                "qkv_bias": self.kind == "qwen2", "qk_norm": self.kind == "qwen3",
+                "max_len": min(self._read_integer("max_position_embeddings", 2048), LONGEST),
+                "rope_theta": theta, "eps": self._read_float("rms_norm_eps", 1e-6)}
 
-    def _rope(self):
+    def _read_rope_options(self):
         """Return the base of the rotary frequencies, and their scaling (None: not scaled).
 
         A config.json has both in rope_parameters, or one in rope_theta and one in rope_scaling.
@@ -121,18 +121,18 @@ class Architecture:
                 self._reject(name, part, "an object")
             rope |= part
         self._require_usual("partial_rotary_factor", 1.0, rope)
-        theta = self._positive_float("rope_theta", self._positive_float("rope_theta", 1e4), rope)
+        theta = self._read_float("rope_theta", self._read_float("rope_theta", 1e4), rope)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind == "default":
             return theta, None
         if kind not in ("linear", "llama3"):
             self._reject("rope_scaling", kind, "default, linear, llama3")
-        factor = self._positive_float("factor", None, rope)
+        factor = self._read_float("factor", None, rope)
         if kind == "linear":
             return theta, LinearScaling(factor)
-        length = self._integer("original_max_position_embeddings", values=rope)
-        return theta, Llama3Scaling(factor, self._positive_float("low_freq_factor", None, rope),
-                                    self._positive_float("high_freq_factor", None, rope), length)
+        length = self._read_integer("original_max_position_embeddings", values=rope)
+        return theta, Llama3Scaling(factor, self._read_float("low_freq_factor", None, rope),
+                                    self._read_float("high_freq_factor", None, rope), length)
 
     def _check_full_attention(self):
         types = self.values.get("layer_types") or []
@@ -144,7 +144,7 @@ class Architecture:
             self._reject("layer_types" if other is not None else "sliding_window", other or window,
                          "attention over the whole context")
 
-    def _integer(self, name, default=None, values=None):
+    def _read_integer(self, name, default=None, values=None):
         """Return the setting `name`. Raise InputError unless it is an integer in [1, SIZES)."""
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
@@ -154,21 +154,21 @@ class Architecture:
                              f"below {SIZES:,}")
         return value
 
-    def _positive_float(self, name, default, values=None):
+    def _read_float(self, name, default, values=None):
         value = (self.values if values is None else values).get(name)
         value = default if value is None else value
         if type(value) not in (int, float) or not 0 < value < math.inf:
             self._reject(name, value, "a finite number above 0")
         return float(value)
 
-    def _dropout_rate(self, name):
+    def _read_dropout_rate(self, name):
         """Return a dropout rate of GPT-2, which fine-tuning uses."""
         value = self.values.get(name, 0.1)
         if type(value) not in (int, float) or not 0 <= value < 1:
             self._reject(name, value, "a number from 0 to below 1")
         return value
 
-    def _bool(self, name, default):
+    def _read_bool(self, name, default):
         value = self.values.get(name, default)
         if type(value) is not bool:
             self._reject(name, value, "true, false")
@@ -195,25 +195,25 @@ class Architecture:
         if self.kind == "gpt2":
             yield ArraySpec("wte.weight", ("embedding.W",), (V, D))
             yield ArraySpec("wpe.weight", ("positions.W",), (self.options["max_len"], D))
-            yield from self._norm("ln_f", "decoder.norm", D)
+            yield from self._norm_specs("ln_f", "decoder.norm", D)
         else:
             yield ArraySpec("embed_tokens.weight", ("embedding.W",), (V, D))
             yield ArraySpec("norm.weight", ("norm.gain",), (D,))
         if not self.tied:
             yield ArraySpec("lm_head.weight", ("classifier.W",), (V, D), True)
-        block = self._gpt2_block if self.kind == "gpt2" else self._llama_block
+        block = self._gpt2_block_specs if self.kind == "gpt2" else self._llama_block_specs
         for i in range(self.options["num_layers"]):
             yield from block(i)
 
-    def _norm(self, theirs, ours, D):
+    def _norm_specs(self, theirs, ours, D):
         yield ArraySpec(f"{theirs}.weight", (f"{ours}.gain",), (D,))
         yield ArraySpec(f"{theirs}.bias", (f"{ours}.bias",), (D,))
 
-    def _gpt2_block(self, i):
+    def _gpt2_block_specs(self, i):
         D, inner = self.options["d_model"], self.options["d_model"] * self.options["multiplier"]
         theirs, ours = f"h.{i}", f"decoder.blocks.{i}"
-        yield from self._norm(f"{theirs}.ln_1", f"{ours}.norm1", D)
-        yield from self._norm(f"{theirs}.ln_2", f"{ours}.norm2", D)
+        yield from self._norm_specs(f"{theirs}.ln_1", f"{ours}.norm1", D)
+        yield from self._norm_specs(f"{theirs}.ln_2", f"{ours}.norm2", D)
         for name, linears, shape in (
             ("attn.c_attn", ("attention.W_Q", "attention.W_K", "attention.W_V"), (D, 3 * D)),
             ("attn.c_proj", ("attention.W_O",), (D, D)),
@@ -223,7 +223,7 @@ class Architecture:
             yield ArraySpec(f"{theirs}.{name}.bias", tuple(f"{n}.b" for n in names), shape[1:])
             yield ArraySpec(f"{theirs}.{name}.weight", tuple(f"{n}.W" for n in names), shape)
 
-    def _llama_block(self, i):
+    def _llama_block_specs(self, i):
         o = self.options
         D, M, d = o["d_model"], o["d_inner"], o["d_head"]
         queries, keys = o["num_heads"] * d, o["num_kv_heads"] * d
@@ -244,5 +244,5 @@ class Architecture:
             yield ArraySpec(f"{theirs}.{name}.weight", (f"{ours}.{linear}.W",), shape, True)
         if o["qk_norm"]:
             for part in "qk":
-                yield ArraySpec(f"{theirs}.self_attn.{part}_norm.weight",
+                yield ArraySpec(f"{theirs}.self_attn.{part}_norm_specs.weight",
                           (f"{ours}.attention.norm_{part}.gain",), (d,))

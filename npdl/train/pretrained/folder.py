@@ -64,7 +64,7 @@ def load(path, dtype="float32", bits=None, block=64, rounding="nearest", double=
     supported.
     """
     require_dtype(dtype)
-    architecture, weights = read(path)
+    architecture, weights = open_model(path)
     specs = _check_arrays(architecture, weights, np.dtype(dtype).itemsize if bits is None else 0)
     pretrained = Pretrained(Path(path), None, architecture, weights)
     if tokenizer:
@@ -131,7 +131,7 @@ def is_model(path):
         return any(os.path.lexists(path / name) for name in (ONE, INDEX))
 
 
-def read(path):
+def open_model(path):
     """Return (Architecture, weights) of a model folder or a GGUF file. No array is read yet."""
     path = Path(path)
     if path.suffix.lower() == ".gguf" and not path.is_dir():
@@ -260,7 +260,7 @@ def _check_arrays(architecture, weights, itemsize):
 
 def digest(path):
     """Return the SHA-256 of a folder's settings and arrays, or of a GGUF file, in hexadecimal."""
-    path, (_, weights) = Path(path), read(path)
+    path, (_, weights) = Path(path), open_model(path)
     files = [path] if isinstance(weights, GGUFWeights) else [path / "config.json", *weights.paths]
     status = [os.stat(file) for file in files]
     return _digest(tuple(files), tuple((stat.st_size, stat.st_mtime_ns) for stat in status))

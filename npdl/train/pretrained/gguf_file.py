@@ -133,7 +133,7 @@ class GGUFWeights:
                              "GGUF files of llama and qwen2")
         config = {theirs: about[f"{kind}.{name}"] for theirs, name in SIZES.items()
                   if f"{kind}.{name}" in about}
-        self._refuse_unusual(kind, config)
+        self._reject_unusual(kind, config)
         eps = about.get(f"{kind}.attention.layer_norm_rms_epsilon")
         if eps is None:
             raise InputError(f"{self.path}: {kind}.attention.layer_norm_rms_epsilon is missing; "
@@ -144,13 +144,13 @@ class GGUFWeights:
             "vocab_size": self.shapes.get("embed_tokens.weight", (None,))[0],
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
             "rope_theta": _round_decimal(about.get(f"{kind}.rope.freq_base", 10000.0)),
-            "rope_scaling": self._rope_scaling(kind),
+            "rope_scaling": self._find_rope_scaling(kind),
             "rms_norm_eps": _round_decimal(eps),
             "bos_token_id": about.get("tokenizer.ggml.bos_token_id"),
             "eos_token_id": about.get("tokenizer.ggml.eos_token_id"),
         }
 
-    def _rope_scaling(self, kind):
+    def _find_rope_scaling(self, kind):
         """Return the value of rope_scaling in a config.json.
 
         The file of a Llama 3.1 to 3.3 contains only the divisors of the rotary frequencies. They
@@ -176,7 +176,7 @@ class GGUFWeights:
         return InputError(f"{self.path}: {FREQUENCIES} scales the rotary frequencies in another "
                           "way than Llama 3.1 to 3.3; use a folder with config.json")
 
-    def _refuse_unusual(self, kind, config):
+    def _reject_unusual(self, kind, config):
         """Raise InputError for a setting that changes the result and that npdl doesn't support."""
         width, heads = config.get("hidden_size"), config.get("num_attention_heads")
         sizes = type(width) is type(heads) is int and heads > 0

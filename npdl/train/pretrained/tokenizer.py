@@ -50,7 +50,7 @@ class Tokenizer:
 
     def encode(self, text, special=False):
         """Return the ids (int64, 1-D) of a text. `special` adds special tokens such as BOS."""
-        with _as_input_error("the model's tokenizer fails ({}); use another text or another model"):
+        with _convert_errors("the model's tokenizer fails ({}); use another text or another model"):
             ids = self.rules.encode(_replace_surrogates(text), add_special_tokens=special).ids
         ids = np.array(ids, np.int64)
         if self.limit is not None and ids.max(initial=-1) >= self.limit:
@@ -112,7 +112,7 @@ class Tokenizer:
         messages = [{"role": ("user", "assistant")[place % 2], "content": text}
                     for place, text in enumerate(turns)]
         require_package("jinja2", "a chat template", "leave --chat out")
-        with _as_input_error("the chat template fails ({}); leave --chat out"):
+        with _convert_errors("the chat template fails ({}); leave --chat out"):
             text = render_chat(self.template, messages, self.special)
         return self.encode(text)
 
@@ -131,17 +131,17 @@ def read_tokenizer(path, architecture, weights):
     """Return the Tokenizer of a model folder, or of a GGUF file, whose metadata `weights` reads."""
     require_package("tokenizers", "a model's tokenizer", "use npdl's own models")
     path = Path(path)
-    with _as_input_error(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
+    with _convert_errors(f"{path}: its tokenizer cannot be used ({{}}); if the files are damaged, "
                          "download them again, else use another model"):
-        tokenizer = (_from_gguf(weights.metadata) if hasattr(weights, "metadata")
-                     else _from_folder(path, architecture.kind))
+        tokenizer = (_tokenizer_from_gguf(weights.metadata) if hasattr(weights, "metadata")
+                     else _tokenizer_from_folder(path, architecture.kind))
     tokenizer.ends = tokenizer.ends or _valid_ids(architecture.values.get("eos_token_id"))
     tokenizer.limit = architecture.vocab_size
     return tokenizer
 
 
 @contextlib.contextmanager
-def _as_input_error(line):
+def _convert_errors(line):
     """Convert any exception in the block to an InputError: `line` with the cause in place of {}."""
     try:
         yield
@@ -221,7 +221,7 @@ def _load_rules(folder, kind, settings):
                      "download it with the model")
 
 
-def _from_folder(folder, kind):
+def _tokenizer_from_folder(folder, kind):
     settings, generation, names = (_read_settings(folder / name)
                                    for name in (SETTINGS, GENERATION, SPECIAL))
     template = settings.get("chat_template")
@@ -316,7 +316,7 @@ def _valid_ids(value):
     return tuple(i for i in ids if type(i) is int and i >= 0)
 
 
-def _from_gguf(about):
+def _tokenizer_from_gguf(about):
     from tokenizers.models import BPE
     from tokenizers.processors import TemplateProcessing
 
