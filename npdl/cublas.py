@@ -30,7 +30,7 @@ def find_library(cupy):
         candidate = ctypes.CDLL(name)
         if hasattr(candidate, "cublasCreate_v2"):
             return candidate
-    raise BackendError("backend 'cupy': cuBLAS is not among the libraries that CuPy has loaded")
+    raise BackendError("backend 'cupy': CuPy has not loaded cuBLAS; reinstall CuPy")
 
 
 def _find_mapped_libraries():

@@ -38,7 +38,7 @@ class DeviceRecorder(Recorder):
         while root.base is not None:
             root = root.base
         if not root.flags.c_contiguous:
-            raise Unsupported(f"an array {root.shape} of the state is not contiguous")
+            raise Unsupported(f"an array {root.shape} of the model is not contiguous")
         if id(root) not in self._roots:
             self._roots[id(root)] = root, root.get()
         host = np.ndarray(array.shape, array.dtype, self._roots[id(root)][1],

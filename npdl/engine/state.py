@@ -59,7 +59,7 @@ class Mirror:
         if isinstance(value, np.ndarray) or is_device_array(value):
             known = type(value) is np.ndarray or is_device_array(value)
             if not known or value.dtype.kind not in "fiub":
-                raise Unsupported(f"the state has a {type(value).__name__} of dtype {value.dtype}")
+                raise Unsupported(f"{type(value).__name__} of dtype {value.dtype} can't be copied")
             return self.recorder.wrap(value, "state")
         if is_generator(value):
             return self.recorder.wrap_generator(value)
@@ -72,7 +72,7 @@ class Mirror:
             self._copies[id(value)] = copy
             return self._copy_entries(value, copy)
         if not hasattr(value, "__dict__"):
-            raise Unsupported(f"the state has a {type(value).__name__}, which can't be copied")
+            raise Unsupported(f"the model has a {type(value).__name__}, which can't be copied")
         copy = object.__new__(type(value))
         self._copies[id(value)] = copy
         self._copy_entries(vars(value), vars(copy))

@@ -95,7 +95,7 @@ class Adapters:
                                   "none: by 1", allowed=POSITIVE)
     where: tuple[str, ...] | None = setting(
         ADAPTERS, None, "linear layers that get an adapter, by the ends of their names, such as "
-        "W_Q,W_V; none: every one", "NAMES")
+        "W_Q,W_V; none: all", "NAMES")
     bits: int | None = setting(ADAPTERS, None, "QLoRA: bits for each weight of the frozen linear "
                                "layers", "M",
                                Range(lambda m: 2 <= m <= 16, "an integer from 2 to 16"))
@@ -138,7 +138,7 @@ class Config:
     dropout = 0.0
 
     model: str | Callable = setting(None, "gpt")
-    steps: int = setting(TRAINING, 10001, "updates", "T", COUNT)
+    steps: int = setting(TRAINING, 10001, "number of updates", "T", COUNT)
     batch: int = setting(TRAINING, 512, "batch size; the whole training set if that is smaller",
                          "B", COUNT)
     optimizer: str | Callable = setting(TRAINING, "adamw", "update rule",
@@ -146,16 +146,16 @@ class Config:
     lr: float = setting(TRAINING, 1e-3, "learning rate", allowed=NOT_NEGATIVE)
     betas: tuple[float, float] = setting(TRAINING, (0.9, 0.999), "moment decay rates of Adam and "
                                          "AdamW", ("B1", "B2"), rare=True)
-    eps: float = setting(TRAINING, 1e-8, "epsilon of Adam, AdamW", allowed=NOT_NEGATIVE, rare=True)
+    eps: float = setting(TRAINING, 1e-8, "eps of Adam and AdamW", allowed=NOT_NEGATIVE, rare=True)
     momentum: float = setting(TRAINING, 0.0, "momentum of sgd", allowed=BELOW_1, rare=True)
     weight_decay: float = setting(TRAINING, 1.0, "weight decay", "WD", NOT_NEGATIVE)
-    decay: str = setting(TRAINING, "all", "parameters that decay", allowed=("all", "matrices"),
-                         rare=True)
+    decay: str = setting(TRAINING, "all", "parameters with weight decay",
+                         allowed=("all", "matrices"), rare=True)
     schedule: str | Callable = setting(TRAINING, "constant", "schedule of the learning rate",
                                        allowed=tuple(SCHEDULES), rare=True)
     warmup: int = setting(TRAINING, 0, "steps over which the learning rate rises", "N", NATURAL,
                           rare=True)
-    lr_min: float = setting(TRAINING, 0.0, "final learning rate of linear and cosine",
+    lr_min: float = setting(TRAINING, 0.0, "final rate of linear and cosine schedules",
                             allowed=NOT_NEGATIVE, rare=True)
     clip: float | None = setting(TRAINING, 1.0, "largest global norm of the gradients, or none",
                                  "NORM", POSITIVE)
@@ -193,8 +193,8 @@ class Config:
         """Raise InputError if one of the names is not a setting of this task."""
         for name in sorted(set(names) - setting_names(cls)):
             owners = " or ".join(other.kind for other in TASKS if name in setting_names(other))
-            raise InputError(f"{option_name(name)} {owners and f'goes with {owners}, and '}is not "
-                             f"an option of {cls.kind}; leave it out")
+            problem = f"is for {owners} and not" if owners else "is not an option"
+            raise InputError(f"{option_name(name)} {problem} for {cls.kind}; leave it out")
 
     @property
     def command(self):
@@ -261,8 +261,8 @@ class NetworkConfig(Config):
     layers: int = setting(MODEL, 2, "number of layers", "L", count_up_to(1000))
     width: int = setting(MODEL, 128, "embedding and hidden width", "D", COUNT)
     heads: int = setting(MODEL, 4, "attention heads", "H", COUNT, GPT)
-    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network / width", "M",
-                              COUNT, GPT, rare=True)
+    multiplier: int = setting(MODEL, 4, "inner width of the feed-forward network, as a "
+                              "multiple of --width", "M", COUNT, GPT, rare=True)
     bias: bool = setting(MODEL, True, "no biases in a GPT's attention, or in an LSTM's cells and "
                          "classifier", rare=True)
     norm: str = setting(MODEL, "post", "LayerNorm after (post) or before (pre) each sublayer",
@@ -311,8 +311,8 @@ class ArithmeticConfig(LanguageModelConfig):
     orders: tuple[int, ...] = setting(ARITHMETIC, (2,), "number of operands: 2, 3 or 2,3", "K",
                                       rare=True)
     symmetric: bool = setting(ARITHMETIC, False, "only equations with a <= b (<= c)", rare=True)
-    stratified: bool = setting(ARITHMETIC, False, "with both orders: split each separately",
-                               rare=True)
+    stratified: bool = setting(ARITHMETIC, False, "with --orders 2,3: split the equations of "
+                               "each order separately", rare=True)
     r_train: float = setting(ARITHMETIC, 0.5, "fraction of the equations, or of the text, to train "
                              "on, in (0, 1]; with 1 there is no validation set", "R", SHARE)
     numbers: int | None = setting(None, None)

@@ -137,9 +137,9 @@ BAD = [
     (("--text", "{text}", "--block", 0), "--block 0"),
     (("--text", "{text}", "--block", 500), "--block 500: the validation part"),
     (("--text", "{text}", "--eval-batches", 0), "--eval-batches 0"),
-    (("--text", "{text}", "--p", 7), "--p goes with modular arithmetic, and is not an option"),
-    (("--block", 32), "--block goes with a text or a real model, and is not an option of modular"),
-    (("--eval-batches", 3), "--eval-batches goes with a text"),
+    (("--text", "{text}", "--p", 7), "--p is for modular arithmetic and not for a text"),
+    (("--block", 32), "--block is for a text or a real model and not for modular"),
+    (("--eval-batches", 3), "--eval-batches is for a text"),
 ]
 
 

@@ -155,8 +155,8 @@ def refused(arguments, mentioned, capsys):
 
 
 BAD = [
-    (("--p", 8), "and is not an option of a real model"), (("--operator", "-"), "--operator goes"),
-    (("--pretrained", "a"), "--pretrained goes with --resume"),
+    (("--p", 8), "and not for a real model"), (("--operator", "-"), "--operator is for"),
+    (("--pretrained", "a"), "--pretrained is for --resume"),
     (("--full", "--rank", 2), "--rank is an option of adapters, and --full"),
     (("--window", 65), "--window 65 is longer than the model's context of 64 tokens"),
     (("--window", 0), "--window 0 must be"),
@@ -177,7 +177,7 @@ def test_bad_options_are_one_line_and_status_2(tmp_path, base, capsys, options, 
 def test_options_of_a_real_model_for_a_run(tmp_path, base, capsys):
     assert tune(base, tmp_path / "run") == 0
     for option in (["--window", "4"], ["--eval-batches", "2"], ["--full"]):
-        refused([str(tmp_path / "run"), *option], "goes with a real model", capsys)
+        refused([str(tmp_path / "run"), *option], "is for a real model", capsys)
     refused([str(base / "model")], "--text is missing", capsys)
     refused(["--resume", "--rank", "3", "--out", str(tmp_path / "run")], "--rank can't change",
             capsys)

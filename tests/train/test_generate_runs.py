@@ -150,8 +150,8 @@ BAD_GENERATION = [
     (("Zebra",), "character 'Z'"),
     (("To", "--tokens", 0), "tokens"),
     (("To", "--method", "sample", "--top-p", 2), "--top-p 2.0 must be a number in (0, 1]"),
-    (("To", "--method", "beam", "--top-k", 3), "--top-k goes with --method sample"),
-    (("To", "--width", 3), "--width goes with --method beam"),
+    (("To", "--method", "beam", "--top-k", 3), "--top-k is for --method sample"),
+    (("To", "--width", 3), "--width is for --method beam"),
     (("To", "--keep", 8), "keep"),
     (("To", "--method", "best"), "--method"),
 ]

@@ -79,7 +79,7 @@ def find_unseen_equations(run):
     check_equations(run)
     rows = run.task.data.validation.inputs[:UNSEEN]
     if not len(rows):
-        raise InputError('this run was trained on all equations; give one, such as "5 + 7 ="')
+        raise InputError('this run was trained on all equations; ask a question, such as "5 + 7 ="')
     return [run.task.vocabulary.decode(row[1:]).partition("=")[0] + "=" for row in rows]
 
 
@@ -93,7 +93,7 @@ def print_answers(run, question, top):
     for token, probability in ranked[:top]:
         print(f"{token:>6}  {probability:8.4%}{'   right' if token == right else ''}")
     if right is not None and right not in [token for token, _ in ranked[:top]]:
-        print(f"the right answer, {right}, has {dict(ranked)[right]:.4%}")
+        print(f"the right answer, {right}, has probability {dict(ranked)[right]:.4%}")
 
 
 def add_arguments(parser):

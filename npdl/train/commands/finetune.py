@@ -56,7 +56,7 @@ def add_arguments(p):
                    "fine-tuned real model to --out, with its adapters merged into its matrices")
     defaults = Config(**DEFAULTS, threads=min(2, count_usable_cores()))
     for group, table, shown in ((ARITHMETIC, defaults, "the run's"),
-                                (TEXT, TextConfig(), "none; a text or a real model needs one")):
+                                (TEXT, TextConfig(), "none; needed for texts and real models")):
         add_settings(p, "finetune", (group,), table, shown=shown,
                      left_out=("orders", "stratified", "block", "eval_batches"))
     real = p.add_argument_group("a real model")
@@ -105,7 +105,7 @@ def start_from_run(source, overrides, adapters, quiet):
     wrong = next((name for name in ("window", "eval_batches", "full", "pretrained")
                   if name in overrides), None)
     if wrong is not None:
-        raise InputError(f"{option_name(wrong)} goes with a real model; {source} is a run")
+        raise InputError(f"{option_name(wrong)} is for a real model, and {source} is a run")
     base = runs.load_run(source)
     overrides = {"threads": min(2, count_usable_cores()), **overrides}
     config, parameters = finetune_config(base, adapters, overrides, source), base.model.state_dict()

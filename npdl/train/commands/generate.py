@@ -61,8 +61,8 @@ class Settings:
                           "beam search; sample: random tokens", allowed=tuple(METHODS))
     tokens: int | None = setting("text", None, "largest number of new tokens", "N",
                                  count_up_to(100_000))
-    keep: int | None = setting("text", None, "not for an LSTM: tokens that are kept when the "
-                               "window is full", "N", NATURAL)
+    keep: int | None = setting("text", None, "not for an LSTM: tokens that stay when the window "
+                               "is full", "N", NATURAL)
     repetition_penalty: float = setting("text", 1.0, "if above 1, tokens that are already in "
                                         "the text become less probable", "P", POSITIVE)
     width: int = setting("beam search", 5, "number of hypotheses", "W", count_up_to(1000))
@@ -70,7 +70,7 @@ class Settings:
                                   "probability / length^A", "A")
     n_best: int = setting("beam search", 1, "results to show", "N", COUNT)
     count: int = setting("sampling", 1, "continuations to draw", "N", COUNT)
-    temperature: float = setting("sampling", 1.0, "below 1: closer to greedy", "T",
+    temperature: float = setting("sampling", 1.0, "below 1: less random", "T",
                                  Range(POSITIVE.holds, f"{POSITIVE.words}; for greedy decoding, "
                                        "give --method greedy"))
     top_k: int | None = setting("sampling", None, "only the K most probable tokens", "K", COUNT)
@@ -165,7 +165,7 @@ def generate(source, prompt=None, method="greedy", on_token=None, **settings):
     for field in dataclasses.fields(chosen):
         owner = next(name for name, group in METHODS.items() if group == field.metadata["group"])
         if field.name in settings and owner not in ("greedy", method):
-            raise InputError(f"{option_name(field.name)} goes with --method {owner}, not {method}")
+            raise InputError(f"{option_name(field.name)} is for --method {owner}, not {method}")
     ids, model, eos = source.encode(prompt, chosen.chat), source.model, source.ends
     slides = source.kind != "dates" and not isinstance(model, LSTMLM)
     keep = chosen.keep

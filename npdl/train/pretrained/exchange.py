@@ -118,7 +118,7 @@ def _check_names(wanted, given):
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     raise InputError(
-        f"the names differ (missing: {brief(missing) or 'none'}; unknown: "
+        f"names of arrays differ (missing: {brief(missing) or 'none'}; unknown: "
         f"{brief(unknown) or 'none'}); try another style, or give rename or ignore"
     )
 

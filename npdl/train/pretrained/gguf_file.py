@@ -77,7 +77,7 @@ class GGUFWeights:
         kind = self.library.GGMLQuantizationType(kind)
         block, size = self.library.GGML_QUANT_SIZES[kind]
         if shape[-1] % block:
-            raise ValueError(f"{name!r} has rows of {shape[-1]} values, no multiple of {block}")
+            raise ValueError(f"{name!r} has rows of {shape[-1]} values, not a multiple of {block}")
         row = shape[-1] // block * size
         end = start + math.prod(shape[:-1]) * row
         if end > self.size:
