@@ -98,7 +98,7 @@ def record_sum_by_index(recorder, rows, index, size):
     values = [plain_value(x) for x in (rows, index)]
     result = recorder.wrap_result(functions.sum_by_index(*values, size))
     return recorder.add_operation("sum_by_index", [rows, index], result, make_sum_by_index(size),
-                        options={"size": size})
+                                  options={"size": size})
 
 
 def make_sum_by_index(size):
@@ -118,7 +118,7 @@ def record_take_along_axis(recorder, x, index, axis=-1):
     def run(x, index, out):
         np.copyto(out, np.take_along_axis(x, index, axis))
     return recorder.add_operation("take_along_axis", [x, index], result, run,
-                        options={"axis": axis % x.ndim})
+                                  options={"axis": axis % x.ndim})
 
 
 def method_recorder(name):

@@ -8,7 +8,7 @@ import numpy as np
 
 from npdl.engine import c_math
 from npdl.engine.c_math import TYPES
-from npdl.engine.c_source import GroupSource, nested_loops, offset_expression
+from npdl.engine.c_source import GroupSource, loop_heads, offset_expression
 from npdl.engine.rows import broadcast_strides, merge_axes
 
 SMALL = 4096        # multiplications of one product; BLAS computes larger products
@@ -80,7 +80,7 @@ class SmallProductsSource:
         leads = [broadcast_strides(x, out.ndim)[:-2] for x in self.pointers]
         sizes, leads = merge_axes(sizes, leads)
         (m, n), k = out.shape[-2:], a.shape[-1]
-        lines = [f"void {name}(char **P) {{", *nested_loops(sizes)]
+        lines = [f"void {name}(char **P) {{", *loop_heads(sizes)]
         lines += [f"{kind} *{letter} = ({kind} *)P[{i}] + {offset_expression(lead, view)};"
                   for i, letter, lead, view in zip((1, 2, 3), "abc", leads, self.pointers,
                                                    strict=True)]

@@ -81,7 +81,7 @@ class GroupSource:
         else:
             sign, order = ("-", ">") if rows.op.kind.startswith("max") else ("", "<")
             self._reduce_into(rows.width, f"{kind} s{k} = {sign}({kind})INFINITY; {kind} n{k} = 0;",
-                        f"{'max' if order == '>' else 'min'}:s{k}", f"+:n{k}")
+                              f"{'max' if order == '>' else 'min'}:s{k}", f"+:n{k}")
             self._lines.append((f"{kind} v{k} = {x}; s{k} = v{k} {order} s{k} ? v{k} : s{k}; "
                                 f"n{k} += v{k} != v{k} ? v{k} : 0;", None))
             self._close_loop()
@@ -230,7 +230,7 @@ class GroupSource:
             row, kind, width = self._scratch_rows[key]
             self._before.insert(0, f"{kind} *{row} = ({kind} *)(P[0] + {self.scratch});")
             self.scratch += -(-width * 8 // 64) * 64
-        return "\n".join([f"void {name}(char **P) {{", *self._before, *nested_loops(self.sizes),
+        return "\n".join([f"void {name}(char **P) {{", *self._before, *loop_heads(self.sizes),
                           *self._moving, *lines, "}" * len(self.sizes), *self._after, "}", ""])
 
 
@@ -258,7 +258,7 @@ def flatten_rows(rows):
     return rows if None in flat else flat
 
 
-def nested_loops(sizes):
+def loop_heads(sizes):
     """Return the heads of C loops with the indices i0, i1, .."""
     return [f"for (size_t i{axis} = 0; i{axis} < {n}; i{axis}++) {{"
             for axis, n in enumerate(sizes)]

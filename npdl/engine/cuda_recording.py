@@ -51,7 +51,7 @@ class DeviceRecorder(Recorder):
         known = self._arrays.get(id(recorded.value))
         return backend.to_device(recorded.value) if known is None else known[0]
 
-    def keep_results(self):
+    def upload_state(self):
         """Copy the state that the step computed on the CPU into the arrays on the GPU."""
         for device, host in self._roots.values():
             device.set(host)

@@ -88,10 +88,10 @@ class Kernel:
         out = self.views[-1]
         self.set_launch_size(out.size)
         self.set_source(name, [f"for (size_t e = {GLOBAL}; e < {out.size}; e += {ALL}) {{",
-                           *unravel_lines("e", out.shape, "i"), *lines,
-                           f"a{len(self.views) - 1}[{offset_expression(out.strides, out)}] = "
-                           f"{value};",
-                           "}"])
+                               *unravel_lines("e", out.shape, "i"), *lines,
+                               f"a{len(self.views) - 1}[{offset_expression(out.strides, out)}] = "
+                               f"{value};",
+                               "}"])
 
     def set_launch_size(self, count, threads=THREADS):
         """Set `grid` and `block` for about one thread for each of `count` rows or entries."""
@@ -155,7 +155,7 @@ class GroupKernel(GroupSource, Kernel):
             f"for (size_t r = {start}; r < {self.count}; r += {step}) {{")
         self.views = self.pointers
         self.set_source(name, [f"char *P[] = {{0, {table}}};", *self._before, rows,
-                           *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
+                               *unravel_lines("r", self.sizes, "i"), *self._moving, *lines, "}"])
         return self.text
 
 

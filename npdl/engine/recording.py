@@ -98,7 +98,7 @@ class Recorder:
         """Return the plain array of a RecordedArray."""
         return recorded.value
 
-    def keep_results(self):
+    def upload_state(self):
         """Do nothing: on the CPU, the recorded step wrote its results into the state itself."""
 
     def view_of(self, x):
@@ -295,7 +295,7 @@ class Recorder:
         def run(out):
             np.copyto(out, getattr(recorded.generator, name)(*args, **options))
         return self.add_operation("draw", [], self.wrap_result(result), run, effect=True,
-                        options={"generator": recorded})
+                                  options={"generator": recorded})
 
     def record_guard(self, convert, x):
         """Return convert(x) of an array or a Number. Replays check that the result is the same."""

@@ -72,7 +72,7 @@ def make_row_operation(op, count=None):
 
     If `count` is None, the rows of a map are along the last axis.
     """
-    if op.output is None or not _is_known(op):
+    if op.output is None or not _has_code(op):
         return None
     form, shape, strides, reduced = _find_axes(op)
     if form is None or 0 in shape:
@@ -82,7 +82,7 @@ def make_row_operation(op, count=None):
         return None
     sizes, width, operands = shape[:cut], math.prod(shape[cut:]), []
     for view, along in strides:
-        inner = collapse_axes(shape[cut:], along[cut:])
+        inner = joined_stride(shape[cut:], along[cut:])
         if inner is None or any(s % view.dtype.itemsize for s in (*along, view.offset)):
             return None
         operands.append(Operand(view, along[:cut], inner))
@@ -95,7 +95,7 @@ def make_row_operation(op, count=None):
     return RowOperation(op, form, sizes, width, inputs, next(operands))
 
 
-def _is_known(op):
+def _has_code(op):
     """Return True if code can be generated for an operation and its dtypes."""
     dtypes = [x.dtype for x in (*op.reads, op.output)] + list(op.loop or ())
     if any(dtype.name not in TYPES for dtype in dtypes):
@@ -168,7 +168,7 @@ def broadcast_strides(view, ndim):
     return (0,) * (ndim - len(strides)) + strides
 
 
-def collapse_axes(sizes, strides):
+def joined_stride(sizes, strides):
     """Return the stride of several axes joined into one, or None if they can't be joined."""
     _, (joined,) = merge_axes(sizes, [strides])
     return None if len(joined) > 1 else joined[0] if joined else 0

@@ -10,7 +10,7 @@ group if it may run before all operations in between.
 from collections import Counter
 
 from npdl.engine.operation import may_overlap
-from npdl.engine.rows import collapse_axes, find_common_sizes, make_row_operation
+from npdl.engine.rows import find_common_sizes, joined_stride, make_row_operation
 
 LOOK_BACK = 24          # latest groups that an operation may join; more would make planning slow
 # A processor is slow if it reads many large arrays at a time. So an unrelated operation joins a
@@ -79,7 +79,7 @@ class Group:
         rows = rows.split_axes(sizes)
         related = {id(member): member for view in op.views
                    for member in self._members.get(view.buffer, ())}
-        if not all(can_share(member.split_axes(sizes), rows) for member in related.values()):
+        if not all(can_share_loop(member.split_axes(sizes), rows) for member in related.values()):
             return False
         self.sizes = sizes
         self._add(op, rows)
@@ -114,7 +114,7 @@ def _try_join(groups, op):
     return False
 
 
-def can_share(before, after):
+def can_share_loop(before, after):
     """Return True if two operations can run row by row, one after the other in each row."""
     pairs = [(before.output, x) for x in after.operands]
     pairs += [(x, after.output) for x in before.operands[:-1]]
@@ -158,5 +158,5 @@ def row_pitch(operand, sizes):
     long = [i for i, n in enumerate(sizes) if n != 1]
     if not long:
         return operand.view.buffer.nbytes or None
-    pitch = collapse_axes([sizes[i] for i in long], [operand.lead[i] for i in long])
+    pitch = joined_stride([sizes[i] for i in long], [operand.lead[i] for i in long])
     return pitch if pitch and pitch > 0 else None

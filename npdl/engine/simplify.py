@@ -26,7 +26,7 @@ PURE = {"take", "where", "erf", "copy", "sum_by_index", "guard"}        # beside
 def simplify(operations, results):
     """Return the simplified operations. `results` are Views that are read after the step."""
     operations = multiply_before_lookup(move_guards_first(operations))
-    operations = merge_equal(operations, results)
+    operations = merge_equal_operations(operations, results)
     operations = remove_unused(operations, results)
     operations = assign_first_gradients(operations)
     return [flatten_product(op) for op in operations]
@@ -62,7 +62,7 @@ def move_first(operations, chosen):
     return first, rest
 
 
-def merge_equal(operations, results):
+def merge_equal_operations(operations, results):
     """Drop each operation that computes the same value as an earlier operation."""
     writers = Counter(view.buffer for op in operations for view in op.writes)
     remaining, known, same, versions = [], {}, {}, Counter()     # versions: writes until now

@@ -153,7 +153,7 @@ class Recording:
         self._answer = answer
         if not self.mirror.keeps_structure:       # the next step is recorded again
             self.mirror.apply_assignments()
-            recorder.keep_results()
+            recorder.upload_state()
             return
         recorder.roll_back()            # replay the first step, too, so that all steps round alike
         release_freed_memory()

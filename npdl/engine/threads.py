@@ -71,7 +71,7 @@ class ShardedStep:
         rng, rngs, jobs = options.get("rng"), [], []
         for i in range(count):
             part = slice(ends[i], ends[i + 1])
-            arguments = [cut_batch(nest, part, B) for nest in (inputs, targets, options)]
+            arguments = [slice_batch(nest, part, B) for nest in (inputs, targets, options)]
             if rng is not None:
                 rngs.append(copy.deepcopy(rng))
                 arguments[2]["rng"] = ShardGenerator(rngs[i], part, B)
@@ -128,7 +128,7 @@ class ShardGenerator:
         return self.generator.random((self.B, *shape[1:]))[self.part]
 
 
-def cut_batch(nest, part, B):
+def slice_batch(nest, part, B):
     """Return nested arguments, in which each array of length B is cut to the slice `part`."""
     def cut_array(x):
         return x[part] if isinstance(x, np.ndarray) and x.ndim and len(x) == B else x

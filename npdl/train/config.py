@@ -332,7 +332,7 @@ class WindowsConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 @change_defaults(steps=2000, batch=12, weight_decay=0.1, clip=None, eval_first=0, eval_every=250,
-                positions="2k/d")
+                 positions="2k/d")
 class TextConfig(WindowsConfig, LanguageModelConfig):
     """The settings of a run on the characters of a text."""
 
@@ -342,7 +342,7 @@ class TextConfig(WindowsConfig, LanguageModelConfig):
 
 @dataclasses.dataclass(frozen=True)
 @change_defaults(steps=2000, batch=64, weight_decay=0.01, schedule="cosine", eval_first=0,
-                eval_every=250, layers=1, norm="pre", positions="2k/d")
+                 eval_every=250, layers=1, norm="pre", positions="2k/d")
 class DatesConfig(NetworkConfig):
     """The settings of an encoder-decoder that translates dates (npdl.data.dates)."""
 
@@ -354,7 +354,7 @@ class DatesConfig(NetworkConfig):
 
 @dataclasses.dataclass(frozen=True)
 @change_defaults(steps=200, batch=4, lr=5e-4, weight_decay=0.0, eval_first=0, eval_every=50,
-                eval_batches=4, save_every=50)
+                 eval_batches=4, save_every=50)
 class PretrainedConfig(WindowsConfig):
     """The settings of a real model (npdl.train.pretrained) that is fine-tuned on a text.
 

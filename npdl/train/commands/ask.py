@@ -66,7 +66,7 @@ def find_answer(run, ids):
     """
     data, n = run.task.data, len(ids)
     for examples, remark in ((data.train, "it was trained on this equation"),
-                           (data.validation, "it has not seen this equation")):
+                             (data.validation, "it has not seen this equation")):
         rows = np.flatnonzero((examples.inputs[:, :n] == ids).all(1)) if (
             n <= examples.inputs.shape[1]) else ()
         if len(rows):

@@ -114,7 +114,7 @@ def start_from_run(source, overrides, adapters, quiet):
              f"{source}")
     if not quiet:
         merged = make_model(config, make_task(resolve_config(config)), parameters)
-        print(format_counts(base.model, merged))
+        print(format_parameter_counts(base.model, merged))
     return config, parameters
 
 
@@ -157,7 +157,7 @@ def merge(source, out, overrides, quiet, **training):
     return 0
 
 
-def format_counts(before, after):
+def format_parameter_counts(before, after):
     """Return a table of the parameters, bytes and multiplications (for one token) of two models."""
     lines = [f"{'':<10}{'trainable':>12}{'frozen':>12}{'stored bytes':>14}{'multiplies':>12}"]
     for name, model in (("the run", before), ("adapted", after)):

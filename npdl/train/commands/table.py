@@ -64,7 +64,7 @@ def make_columns(folders):
             stopped.append(f"{folder} stopped at step {step} of {config.steps} and is left out; "
                            "finish it with --resume")
     return {heading: combine_summaries([summarise(read_records(Path(run) / "metrics.jsonl"))
-                              for run in runs])
+                                        for run in runs])
             for heading, runs in group_runs(finished).items()}, stopped
 
 

@@ -245,4 +245,4 @@ class Architecture:
         if o["qk_norm"]:
             for part in "qk":
                 yield ArraySpec(f"{theirs}.self_attn.{part}_norm_specs.weight",
-                          (f"{ours}.attention.norm_{part}.gain",), (d,))
+                                (f"{ours}.attention.norm_{part}.gain",), (d,))

@@ -291,7 +291,7 @@ def to_huggingface(pretrained, folder):
     dtype = str(next(iter(pretrained.model.params(frozen=True)))[1].data.dtype)
     with new_folder(folder) as new:
         write_json(new / "config.json", {**architecture.values, "dtype": dtype,
-                                          "torch_dtype": dtype})
+                                         "torch_dtype": dtype})
         safetensors.write(new / ONE, arrays, {"format": "pt"})
         if pretrained.path.is_dir():
             for name in FILES:
