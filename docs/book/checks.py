@@ -27,7 +27,7 @@ from docs.book.equations.holds import Close, Equation
 from docs.book.equations.measured import inside, numeric, slope
 from docs.book.equations.tex import NotRead
 from npdl.errors import InputError
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 from npdl.study.check.subjects import randomise
 
 
@@ -41,7 +41,7 @@ def namespace(name):
         randomise(layer, rng)
         return layer
 
-    found = layer_classes() | {n: getattr(npdl, n) for n in npdl.__all__}
+    found = find_layer_classes() | {n: getattr(npdl, n) for n in npdl.__all__}
     return found | {"np": np, "rng": rng, "numeric": numeric, "slope": slope, "inside": inside,
                     "ready": ready, "__name__": "checks"}
 

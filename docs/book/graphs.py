@@ -44,7 +44,7 @@ def nodes_of(recording, phase):
     calls to do its work.
     """
     steps = {}                                          # {call: {line: its first step}}
-    for one in recording.phase(phase):
+    for one in recording.steps_of(phase):
         if one.line.is_simple:
             steps.setdefault(one.call, {}).setdefault(one.line, one)
     root = next(call for call in steps if call.parent is None and call.code.co_name == phase)

@@ -21,7 +21,7 @@ from npdl.study.blame import blame as blaming
 from npdl.study.check.samples import sample
 from npdl.study.check.target import find_class
 from npdl.study.trace.source import find_code, patch_code
-from npdl.study.trace.statements import parse_lines
+from npdl.study.trace.statements import describe_function
 
 
 @dataclass
@@ -76,7 +76,7 @@ def _blamed(mistake, name, function, statement, edit):
     if report.right:
         raise InputError(f"blame finds nothing wrong with {mistake.now!r}")
     named = report.file, report.function, report.line
-    meant = function.__code__.co_filename, function.__qualname__, statement.first
+    meant = function.__code__.co_filename, function.__qualname__, statement.first_line
     if named != meant and not mistake.other:
         raise InputError(f"blame first names line {report.line} of {report.function}, not "
                          f"{mistake.now!r}: improve blame, or say why that line is rightly the "
@@ -126,7 +126,7 @@ def changed(found, code):
     own = [found] if isinstance(found, FunctionType) else [
         f for f in vars(found).values() if isinstance(f, FunctionType)]
     for function in sorted(own, key=lambda f: (f.__name__ != "backward", f.__name__ == "forward")):
-        planned = parse_lines(inspect.unwrap(function).__code__)
+        planned = describe_function(inspect.unwrap(function).__code__)
         for statement in planned.lines if planned else ():
             if plain(statement.source) == plain(code):
                 return inspect.unwrap(function), statement
@@ -142,8 +142,8 @@ def edited(function, statement, now):
     file = function.__code__.co_filename
     lines = linecache.getlines(file)
     indent = " " * statement.node.col_offset
-    edited = [indent + now + "\n"] + ["\n"] * (statement.last - statement.first)
-    text = lines[: statement.first - 1] + edited + lines[statement.last:]
+    edited = [indent + now + "\n"] + ["\n"] * (statement.last_line - statement.first_line)
+    text = lines[: statement.first_line - 1] + edited + lines[statement.last_line:]
     code = find_code(compile("".join(text), file, "exec"), function.__qualname__)
     with patch_code(function, code), mock.patch.dict(linecache.cache, {
             file: (len("".join(text)), None, text, file)}):

@@ -19,7 +19,7 @@ from docs.book import sources
 from docs.book.chapter import BookError
 from docs.book.frame import step_names
 from docs.book.sources import ROOT
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 
 WRITTEN = Path(__file__).parent / "notebooks"
 WHEEL = f"npdl_textbook-{npdl.__version__}-py3-none-any.whl"
@@ -28,7 +28,7 @@ import npdl
 from npdl import *
 from npdl.study.check import samples
 
-layers = samples.layer_classes()"""
+layers = samples.find_layer_classes()"""
 INSTALL = '''\
 # npdl, where it is missing: from its wheel, beside this notebook
 import importlib.util
@@ -132,7 +132,7 @@ def asks_for(chapter):
 
     It is the layer of the chapter's graph, or else the first with a backward.
     """
-    known, parts = layer_classes(), {}
+    known, parts = find_layer_classes(), {}
     for part in reversed(chapter.directives("source")):
         cls, _, method = part.given.partition(":")[2].partition(".")
         if method == "backward" and cls in known:

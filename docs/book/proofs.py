@@ -4,7 +4,7 @@ import functools
 
 from npdl.backend import stream
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.samples import all_samples
+from npdl.study.check.samples import make_sample_builders
 from npdl.study.check.target import find_npdl_class
 
 HEAD = """| layer | gradient checks | largest relative error | gradient |
@@ -21,7 +21,7 @@ def proof(name):
 
     Raises InputError if npdl has no layer of that name.
     """
-    examples = all_samples(find_npdl_class(name))
+    examples = make_sample_builders(find_npdl_class(name))
     rows = []
     for seed, build in enumerate(examples.values()):
         layer, inputs, options = build(stream(seed))

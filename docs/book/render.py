@@ -123,7 +123,7 @@ class Page:
         if not line.cited:
             return f'<div class="row alone"><div class="code">{code}</div></div>'
         node, formula = line.statement.node, ""
-        if line.statement.is_simple and len(maths.text(node)) < WIDE:
+        if line.statement.is_simple and len(maths.format_text(node)) < WIDE:
             formula = f'<span class="formula">{maths.format_html(node)}</span>'
         return (f'<div class="row"><div class="code">{code}</div><div class="beside">{formula}'
                 f'<span class="origin">from {self.links(part.line, line.cited)}</span></div></div>')

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.book.chapter import labels
 from npdl.errors import InputError
-from npdl.study.trace.statements import parse_lines
+from npdl.study.trace.statements import describe_function
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUMBING = "-- plumbing:"
@@ -55,14 +55,14 @@ def find(target):
 def listing(target):
     """Return the Listing of "module:Class.method", without citations."""
     function = inspect.unwrap(find(target))
-    planned = parse_lines(function.__code__)
+    planned = describe_function(function.__code__)
     source, node = linecache.getlines(function.__code__.co_filename), planned.node
     end = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
     head = _dedented(source[node.lineno - 1: node.body[0].lineno - 1], node.col_offset)
     lines = []
     for one in planned.lines:
-        lines.append(Line(one, _dedented(source[end: one.last], node.col_offset)))
-        end = one.last
+        lines.append(Line(one, _dedented(source[end: one.last_line], node.col_offset)))
+        end = one.last_line
     return Listing(function.__qualname__, function.__module__, function.__code__.co_firstlineno,
                    head, lines)
 

@@ -10,12 +10,12 @@ from npdl.study.check.target import build_target
 from npdl.study.containment import format_exception, time_limit
 from npdl.study.step.step import step
 
-LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), file.py:Class or module:Class, or "
-         "file.py:f for functions f_forward and f_backward; a class of your own needs a "
-         "classmethod sample() that returns a layer and its inputs, or --input")
+LAYER = ("a layer or model of npdl (LayerNorm, lstm, GPT), or your own class as file.py:Class or "
+         "module:Class, or file.py:f for the functions f_forward and f_backward. Your own code "
+         "needs --input, or a classmethod sample() that returns a layer and its inputs")
 
 
-def _add_target(parser):
+def _add_target_options(parser):
     parser.add_argument("layer", metavar="LAYER", help=LAYER)
     parser.add_argument("--input", action="append", default=[], metavar="x=2,3,4",
                         help="the name and shape of an input of forward; repeat for each input")
@@ -32,8 +32,8 @@ def parse_seconds(text):
     return float(text)
 
 
-def _run(options, work):
-    """Build the layer that the options name, run `work` on it, and return the result."""
+def _run_on_target(options, work):
+    """Return work(layer, inputs, options of forward) for the layer that the options name."""
     with time_limit(options.limit):
         try:
             return work(*build_target(options.layer, options.input, options.set))
@@ -68,15 +68,15 @@ correct.
 def add_step(parser):
     """Add the arguments of `step` to an argparse parser."""
     set_description(parser, STEP)
-    _add_target(parser)
+    _add_target_options(parser)
     parser.add_argument("--html", metavar="FILE", type=parse_path,
                         help="write a page instead of printing")
     parser.add_argument("--backward", action="store_true", help="show backward only")
 
 
 def run_step(options):
-    """Print all statements or write a page. The exit status is 0 if all gradients are right."""
-    walk = _run(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
+    """Print all statements or write a page; return 0 if all gradients are right, else 1."""
+    walk = _run_on_target(options, lambda layer, inputs, keywords: step(layer, *inputs, **keywords))
     phases = ("backward",) if options.backward else ("forward", "backward")
     error = walk.recording.error
     is_right = bool(walk.finals) and all(row.right for row in walk.finals)
@@ -94,12 +94,13 @@ def run_step(options):
 def add_blame(parser):
     """Add the arguments of `blame` to an argparse parser."""
     set_description(parser, BLAME)
-    _add_target(parser)
+    _add_target_options(parser)
 
 
 def run_blame(options):
-    """Print the report of blame. The exit status is 0 if all gradients are correct, else 1."""
-    report = _run(options, lambda layer, inputs, keywords: blame(layer, *inputs, **keywords))
+    """Print the report of blame; return 0 if all gradients are correct, else 1."""
+    report = _run_on_target(
+        options, lambda layer, inputs, keywords: blame(layer, *inputs, **keywords))
     options.status = int(not report.right)
     print(report)
     return options.status

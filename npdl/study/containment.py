@@ -19,16 +19,16 @@ LIBRARIES = [Path(np.__file__).parent,                 # NumPy, then the standar
              *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))]
 
 
-class TimeOver(BaseException):
+class TimeLimitExceeded(BaseException):
     """A student's code exceeded the time limit. `except Exception` doesn't catch this exception."""
 
 
 @contextlib.contextmanager
-def note_at_time_over(note):
-    """If a TimeOver ends the block, add the text note(), which describes the results so far."""
+def add_note_on_timeout(note):
+    """Add the text note() to the exception if a time limit ends the block."""
     try:
         yield
-    except TimeOver as error:
+    except TimeLimitExceeded as error:
         error.add_note(note())
         raise
 
@@ -48,13 +48,13 @@ def format_exception(error):
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def is_npdls(cls):
-    """Return True for a class of npdl that is not in npdl.study."""
+def is_npdl_class(cls):
+    """Return True for a class of npdl, except for those of npdl.study."""
     return cls.__module__.startswith("npdl.") and not cls.__module__.startswith("npdl.study.")
 
 
 @functools.lru_cache(maxsize=4096)
-def is_library(filename):
+def is_library_file(filename):
     """Return True if a file belongs to Python, to NumPy, or to a folder of installed packages."""
     path = Path(filename)
     return (filename.startswith("<frozen") or any(folder in path.parents for folder in LIBRARIES)
@@ -62,10 +62,10 @@ def is_library(filename):
 
 
 @contextlib.contextmanager
-def time_limit(seconds, more="; give more time with --limit, or smaller shapes with --input"):
+def time_limit(seconds, advice="; give more time with --limit, or smaller shapes with --input"):
     """Raise InputError if the block uses more seconds of processor time.
 
-    `more` is advice at the end of the message. On Windows there is no limit.
+    `advice` is the end of the message. On Windows there is no limit.
     """
     try:
         import signal
@@ -77,17 +77,17 @@ def time_limit(seconds, more="; give more time with --limit, or smaller shapes w
         return
     try:
         yield
-    except TimeOver as error:
-        known = "".join(f"; so far, {note}" for note in getattr(error, "__notes__", ())[:1])
+    except TimeLimitExceeded as error:
+        progress = "".join(f"; so far, {note}" for note in getattr(error, "__notes__", ())[:1])
         raise InputError(f"the code did not finish within {seconds:g} seconds of processor time"
-                         f"{error}{known}{more}") from None
+                         f"{error}{progress}{advice}") from None
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
 class _Alarm:
-    """A signal handler that raises TimeOver.
+    """A signal handler that raises TimeLimitExceeded.
 
     A bare `except:` may catch the exception, so it is raised again each second. The fourth time,
     the process ends.
@@ -98,30 +98,32 @@ class _Alarm:
 
     def __call__(self, number, frame):
         self.times += 1
-        where = add_place(" (at {}: a loop without an end?)", [*traceback.walk_stack(frame)][::-1])
+        frames = [*traceback.walk_stack(frame)][::-1]
+        where = format_location(" (at {}: an endless loop?)", frames)
         if self.times > 3:
             sys.stderr.write(f"the code did not finish in time{where}; an `except:` in it caught "
                              "the time limit: write `except Exception:`\n")
             sys.stderr.flush()
             os._exit(2)
-        raise TimeOver(where)
+        raise TimeLimitExceeded(where)
 
 
 def describe_exception(error):
-    """Return an exception as text, with the place in the student's code that raised it."""
-    return format_exception(error) + add_place(" at {}", traceback.walk_tb(error.__traceback__))
+    """Return "Type: text at mine.py:12" for an exception that the student's code raised there."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return format_exception(error) + format_location(" at {}", frames)
 
 
-def add_place(text, frames):
-    """Return a text with the place of the student's code, such as " at mine.py:12", or "".
+def format_location(text, frames):
+    """Return where the student's code is running, such as " at mine.py:12", or "".
 
-    text    a text with {} in it
-    frames  pairs (frame, line number); the last one in a file of the student is the place
+    text    the format of the result, such as " at {}"
+    frames  pairs (frame, line number), the innermost last; the last one in a student's file is used
     """
     found = ""
     for frame, number in frames:
         name = frame.f_code.co_filename
-        if not (is_library(name) or name.startswith(NPDL)):
+        if not (is_library_file(name) or name.startswith(NPDL)):
             found = text.format(f"{os.path.basename(name)}:{number}")
     return found
 

@@ -23,7 +23,7 @@ def add_arguments(parser):
 
 
 def run(options):
-    """Write the template to --out, which must be a new .py file, and print commands to try."""
+    """Write the template to the new .py file of --out, and print commands to try."""
     path = Path(options.out)
     if path.suffix != ".py":
         raise InputError(f"--out {path} is not a Python file; give a name such as mine.py")

@@ -17,8 +17,8 @@ from npdl.study.check.samples import sample
 from npdl.study.check.target import find_npdl_class
 from npdl.study.containment import write_text
 from npdl.study.trace.source import find_definitions
-from npdl.study.trace.statements import code_and_comments
-from npdl.study.trees import cast_tree, random_upstream
+from npdl.study.trace.statements import split_comments
+from npdl.study.trees import cast_tree, draw_upstream
 
 VOCABULARY = 64
 HEAD = "<tr><th>ms<th>share<th>MFLOP<th>MB<th>line<th>source</tr>"
@@ -30,9 +30,11 @@ td:last-child {{ font-family: monospace; text-align: left; white-space: pre }}</
 
 
 def add_arguments(parser):
+    """Add the arguments of `python -m npdl profile` to an argparse parser."""
     parser.add_argument("name", help="a model or a layer of npdl: GPT, LSTM, LayerNorm, ..")
-    for name, value, what in (("batch", 32, "sequences"), ("length", 64, "tokens or steps each"),
-                              ("width", 128, "d_model, d_in and d_hidden")):
+    for name, value, what in (("batch", 32, "number of sequences"),
+                              ("length", 64, "tokens or time steps of a sequence"),
+                              ("width", 128, "value of d_model, d_in and d_hidden")):
         parser.add_argument(f"--{name}", type=parse_positive, default=value,
                             help=f"{what} (default {value})")
     parser.add_argument("--target", choices=TARGETS, default="auto",
@@ -42,7 +44,8 @@ def add_arguments(parser):
 
 
 def run(options):
-    recorded = recorded_step(options)
+    """Print the costs of each source line, or write them to an HTML page."""
+    recorded = record_step(options)
     if recorded.why_not is not None:
         raise InputError(f"{options.name} can't be profiled, because its step can't be recorded "
                          f"({recorded.why_not})")
@@ -52,7 +55,7 @@ def run(options):
 
 
 def format_page(lines, title):
-    """Return an HTML page with the functions that ran, and with the costs of each source line."""
+    """Return an HTML page with the source of the functions that ran, and each line's costs."""
     total, parts = sum(one.seconds for one in lines), []
     for file in {one.file for one in lines}:
         costs = {one.number: one for one in lines if one.file == file}
@@ -60,8 +63,8 @@ def format_page(lines, title):
             shown = range(node.lineno, node.end_lineno + 1)
             seconds = sum(one.seconds for n, one in costs.items() if n in shown)
             if seconds > 0:
-                rows = "".join(_row(n, code, costs.get(n), total) for n, (code, _) in enumerate(
-                    code_and_comments(file), 1) if n in shown)
+                rows = "".join(_format_row(n, code, costs.get(n), total) for n, (code, _)
+                               in enumerate(split_comments(file), 1) if n in shown)
                 name = f"{owner}.{node.name}".strip(".")
                 parts.append((seconds, f"<h2>{name}, {seconds / total:.1%}</h2>"
                               f"<table>{HEAD}{rows}</table>"))
@@ -69,7 +72,7 @@ def format_page(lines, title):
                        body="".join(text for _, text in sorted(parts, reverse=True)))
 
 
-def _row(number, code, line, total):
+def _format_row(number, code, line, total):
     """Return the HTML row of a source line with its costs; `total` is the time of all lines."""
     end = f"<td>{number}<td>{html.escape(code)}</tr>"
     if line is None:
@@ -79,10 +82,10 @@ def _row(number, code, line, total):
             f"<td>{share:.1%}<td>{line.flop / 1e6:.2f}<td>{line.bytes / 1e6:.2f}{end}")
 
 
-def recorded_step(options):
-    """Return a RecordedStep (npdl.engine) that has run once.
+def record_step(options):
+    """Run a step of the model or layer that the options name; return its RecordedStep.
 
-    For a model it is a training step with a loss and AdamW; for a layer, forward and backward.
+    For a model, the step is a training step with AdamW; for a layer, it is forward and backward.
     """
     cls, rng = find_npdl_class(options.name), stream(0, 5)
     taken = inspect.signature(cls).parameters
@@ -100,13 +103,13 @@ def recorded_step(options):
     else:
         layer, inputs, named = sample(cls)
         inputs = cast_tree(tuple(inputs), "float32")
-    dout = cast_tree(random_upstream(layer.forward(*inputs, **named)[0], rng), "float32")
-    step = RecordedStep(forward_and_backward, (layer,), options.target)
+    dout = cast_tree(draw_upstream(layer.forward(*inputs, **named)[0], rng), "float32")
+    step = RecordedStep(run_layer, (layer,), options.target)
     step(inputs, named, dout)
     return step
 
 
-def forward_and_backward(layer, inputs, options, dout):
+def run_layer(layer, inputs, options, dout):
     """Run a layer and return (outputs, gradients of the inputs)."""
     outputs, cache = layer.forward(*inputs, **options)
     return outputs, layer.backward(dout, cache)

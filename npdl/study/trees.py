@@ -15,36 +15,36 @@ def is_float(value):
         isinstance(value, (np.ndarray, np.floating)) and value.dtype.kind == "f")
 
 
-def leaves(nest, path=""):
-    """Yield (path, array) for the float arrays of a nested structure, which may contain Caches."""
-    if is_nest(nest) or isinstance(nest, Cache):
-        for name, item in _items(nest):
+def leaves(nested, path=""):
+    """Yield (path, array) for the float arrays in nested containers, with paths such as "1.W"."""
+    if is_nested(nested) or isinstance(nested, Cache):
+        for name, item in _list_items(nested):
             yield from leaves(item, f"{path}.{name}" if path else str(name))
-    elif is_float(nest):
-        yield path or "0", nest
+    elif is_float(nested):
+        yield path or "0", nested
 
 
-def is_nest(value):
+def is_nested(value):
     """Return True for a tuple, a list, a dict or an instance of a dataclass."""
     return isinstance(value, (tuple, list, dict)) or (
         dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
-def _items(nest):
-    """Return the (name, item) pairs of one level of a nested structure."""
-    if isinstance(nest, (dict, Cache)):
-        return (nest if isinstance(nest, dict) else vars(nest)).items()
-    if dataclasses.is_dataclass(nest):
-        return [(field.name, getattr(nest, field.name)) for field in dataclasses.fields(nest)]
-    return zip(getattr(nest, "_fields", range(len(nest))), nest, strict=True)
+def _list_items(nested):
+    """Return pairs (name, item) of a tuple, list, dict, Cache or dataclass."""
+    if isinstance(nested, (dict, Cache)):
+        return (nested if isinstance(nested, dict) else vars(nested)).items()
+    if dataclasses.is_dataclass(nested):
+        return [(field.name, getattr(nested, field.name)) for field in dataclasses.fields(nested)]
+    return zip(getattr(nested, "_fields", range(len(nested))), nested, strict=True)
 
 
-def rebuild(nest, items):
-    """Return a copy of a tuple, list, dict or dataclass `nest` with other items in it."""
-    if not dataclasses.is_dataclass(nest):
-        return rebuild_container(nest, items)
-    names = [field.name for field in dataclasses.fields(nest)]
-    return dataclasses.replace(nest, **dict(zip(names, items, strict=True)))
+def rebuild(nested, items):
+    """Return a tuple, list, dict or dataclass like `nested`, but with these items in it."""
+    if not dataclasses.is_dataclass(nested):
+        return rebuild_container(nested, items)
+    names = [field.name for field in dataclasses.fields(nested)]
+    return dataclasses.replace(nested, **dict(zip(names, items, strict=True)))
 
 
 def as_tuple(value):
@@ -52,34 +52,33 @@ def as_tuple(value):
     return value if isinstance(value, tuple) else (value,)
 
 
-def map_leaves(nest, change):
-    """Return a copy of a nested structure with change(leaf) in place of each leaf."""
-    if is_nest(nest):
-        return rebuild(nest, [map_leaves(item, change) for _, item in _items(nest)])
-    return change(nest)
+def map_leaves(nested, change):
+    """Return a copy of a nested structure with change(leaf) in place of each array or number."""
+    if is_nested(nested):
+        return rebuild(nested, [map_leaves(item, change) for _, item in _list_items(nested)])
+    return change(nested)
 
 
-def copy_tree(nest):
+def copy_tree(nested):
     """Return a copy of a nested structure with copies of its arrays."""
-    return map_leaves(nest, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
+    return map_leaves(nested, lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf)
 
 
-def shift_values(nest):
+def shift_values(nested):
     """Return a copy of a nested structure whose float arrays have slightly larger numbers."""
     def change(leaf):
         if not isinstance(leaf, np.ndarray) or not is_float(leaf):
             return leaf
         return leaf + 0.1 + 0.1 * np.cos(np.arange(leaf.size)).reshape(leaf.shape)
 
-    return map_leaves(nest, change)
+    return map_leaves(nested, change)
 
 
-def match_inputs(returned, floats):
-    """Return a tuple with one gradient for each input.
+def match_gradients(returned, floats):
+    """Return a tuple with one gradient for each input, or None for an input without one.
 
     returned  the value that backward returned: a gradient, a tuple or a list
-    floats    a list with True for each input that has float arrays; backward may leave the
-              gradients of the other inputs out
+    floats    True for each input with float arrays; backward may leave out the other gradients
     """
     if isinstance(returned, list) and len(floats) > 1:
         returned = tuple(returned)
@@ -90,21 +89,21 @@ def match_inputs(returned, floats):
     return tuple(next(given) if is_given else None for is_given in floats)
 
 
-def random_upstream(nest, rng):
-    """Return a structure like the outputs, with random gradients for float arrays, else None."""
-    return map_leaves(nest, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
+def draw_upstream(nested, rng):
+    """Return random upstream gradients, nested as the outputs are; None for other arrays."""
+    return map_leaves(nested, lambda y: rng.standard_normal(np.shape(y)) if is_float(y) else None)
 
 
-def select_paths(nest, used, zeros=False, path=""):
-    """Return a copy of a nested structure that keeps only the leaves at the paths in `used`.
+def select_paths(nested, used, zeros=False, path=""):
+    """Return a copy of a nested structure in which only the arrays at the paths in `used` remain.
 
-    The other leaves are replaced by None, or by zeros if `zeros` is True.
+    Others are replaced by None, or by zeros if `zeros` is True. A path is "1.W" (see `leaves`).
     """
-    if not is_nest(nest):
-        unused = np.zeros_like(nest) if zeros and nest is not None else None
-        return nest if (path or "0") in used else unused
-    return rebuild(nest, [select_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
-                          for name, item in _items(nest)])
+    if not is_nested(nested):
+        unused = np.zeros_like(nested) if zeros and nested is not None else None
+        return nested if (path or "0") in used else unused
+    return rebuild(nested, [select_paths(item, used, zeros, f"{path}.{name}" if path else str(name))
+                            for name, item in _list_items(nested)])
 
 
 @contextlib.contextmanager
@@ -124,9 +123,9 @@ def restore_values(params, inputs):
             param.data = data
 
 
-def cast_tree(nest, dtype):
+def cast_tree(nested, dtype):
     """Return a copy of a nested structure whose float arrays have the given dtype."""
-    return map_leaves(nest, lambda leaf: leaf.astype(dtype) if is_float(leaf) and isinstance(
+    return map_leaves(nested, lambda leaf: leaf.astype(dtype) if is_float(leaf) and isinstance(
         leaf, np.ndarray) else leaf)
 
 
@@ -134,8 +133,8 @@ def is_equal(a, b):
     """Return True if two values, or nested structures, have the same type and are equal."""
     if type(a) is not type(b):
         return False
-    if is_nest(a):
-        one, two = list(_items(a)), list(_items(b))
+    if is_nested(a):
+        one, two = list(_list_items(a)), list(_list_items(b))
         return len(one) == len(two) and all(
             x == y and is_equal(v, w) for (x, v), (y, w) in zip(one, two, strict=True))
     return np.array_equal(a, b, equal_nan=is_float(a))

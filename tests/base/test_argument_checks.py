@@ -20,7 +20,7 @@ from npdl.backend import stream
 from npdl.core import Layer, Param
 from npdl.errors import InputError, NpdlError
 from npdl.layers.linear import Linear
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 from npdl.study.trees import leaves
 from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
@@ -238,7 +238,7 @@ NEITHER = {"Cache", "Layer", "Param",                          # bases and holde
 
 
 def test_every_public_class_is_in_a_table():
-    public = layer_classes() | {name: getattr(npdl, name) for name in npdl.__all__}
+    public = find_layer_classes() | {name: getattr(npdl, name) for name in npdl.__all__}
     classes = {name: value for name, value in public.items() if isinstance(value, type)
                and not issubclass(value, NpdlError)}
     left = {name for name, cls in classes.items() if name not in OPTIMIZERS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import npdl
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 
 ROOT = Path(npdl.__file__).parent
 
@@ -32,7 +32,7 @@ def test_every_name_is_there_and_every_layer_is_found_by_its_name():
     for _ in range(4):                                  # bases of bases
         bases |= {c.name for c in classes if {ast.unparse(b) for b in c.bases} & bases}
     built_on = {ast.unparse(b) for c in classes for b in c.bases}
-    assert bases - built_on <= set(layer_classes()) <= bases
+    assert bases - built_on <= set(find_layer_classes()) <= bases
     with pytest.raises(AttributeError, match="module 'npdl' has no attribute 'LTSM'"):
         npdl.LTSM  # noqa: B018
 

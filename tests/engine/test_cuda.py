@@ -10,7 +10,7 @@ from npdl.backend import to_host, xp
 from npdl.engine import RecordedStep, compile_step, training_step
 from npdl.engine.cuda_recording import move_arrays
 from npdl.losses import SequenceLoss
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 from tests.engine.test_equality import (
     OPTIMIZERS,
     TOLERANCE,
@@ -37,7 +37,7 @@ def host_arrays(layers, answers):
 
 @pytest.mark.parametrize(("name", "dtype"), [
     pytest.param(name, list(TOLERANCE)[i % 2], marks=[] if name in QUICK else pytest.mark.slow)
-    for i, name in enumerate(sorted(layer_classes()))])
+    for i, name in enumerate(sorted(find_layer_classes()))])
 def test_every_layer_equals_its_plain_step(name, dtype):
     plain, *examples = example_layers(name, dtype, few=None)    # all of them
     layers, steps = [layer.astype(dtype) for layer in plain], []

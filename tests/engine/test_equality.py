@@ -8,8 +8,8 @@ import npdl
 from npdl import optim
 from npdl.engine import RecordedStep, c_build, compile_step, training_step
 from npdl.losses import SequenceLoss
-from npdl.study.check.samples import all_samples, layer_classes
-from npdl.study.trees import as_tuple, cast_tree, leaves, map_leaves, random_upstream
+from npdl.study.check.samples import find_layer_classes, make_sample_builders
+from npdl.study.trees import as_tuple, cast_tree, draw_upstream, leaves, map_leaves
 
 TOLERANCE = {"float64": 1e-12, "float32": 2e-4}     # of 1 and the largest entry
 STEPS = 3
@@ -61,7 +61,7 @@ def assert_close(found, wanted, tolerance):
 def layer_cases():
     """Each layer on the NumPy target in one dtype and in C in the other; by default, FEW examples
     of it on the NumPy target, and a few layers in C, which is compiled first."""
-    for i, name in enumerate(sorted(layer_classes())):
+    for i, name in enumerate(sorted(find_layer_classes())):
         dtypes = ("float64", "float32")[:: 1 - i % 2 * 2]
         for dtype, target in zip(dtypes, ("numpy", "c"), strict=True):
             marks = [needs_compiler] * (target == "c")
@@ -73,7 +73,7 @@ def layer_cases():
 def example_layers(name, dtype, few):
     """(plain layers, their inputs and options, rng) of all examples of a class, or of a few."""
     try:
-        samples = list(all_samples(layer_classes()[name]).values())
+        samples = list(make_sample_builders(find_layer_classes()[name]).values())
     except npdl.errors.InputError:
         pytest.skip("a base class")
     rng = np.random.default_rng(len(name))
@@ -91,7 +91,7 @@ def plain_steps(plain, inputs, options, rng, dtype):
     with np.errstate(all="ignore"):
         for i in range(STEPS):
             given = cast_tree(inputs if i == 0 else redrawn(inputs, rng), dtype)
-            douts = [cast_tree(random_upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
+            douts = [cast_tree(draw_upstream(layer.astype(dtype).forward(*x, **o)[0], rng), dtype)
                      for layer, x, o in zip(plain, given, options, strict=True)]
             for layer in plain:
                 layer.zero_grad()

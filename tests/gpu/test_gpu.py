@@ -19,7 +19,7 @@ from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
 from npdl.optim import AdamW
 from npdl.study.check.subjects import randomise
-from npdl.study.deviation import deviation
+from npdl.study.relative_error import relative_error
 from npdl.study.trees import cast_tree, map_leaves
 from npdl.train.config import Config
 from npdl.train.engine import Batch, PlainEngine, RecordedEngine
@@ -48,7 +48,7 @@ every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 
 def close(result, expected, limit, what=""):
     """Equal up to `limit` of the largest entry."""
-    assert deviation(to_host(result), to_host(expected), 1.0) <= limit, what
+    assert relative_error(to_host(result), to_host(expected), 1.0) <= limit, what
 
 
 # Layers

@@ -34,8 +34,8 @@ from npdl.models.autoencoder import Autoencoder
 from npdl.models.birnn import BiRNN, BiRNNLoss
 from npdl.models.gpt import GPT
 from npdl.models.lstm_lm import LSTMLM
-from npdl.study.check.examples import Repeated, draw_input, ids, off_zero, part, parts
-from npdl.study.check.samples import ROW, all_samples
+from npdl.study.check.examples import FixedNoise, draw_input, ids, off_zero, part, parts
+from npdl.study.check.samples import ROW, make_sample_builders
 from tests.tools.running import npdl_layers
 
 COMPOSED = ("npdl.models", "npdl.layers.transformer", "npdl.layers.cross_attention",
@@ -115,7 +115,7 @@ def is_composed(cls):
 def examples(cls):
     """Return {name: build(rng)} of a layer; none if one is missing, as test_gradcheck.py says."""
     try:
-        return all_samples(cls)
+        return make_sample_builders(cls)
     except InputError:
         return {}
 
@@ -130,7 +130,7 @@ def all_cases():
 
 # Tokens, and which of them may be seen
 TOKENS = np.array([[0, 1, 2], [3, 1, 1]])
-MASK = Repeated(5)                                          # dropout's mask is the same every time
+MASK = FixedNoise(5)                                        # dropout's mask is the same every time
 CAUSAL = attention.causal_mask(3)
 SEEN = np.array([[True, True, True], [False, True, True]])          # a query sees nothing
 BLIND = np.array([[True, True, False], [False, False, False]])      # a sequence sees nothing

@@ -8,7 +8,7 @@ from npdl.errors import CheckpointError, InputError
 from npdl.safetensors import write
 from npdl.study.check.samples import ROW
 from npdl.study.check.subjects import randomise
-from npdl.study.deviation import deviation
+from npdl.study.relative_error import relative_error
 from npdl.study.trees import leaves
 from tests.layers.cases import all_cases, strided
 from tests.tools import slow
@@ -32,7 +32,7 @@ def close(found, wanted, relative, floor=0.0):
     """Every array within `relative` of its largest entry, or of `floor` where that is larger."""
     assert found.keys() == wanted.keys()
     for name, array in wanted.items():
-        error = deviation(found[name], array, floor)
+        error = relative_error(found[name], array, floor)
         assert error <= relative, f"{name}: {error:.2e}"
 
 

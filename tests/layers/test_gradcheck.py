@@ -6,7 +6,7 @@ import pytest
 
 from npdl.core import walk
 from npdl.study.check.gradcheck import gradcheck
-from npdl.study.check.samples import ROW, all_samples
+from npdl.study.check.samples import ROW, make_sample_builders
 from tests.layers.cases import all_cases, is_composed
 from tests.tools import slow
 from tests.tools.running import case_rng, npdl_layers
@@ -47,7 +47,7 @@ def agrees(case):
 
 @pytest.mark.parametrize("cls", npdl_layers(), ids=lambda cls: cls.__name__)
 def test_every_layer_has_examples(cls):
-    all_samples(cls)                                   # says what is missing, and where to put it
+    make_sample_builders(cls)                           # says what is missing, and where to put it
 
 
 def test_case_names_differ():

@@ -9,8 +9,8 @@ import pytest
 
 from npdl.backend import stream
 from npdl.study.check.subjects import randomise
-from npdl.study.deviation import deviation
-from npdl.study.trees import leaves, map_leaves, random_upstream, select_paths
+from npdl.study.relative_error import relative_error
+from npdl.study.trees import draw_upstream, leaves, map_leaves, select_paths
 from tests.layers.cases import examples
 from tests.tools.running import npdl_layers
 
@@ -89,9 +89,9 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     t_inputs = tensors(inputs)
     wanted = dict(tensor_leaves(theirs[cls](layer, P, *t_inputs, **options)))
     outputs, cache = layer.forward(*inputs, **options)
-    found, dout = dict(leaves(outputs)), random_upstream(outputs, rng)
+    found, dout = dict(leaves(outputs)), draw_upstream(outputs, rng)
     for path, y in wanted.items():
-        assert deviation(found[path], y.detach(), 1.0) < LIMIT, f"output {path}"
+        assert relative_error(found[path], y.detach(), 1.0) < LIMIT, f"output {path}"
     given = dict(leaves(dout))
     torch.autograd.backward(list(wanted.values()), [torch.tensor(given[path]) for path in wanted])
     returned = layer.backward(select_paths(dout, wanted), cache)
@@ -103,7 +103,7 @@ def test_outputs_and_gradients_are_torchs(name, theirs):
     assert gradients.keys() == compared.keys()
     for what, x in compared.items():
         grad = torch.zeros_like(x) if x.grad is None else x.grad
-        assert deviation(gradients[what], grad, 1.0) < LIMIT, what
+        assert relative_error(gradients[what], grad, 1.0) < LIMIT, what
 
 
 def test_every_layer_is_compared_or_has_a_reason(theirs):

@@ -265,7 +265,8 @@ def test_a_call_that_npdl_guessed_is_a_question_and_no_mistake():
             return 3 * dout.first if isinstance(dout, tuple) else 3 * dout["first"]
 
     report = blame(Unpacked("neither"), X)
-    assert report.kind == "unchecked" and not report.line and "is not known" in report.diagnosis
+    assert report.kind == "unchecked" and not report.line
+    assert "With the gradients of all outputs" in report.diagnosis
 
 
 def test_npdls_own_rejection_of_inputs_is_raised():
@@ -345,7 +346,7 @@ def test_the_command_and_its_exit_statuses(tmp_path, capsys):
 def test_an_answer_takes_at_most_ten_seconds(name):
     import time
 
-    from npdl.study.check.samples import layer_classes
-    layer, inputs, options = sample(layer_classes()[name])
+    from npdl.study.check.samples import find_layer_classes
+    layer, inputs, options = sample(find_layer_classes()[name])
     start = time.process_time()
     assert blame(layer, *inputs, **options).right and time.process_time() - start < 10

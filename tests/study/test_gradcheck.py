@@ -19,10 +19,10 @@ from npdl import (
 )
 from npdl.backend import stream, xp
 from npdl.study.check.adapters import as_layer
-from npdl.study.check.differences import Line, perturb_entry
+from npdl.study.check.differences import Direction, make_perturbed_run
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.deviation import deviation
+from npdl.study.relative_error import relative_error
 
 RNG = stream(11)
 X = RNG.standard_normal((2, 3, 4))
@@ -94,9 +94,9 @@ class Scaled(Layer):
 @pytest.mark.parametrize("times", [1.001, 1e200, NAN])
 def test_one_wrong_entry_of_a_large_array_is_found(times):
     x = np.random.default_rng(1).standard_normal((20, 40))
-    assert Check(Subject(as_layer(Scaled(1.0)), (x,))).verdict().right
+    assert Check(Subject(as_layer(Scaled(1.0)), (x,))).compute_verdict().right
     for entries in (None, 0):
-        found = Check(Subject(as_layer(Scaled(times)), (x,)), entries).verdict()
+        found = Check(Subject(as_layer(Scaled(times)), (x,)), entries).compute_verdict()
         assert [row.name for row in found.wrong] == ["input x"]
 
 
@@ -169,7 +169,7 @@ class Linear2(Layer):
     ("dy", "changes the upstream gradient in place"),
     ("x", "changes input x in place"),
     ("W", "changes parameter W in place"),
-    ("twice", "input x is wrong when backward runs a second time on one cache"),
+    ("twice", "input x is wrong when backward runs a second time on the same cache"),
     ("self", "W is wrong when forward runs again before backward"),
 ])
 def test_side_effects_are_faults(effect, text):
@@ -184,9 +184,9 @@ def test_side_effects_are_faults(effect, text):
 def derivative(run, array, largest=0.0):
     """Return the Derivative of sum(run()) with respect to the first entry of an array."""
     base = run()
-    line = Line(perturb_entry(array, (0,), lambda: [run()]), [base], [np.ones(np.shape(base))],
-                np.abs(array).max())
-    return line.derivative(largest=largest)
+    at = make_perturbed_run(array, (0,), lambda: [run()])
+    direction = Direction(at, [base], [np.ones(np.shape(base))], np.abs(array).max())
+    return direction.compute_derivative(largest=largest)
 
 
 @pytest.mark.parametrize(("f", "x", "value"), [
@@ -197,8 +197,8 @@ def derivative(run, array, largest=0.0):
 def test_a_derivative_is_within_its_uncertainty(f, x, value):
     array = np.array([x, 1.0])
     found = derivative(lambda: f(array), array, largest=1.0)
-    assert not found.reason and found.doubt <= 1e-7 * max(abs(value), 1e-3)
-    assert abs(found.value - value) <= 2 * found.doubt
+    assert not found.reason and found.uncertainty <= 1e-7 * max(abs(value), 1e-3)
+    assert abs(found.value - value) <= 2 * found.uncertainty
     np.testing.assert_array_equal(array, [x, 1.0])
 
 
@@ -218,8 +218,8 @@ def test_an_unknown_derivative_has_a_reason(f, reason):
 def test_float32_outputs_have_the_uncertainty_of_float32():
     array = np.array([0.7, 1.3])
     found = derivative(lambda: np.sin(array).astype("f4"), array)
-    assert not found.reason and 1e-7 < found.doubt < 3e-4
-    assert abs(found.value - np.cos(0.7)) <= found.doubt
+    assert not found.reason and 1e-7 < found.uncertainty < 3e-4
+    assert abs(found.value - np.cos(0.7)) <= found.uncertainty
 
 
 @pytest.mark.parametrize(("layer", "inputs", "right"), [
@@ -306,4 +306,4 @@ def test_random_layers_repeat_and_generators_are_restored(draw):
     ([NAN, INF, 1.0], [NAN, INF, 2.0], 0, 0.5), ([NAN], [1.0], 0, INF), ([1.0], 1.0, 0, INF),
 ])
 def test_deviation_is_relative_to_the_largest_entry(found, expected, least, relative):
-    assert math.isclose(deviation(np.array(found), np.array(expected), least), relative)
+    assert math.isclose(relative_error(np.array(found), np.array(expected), least), relative)

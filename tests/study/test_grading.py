@@ -15,13 +15,13 @@ from npdl.__main__ import main
 from npdl.study.homework import commands, sandbox
 from npdl.study.homework.exercise import Exercise
 from npdl.study.homework.grading import Grader, format_points, grade_class
-from npdl.study.homework.handout import hand_out
+from npdl.study.homework.handout import write_homework
 from npdl.study.homework.submissions import list_submissions, read_file
 from tests.study.test_homework import solve
 
-SEALED = sandbox.can_restrict()
+SEALED = sandbox.can_restrict_system_calls()
 LINEAR = Exercise("Linear")
-RIGHT = solve(LINEAR.text(), LINEAR)
+RIGHT = solve(LINEAR.format_file(), LINEAR)
 FULL = "5 of 5"
 
 
@@ -36,7 +36,7 @@ def instead(*lines):
 def homework(tmp_path_factory):
     """Return ({name: Exercise}, its folder)."""
     folder = tmp_path_factory.mktemp("homework") / "given"
-    return hand_out(folder, ["Linear"]), folder
+    return write_homework(folder, ["Linear"]), folder
 
 
 def grade(tmp_path, homework, seconds=20.0, **files):
@@ -54,7 +54,8 @@ def test_grades_csv_and_feedback(tmp_path, homework, capsys):
     wrong = RIGHT.replace("self.b.grad += ", "self.b.grad += 2 * ")
     renamed = RIGHT.replace("dy_rows", "upstream").replace("# dx", "# my own").replace(
         '        check_gradient(dy, (*cache.shape[:-1], E), "Linear")\n', "")
-    grade(tmp_path, homework, ada=RIGHT, ben=wrong, blank=LINEAR.text(), **{"=SUM(1)": renamed})
+    grade(tmp_path, homework, ada=RIGHT, ben=wrong, blank=LINEAR.format_file(),
+          **{"=SUM(1)": renamed})
     assert {"ben: 2 of 5", "blank: 0 of 5"} <= {*capsys.readouterr().out.split("\n")}
     content = (tmp_path / "grades" / "grades.csv").read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -87,7 +88,7 @@ def test_a_submission_cannot_reach_files_network_or_processes(tmp_path, homework
         "import socket; socket.create_connection(('127.0.0.1', 9))",
         f"import subprocess; subprocess.run(['touch', {str(target)!r}])",
         "import os; os.kill(os.getppid(), 9)", error="(OSError, ImportError)")).values()
-    assert one.reasons() == [] and not target.exists()
+    assert one.list_reasons() == [] and not target.exists()
 
 
 CENTRAL = instead(
@@ -127,8 +128,8 @@ def test_npdls_own_answer_is_not_in_the_process(tmp_path, homework):
             "differences.estimate_derivative(1, 1, 0, *4 * [dy])",
             "import linecache, npdl.layers.linear as own; linecache.cache[own.__file__]",
             error="(NotImplementedError, KeyError)"))
-    assert str(grades["inherits"]) == "0 of 5" and grades["attempts"].reasons() == []
-    assert "npdl's own answer is not available" in grades["inherits"].reasons()[0]
+    assert str(grades["inherits"]) == "0 of 5" and grades["attempts"].list_reasons() == []
+    assert "npdl's own answer is not available" in grades["inherits"].list_reasons()[0]
 
 
 def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homework):
@@ -139,8 +140,8 @@ def test_honest_work_in_other_encodings_and_dtypes_has_a_reason(tmp_path, homewo
                    missing="import no_such_module\n" + RIGHT,
                    float32=RIGHT.replace("reshape(-1, E)", "reshape(-1, E).astype('float32')"))
     assert {str(grades[name]) for name in ("utf16", "bom")} == {FULL}
-    assert "Python 3." in grades["syntax"].reasons()[0]
-    assert "No module named 'no_such_module'. Import only" in grades["missing"].reasons()[0]
+    assert "Python 3." in grades["syntax"].list_reasons()[0]
+    assert "No module named 'no_such_module'. Import only" in grades["missing"].list_reasons()[0]
     assert "converted to float32?" in grades["float32"].points["gradient of x"]
 
 
@@ -162,7 +163,7 @@ def test_folders_zips_canvas_files_and_notebooks(tmp_path, homework):
     assert "a/linear.py and b/linear.py are two versions" in points["twice"]
     assert points["notebook"].startswith("not graded: Linear: a notebook was handed in")
     assert points["empty"] == points["broken"] == "0 of 5"
-    assert "can't be read as a zip" in found["broken"]["Linear"].reasons()[0]
+    assert "can't be read as a zip" in found["broken"]["Linear"].list_reasons()[0]
 
 
 def test_large_files_zips_and_links_are_not_read(tmp_path):
@@ -174,9 +175,9 @@ def test_large_files_zips_and_links_are_not_read(tmp_path):
     with open(folder / "large.zip", "wb") as file:
         file.truncate(30 << 20)
     found = list_submissions(folder)
-    for name, error, words in (("bomb", sandbox.Refused, "more than 100000 bytes"),
+    for name, error, words in (("bomb", sandbox.InvalidFile, "more than 100000 bytes"),
                                ("large", sandbox.NotGraded, "more than 20971520 bytes"),
-                               ("link", sandbox.Refused, "linear.py is missing")):
+                               ("link", sandbox.InvalidFile, "linear.py is missing")):
         with pytest.raises(error, match=words):
             read_file(found[name], "linear.py")
 
@@ -200,7 +201,7 @@ def folders(tmp_path, monkeypatch, homework):
 
 
 def test_without_a_filter_the_grader_says_that_it_is_no_sandbox(folders, monkeypatch, capsys):
-    monkeypatch.setattr(commands, "can_restrict", lambda: False)
+    monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: False)
     line = ["homework", "grade", "class", "--homework", "homework", "--out", "grades"]
     assert main(line) == 0
     said = capsys.readouterr().out.splitlines()
@@ -222,7 +223,7 @@ def test_the_last_line_counts_the_submissions_that_cannot_be_graded(folders, cap
     (["class", "--homework", "homework", "--out", "homework"], "is not an empty folder"),
 ])
 def test_bad_folders_are_one_line_and_status_2(folders, monkeypatch, capsys, given, words):
-    monkeypatch.setattr(commands, "can_restrict", lambda: True)
+    monkeypatch.setattr(commands, "can_restrict_system_calls", lambda: True)
     assert main(["homework", "grade", *given]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1

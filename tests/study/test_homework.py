@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from npdl.__main__ import main
-from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import answer_all, award_points, load_class
+from npdl.study.check.samples import find_layer_classes
+from npdl.study.homework.answers import award_points, load_class, run_layers
 from npdl.study.homework.exercise import Exercise
-from npdl.study.homework.handout import LAYERS, hand_out
+from npdl.study.homework.handout import LAYERS, write_homework
 from npdl.study.homework.home import find_problems
 
 ROOT = Path(__file__).parents[2]
-EVERY = list(layer_classes())
+EVERY = list(find_layer_classes())
 
 
 def solve(text, exercise):
@@ -37,17 +37,17 @@ def solve(text, exercise):
 
 def points_of(exercise, text, seed=3):
     """Return the points for a file, in this process."""
-    asked = exercise.ask(seed)
-    wanted = answer_all(asked)
+    asked = exercise.make_questions(seed)
+    wanted = run_layers(asked)
     load_class(asked, text.encode(), exercise.file, exercise.name)
-    return award_points(answer_all(asked, exercise.file), wanted)
+    return award_points(run_layers(asked, exercise.file), wanted)
 
 
 @pytest.mark.parametrize("name", [
     *LAYERS, *(pytest.param(name, marks=pytest.mark.slow) for name in EVERY if name not in LAYERS)])
 def test_solution_gets_all_points_and_a_blank_none(name):
     exercise = Exercise(name)
-    text = exercise.text()
+    text = exercise.format_file()
     assert max(map(len, text.splitlines())) <= 100
     blank, solved = points_of(exercise, text), points_of(exercise, solve(text, exercise))
     assert solved == dict.fromkeys(blank, "")
@@ -56,18 +56,18 @@ def test_solution_gets_all_points_and_a_blank_none(name):
 
 def test_shapes_that_do_not_fit_are_named_with_the_line():
     exercise = Exercise("Linear")
-    text = solve(exercise.text(), exercise).replace("rows.T @", "rows @")
+    text = solve(exercise.format_file(), exercise).replace("rows.T @", "rows @")
     reasons = set(points_of(exercise, text).values())
     assert len(reasons) == 1 and "\n" not in (reason := reasons.pop())
     assert "`self.W.grad += rows @ dy_rows` with rows (2, 3), dy_rows (2, 4): ValueError" in reason
 
 
 def test_handout_shows_forward_and_hides_the_answer():
-    text = Exercise("ScaledDotAttention").text()
+    text = Exercise("ScaledDotAttention").format_file()
     assert "def attend(" in text and "attend_backward" not in text
     assert "# Return dq, dk, dv." in text
     assert "# You may use npdl.functions.softmax_backward." in text
-    cell = Exercise("LSTMCell").text()
+    cell = Exercise("LSTMCell").format_file()
     assert "# Return dx, (dh_prev, dc_prev)." in cell and "# dstate is the pair (dh, dc)." in cell
 
 
@@ -83,7 +83,7 @@ def test_handout_shows_forward_and_hides_the_answer():
 ])
 def test_points_in_parts(right, wrong, lost):
     exercise = Exercise("Linear")
-    text = solve(exercise.text(), exercise)
+    text = solve(exercise.format_file(), exercise)
     assert right in text
     points = points_of(exercise, text.replace(right, wrong))
     assert {point for point, reason in points.items() if reason} == lost
@@ -91,14 +91,14 @@ def test_points_in_parts(right, wrong, lost):
 
 def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
     exercise = Exercise("LayerNorm")
-    text, right = solve(exercise.text(), exercise), "dx_hat = dy * self.gain.data"
+    text, right = solve(exercise.format_file(), exercise), "dx_hat = dy * self.gain.data"
     assert right in text
     points = points_of(exercise, text.replace(right, "dy *= self.gain.data; dx_hat = -dy"))
     assert points["conventions"].startswith("dy is modified.")
     assert points["other sizes and options"].startswith("gradient of x: wrong, relative error")
     points = points_of(exercise, text.replace("return dx", "return None"))
     assert points["gradient of x"].startswith("missing; `backward` must compute it")
-    assert points["conventions"] == "only judged if every gradient is right"
+    assert points["conventions"] == "not judged, because a gradient is wrong"
 
 
 @pytest.mark.parametrize("name, right, wrong", [
@@ -108,7 +108,7 @@ def test_changed_upstream_gradient_is_named_if_gradients_are_wrong():
 ])
 def test_points_do_not_depend_on_the_seed(name, right, wrong):
     exercise = Exercise(name)
-    text = solve(exercise.text(), exercise)
+    text = solve(exercise.format_file(), exercise)
     assert right in text
     found = {tuple(map(bool, points_of(exercise, text.replace(right, wrong), seed).values()))
              for seed in range(6)}
@@ -116,7 +116,7 @@ def test_points_do_not_depend_on_the_seed(name, right, wrong):
 
 
 def in_folder(tmp_path, monkeypatch, *layers, **options):
-    made = hand_out(tmp_path / "homework", layers, **options)
+    made = write_homework(tmp_path / "homework", layers, **options)
     monkeypatch.chdir(tmp_path / "homework")
     return made
 
@@ -125,7 +125,7 @@ def in_folder(tmp_path, monkeypatch, *layers, **options):
 def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monkeypatch, is_exam):
     exercise = in_folder(tmp_path, monkeypatch, "Linear", is_exam=is_exam)["Linear"]
     assert find_problems("Linear") == "not written yet"
-    solved = solve(exercise.text(), exercise)
+    solved = solve(exercise.format_file(), exercise)
     Path("linear.py").write_text(solved)
     assert find_problems("Linear") == ""
     Path("linear.py").write_text(solved.replace("self.b.grad += ", "self.b.grad += 2 * "))
@@ -141,7 +141,7 @@ def test_tests_at_home_name_gradient_and_line_and_pass_when_right(tmp_path, monk
 def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, monkeypatch):
     exercise = in_folder(tmp_path, monkeypatch, "LayerNorm", is_exam=True)["LayerNorm"]
     Path("layer_norm.py").write_text(
-        solve(exercise.text(), exercise).replace("dx_hat - shift", "dx_hat + shift"))
+        solve(exercise.format_file(), exercise).replace("dx_hat - shift", "dx_hat + shift"))
     said = find_problems("LayerNorm").splitlines()[-1]
     assert said.startswith("most likely wrong: line ") and ", or line " in said
     assert "`shift = dx_hat.mean(" in said and "`dx = (dx_hat + shift" in said
@@ -154,7 +154,7 @@ def test_exam_names_both_lines_if_the_correction_of_either_is_enough(tmp_path, m
 def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, capsys, out, layer,
                                                        words):
     monkeypatch.chdir(tmp_path)
-    assert list(hand_out("homework", ["rnn", "RNN"])) == ["RNN"]
+    assert list(write_homework("homework", ["rnn", "RNN"])) == ["RNN"]
     assert main(["homework", "--out", out, "--layers", layer]) == 2
     said = capsys.readouterr().err
     assert words in said and said.count("\n") == 1 and not Path("new").exists()
@@ -162,7 +162,7 @@ def test_unknown_layers_and_folders_in_use_are_refused(tmp_path, monkeypatch, ca
 
 def test_a_handout_runs_its_tests_with_pytest(tmp_path, monkeypatch):
     made = in_folder(tmp_path, monkeypatch, "Linear", "Tanh")
-    Path("linear.py").write_text(solve(made["Linear"].text(), made["Linear"]))
+    Path("linear.py").write_text(solve(made["Linear"].format_file(), made["Linear"]))
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
                           capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})

@@ -12,14 +12,14 @@ import pytest
 from npdl import LSTM, Cache, Layer, LayerNorm, Linear, ReLU, step
 from npdl.__main__ import main
 from npdl.errors import InputError
-from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.samples import find_layer_classes, sample
 from npdl.study.step import record
 from npdl.study.step.pictures import Summary
 from npdl.study.step.show_html import format_page
 from tests.tools import slow
 
 ROOT = Path(__file__).parents[2]
-CLASSES = layer_classes()
+CLASSES = find_layer_classes()
 X = np.random.default_rng(0).standard_normal((5, 3))
 
 
@@ -35,7 +35,7 @@ def lstm():
 
 def kinds(walk):
     """Return {name: the kind of its Mark, or ""} of what backward wrote."""
-    writes = [w for s in walk.recording.phase("backward") for w in s.writes]
+    writes = [w for s in walk.recording.steps_of("backward") for w in s.writes]
     return {w.name: w.mark.kind if w.mark else "" for w in writes}
 
 
@@ -78,7 +78,7 @@ def test_every_kind_of_write_in_place_is_recorded():
     for text in ("y += x", "np.add.at", "y[0, 2] -=", "np.copyto", "out=y", "left[...] ="):
         [found] = [s for s in walk.recording.steps if text in s.line.source]
         assert [w.name for w in found.writes] == ["left" if "left" in text else "y"]
-        assert found.line.last - found.line.first == (text == "out=y")
+        assert found.line.last_line - found.line.first_line == (text == "out=y")
     assert all(row.right for row in walk.finals)
 
 
@@ -241,7 +241,7 @@ def test_a_summary_counts_entries_that_are_not_finite():
     big = Summary.from_array(np.arange(100.0 * 33).reshape(10, 10, 33))
     assert big.cells.shape == (16, 16) and big.values is None
     assert big.cells.mean() == pytest.approx(np.arange(3300).mean(), rel=0.01)
-    assert Summary.from_array(np.zeros((1, 2, 0))).line().endswith("empty")
+    assert Summary.from_array(np.zeros((1, 2, 0))).format_line().endswith("empty")
 
 
 def test_the_transcript_in_the_docs_is_what_the_command_prints(capsys):

@@ -15,16 +15,16 @@ from npdl.backend import stream
 from npdl.errors import InputError
 from npdl.study.check import examples
 from npdl.study.check.samples import (
-    all_samples,
-    layer_classes,
-    option_values,
+    find_layer_classes,
+    list_option_values,
+    make_sample_builders,
+    make_sample_with_option,
     sample,
-    sample_with_option,
     to_float64,
 )
 from npdl.study.check.target import build_target
-from npdl.study.containment import is_library
-from npdl.study.trees import as_tuple, leaves, random_upstream
+from npdl.study.containment import is_library_file
+from npdl.study.trees import as_tuple, draw_upstream, leaves
 
 ROOT = Path(__file__).parents[2]
 MINE = '''
@@ -92,7 +92,7 @@ def write_mine(folder, **lines):
     (["Linear", "--input", "x=2,0"], "x=2,0 is not a shape"),
     (["Linear", "--input", "z=2,3"], "Linear.forward has no argument 'z'; it takes x"),
     (["arrays.py:Affine", "--set", "W=3,2"], "--set W=3,2 needs --input too"),
-    (["arrays.py:Affine"], "its inputs are not known; give the shape of each"),
+    (["arrays.py:Affine"], "the inputs of forward are not known; give the shape of each"),
     (["arrays.py:Affine", "--input", "x=2,3"], "Affine needs W, b: give --set W=4 for"),
 ])
 def test_errors_of_the_command_line_are_one_line_and_no_ones_mistake(
@@ -109,7 +109,8 @@ def test_set_gives_numbers_arrays_and_options_of_npdls_layers(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("arrays.py").write_text(ARRAYS)
     layer, inputs, _ = build_target("arrays.py:Affine", ["x=2,3"], ["W=3,2", "b=2,"])
-    assert layer.made.W.shape == (3, 2) and layer.made.b.shape == (2,) and inputs[0].shape == (2, 3)
+    assert layer.original.W.shape == (3, 2) and layer.original.b.shape == (2,)
+    assert inputs[0].shape == (2, 3)
     layer, _, _ = build_target("LSTM", (), ["num_layers=2"])
     assert len(layer.layers) == 2
     for command in ("step", "blame"):
@@ -128,7 +129,7 @@ ODD = {
     "a surrogate": (dict(backward="raise ValueError('a \\ud800 b')"), 1, "ValueError: a ? b"),
     "escape codes": (dict(backward="raise ValueError('\\x1b[31mred')"), 1, "ValueError: ?[31mred"),
     "recursion": (dict(forward="self.forward(x)"), 1, "RecursionError"),
-    "an endless backward": (dict(backward="while True: dy = dy + 0"), 2, "mine.py:19: a loop"),
+    "an endless backward": (dict(backward="while True: dy = dy + 0"), 2, "19: an endless loop"),
     "Ctrl-C": (dict(forward="raise KeyboardInterrupt"), 130, ""),
 }
 
@@ -170,8 +171,8 @@ def test_numpy_is_a_library_wherever_it_lies(tmp_path):
 
 
 def test_libraries_are_told_from_a_students_code(tmp_path):
-    assert is_library(np.__file__) and is_library(os.__file__) and is_library("<frozen posixpath>")
-    assert not is_library(__file__) and not is_library(str(tmp_path / "mine.py"))
+    assert all(map(is_library_file, (np.__file__, os.__file__, "<frozen posixpath>")))
+    assert not is_library_file(__file__) and not is_library_file(str(tmp_path / "mine.py"))
 
 
 def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeypatch, capsys):
@@ -192,9 +193,9 @@ def test_example_writes_a_layer_that_is_right_and_nothing_else(tmp_path, monkeyp
 
 
 def test_the_second_sample_differs_in_every_size():
-    for name, cls in layer_classes().items():
+    for name, cls in find_layer_classes().items():
         _, first, _ = sample(cls)
-        _, second, _ = all_samples(cls)["another"](np.random.default_rng(0))
+        _, second, _ = make_sample_builders(cls)["another"](np.random.default_rng(0))
         pairs = [(a.shape, b.shape) for a, b in zip(first, second, strict=True)
                  if hasattr(a, "shape")]
         assert all(m != n for a, b in pairs for m, n in zip(a[::-1], b[::-1], strict=False)
@@ -205,7 +206,7 @@ def outputs_and_gradients(layer, inputs, options):
     """{path: array} of the outputs, the gradients and the running statistics of a sample."""
     with np.errstate(all="ignore"):
         outputs, cache = layer.forward(*inputs, **options)
-        dx = layer.backward(random_upstream(outputs, stream(0, 78)), cache)
+        dx = layer.backward(draw_upstream(outputs, stream(0, 78)), cache)
     return dict(leaves(outputs, "y")) | dict(leaves(as_tuple(dx), "dx")) | {
         path: param.grad if param.trainable else param.data
         for path, param in layer.params(frozen=True)}
@@ -218,7 +219,7 @@ def are_different(found, expected):
 
 
 def test_the_sizes_of_the_examples_are_no_defaults():
-    for name, cls in layer_classes().items():
+    for name, cls in find_layer_classes().items():
         for option, taken in inspect.signature(cls.__init__).parameters.items():
             if option in examples.SIZES - {"max_len"} and taken.default is not taken.empty:
                 try:
@@ -235,15 +236,15 @@ def test_an_option_without_a_value_is_an_error(monkeypatch):
             super().__init__(*sizes, **keywords)
 
     with pytest.raises(InputError, match="examples.py has no value for the option loud of Other"):
-        option_values(Other)
+        list_option_values(Other)
     monkeypatch.setitem(examples.VALUES, "loud", [True])
-    assert option_values(Other)[0] == ("loud", True)
+    assert list_option_values(Other)[0] == ("loud", True)
 
 
-@pytest.mark.parametrize("cls", layer_classes().values(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", find_layer_classes().values(), ids=lambda cls: cls.__name__)
 def test_every_option_changes_the_result(cls):
-    for name, value in option_values(cls):
-        layer, inputs, options = sample_with_option(cls, name, value)
+    for name, value in list_option_values(cls):
+        layer, inputs, options = make_sample_with_option(cls, name, value)
         layer, inputs = to_float64(layer, inputs)
         made, more = examples.TOGETHER.get(name, ({}, {}))
         taken = inspect.signature(cls.__init__).parameters

@@ -13,20 +13,20 @@ import textwrap
 from collections import Counter
 
 from npdl.core import Layer, Param
-from npdl.study.check.samples import layer_classes, sample
+from npdl.study.check.samples import find_layer_classes, sample
 
 STYLES = ("cache", "self", "functions")
 
 
 def layers():
-    return [(name, style) for name, cls in layer_classes().items()
+    return [(name, style) for name, cls in find_layer_classes().items()
             for style in STYLES if type(sample(cls)[0]) is cls and source(name, style)]
 
 
 @functools.cache
 def source(name, style):
     """Return the source of a layer in a style, or None if it can't be written so."""
-    cls = layer_classes()[name]
+    cls = find_layer_classes()[name]
     if "backward" not in vars(cls) or "forward" not in vars(cls):
         return None
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
@@ -64,7 +64,7 @@ def _in_self(tree):
 
 
 def _functions(name, tree):
-    layer, inputs, options = sample(layer_classes()[name])
+    layer, inputs, options = sample(find_layer_classes()[name])
     params = dict(layer.params())
     if options or not all(isinstance(vars(layer).get(n), Param) for n in params) or any(
             isinstance(value, (Layer, list)) for value in vars(layer).values()):
@@ -129,8 +129,8 @@ def _functions(name, tree):
     parts = [Functions().visit(function) for function in (forward, backward)]
     parts[1].body = start + parts[1].body
     code = "\n\n\n".join(ast.unparse(ast.fix_missing_locations(part)) for part in parts)
-    return (f"import numpy as np\nfrom npdl.study.check.samples import layer_classes, sample\n"
-            f"_layer, _inputs, _ = sample(layer_classes()[{name!r}])\n\n\n"
+    return (f"import numpy as np\nfrom npdl.study.check.samples import find_layer_classes, sample\n"
+            f"_layer, _inputs, _ = sample(find_layer_classes()[{name!r}])\n\n\n"
             f"def my_{name.lower()}_sample():\n    return (*_inputs, *(p.data for _, p in "
             f"_layer.params()))\n\n\n{code}")
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.samples import layer_classes
+from npdl.study.check.samples import find_layer_classes
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import cast_tree, is_float, leaves, map_leaves
 
@@ -75,7 +75,7 @@ def arrays_in(nest):
 
 def npdl_layers():
     """Return every layer of npdl."""
-    return list(layer_classes().values())
+    return list(find_layer_classes().values())
 
 
 def covers(checked, cls):

@@ -8,7 +8,7 @@ import numpy as np
 from docs.book.equations.tex import NotRead, read
 from docs.book.equations.tree import Big, Number, symbols, walk
 from docs.book.equations.values import OPERATIONS, Values
-from npdl.study.deviation import deviation
+from npdl.study.relative_error import relative_error
 
 REL = 1e-9          # the allowed relative error
 OFF = 1e-6          # an error of this size has to be noticed
@@ -24,7 +24,7 @@ def difference(a, b):
     kind = "complex128" if "c" in (a.dtype.kind, b.dtype.kind) else "float64"
     a, b = a.astype(kind), b.astype(kind)
     assert a.size and np.isfinite(a).all() and np.isfinite(b).all(), "empty, or not finite"
-    return deviation(a, b, 0.0 if b.any() else 1.0)
+    return relative_error(a, b, 0.0 if b.any() else 1.0)
 
 
 @dataclass

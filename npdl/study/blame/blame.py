@@ -4,12 +4,15 @@
     print(report)                       # the line, its computed and expected value, and a fix
     assert_right(layer, x)              # in a test: fails with that report
 
-`search` has four stages:
+`blame_subject` has four stages:
 
     check     find the wrong gradients, and an upstream gradient for which they are wrong
     localize  find the statements that could be the mistake (localize.py)
     repair    find an edit of one statement that makes all gradients correct (repair.py)
     confirm   check the corrected code on the student's own inputs and on other inputs
+
+A Subject is a float64 copy of the layer with its inputs. A Check has its numerical gradients, and a
+Verdict the result of comparing them. Runs rerun the layer with changed intermediate values.
 """
 
 import contextlib
@@ -24,10 +27,10 @@ from npdl.study.blame.localize import CONSTANT, CORRECT, PASSED, localize
 from npdl.study.blame.no_fault import blame_no_fault
 from npdl.study.blame.repair import FixSearch
 from npdl.study.blame.report import REMAINS, Blame, add_values, make_blame
-from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.check.adapters import Uncheckable, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import format_exception, is_npdls, note_at_time_over
+from npdl.study.containment import add_note_on_timeout, format_exception, is_npdl_class
 from npdl.study.trace.runs import Budget, Runs, silence_warnings
 from npdl.study.trace.source import replace_line
 
@@ -49,12 +52,12 @@ def blame(layer, *inputs, seed=0, **options):
     try:
         subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:
-        if isinstance(error, NpdlError) and is_npdls(type(layer)):
+        if isinstance(error, NpdlError) and is_npdl_class(type(layer)):
             raise
-        if isinstance(error, Unfit):
+        if isinstance(error, Uncheckable):
             return Blame(False, kind="unchecked", diagnosis=str(error))
         return blame_exception(layer, error)
-    return search(subject)
+    return blame_subject(subject)
 
 
 def assert_right(layer, *inputs, **options):
@@ -63,18 +66,18 @@ def assert_right(layer, *inputs, **options):
     assert report.right, f"\n{report}"
 
 
-def check(subject):
-    """Return the Verdict on a Subject."""
+def check_gradients(subject):
+    """Return the Verdict on the gradients of a Subject; add questions and doubts to its notes."""
     compared = Check(subject)
-    with note_at_time_over(compared.progress):
-        found = compared.verdict()
+    with add_note_on_timeout(compared.describe_progress):
+        found = compared.compute_verdict()
     found.notes += found.questions if found.used is not None else [
-        f"gradient of {row.name}: {row.doubt}" for row in found.rows
+        f"gradient of {row.name}: {row.inconclusive_text}" for row in found.rows
         if row.right is None and row.kind != "missing"]
     return found
 
 
-def search(subject, other_inputs=True, budget=None):
+def blame_subject(subject, other_inputs=True, budget=None):
     """Check a Subject, search for the incorrect line, and return the Blame.
 
     If all gradients are correct and `other_inputs` is True, other inputs are checked too. `budget`
@@ -82,19 +85,19 @@ def search(subject, other_inputs=True, budget=None):
     """
     budget = budget or Budget(WORK, SECONDS)
     with silence_warnings():
-        result = check(subject)
+        result = check_gradients(subject)
         if result.used is None:
-            return blame_no_fault(result, search if other_inputs else None, budget)
+            return blame_no_fault(result, blame_subject if other_inputs else None, budget)
         if isinstance(result.error, NotImplementedError):
             return blame_exception(subject.layer, result.error, result.notes, in_backward=True)
-        if isinstance(result.error, Unfit):
+        if isinstance(result.error, Uncheckable):
             return make_blame(result, kind="unchecked", diagnosis=str(result.error))
-        with note_at_time_over(lambda: _describe_errors(result)):
+        with add_note_on_timeout(lambda: _describe_errors(result)):
             return _find_line(result, budget)
 
 
 def _describe_errors(result):
-    """Return a sentence on the errors that a check found."""
+    """Return a clause that names the wrong gradients, or the exception of backward."""
     if result.error is not None:
         return f"backward raises {format_exception(result.error)}"
     return f"the gradients of {', '.join(row.name for row in result.wrong)} are wrong"
@@ -103,18 +106,17 @@ def _describe_errors(result):
 def _find_line(result, budget):
     """Return the Blame of a Verdict with a wrong gradient, or with an exception of backward.
 
-    The search begins with a part of the layer that is wrong when it is checked alone. The Blame of
-    this part is returned if its fix corrects the whole layer, or if the search in the whole layer
-    finds no verified fix.
+    If a part of the layer is wrong when it is checked alone, the search begins there. Its Blame is
+    returned if its fix corrects the layer, or if a search in the whole layer verifies no fix.
     """
     small = result if result.error is not None else minimise_inputs(result)
     runs, part = Runs(small.check, small.used, budget), None
     try:
         part = _blame_part(result, runs) if result.error is None else None
-        if part and (budget.over or part.verified and REMAINS not in part.notes):
+        if part and (budget.is_spent or part.verified and REMAINS not in part.notes):
             return part
         if part:
-            runs.budget = Budget(budget.left / 2, (budget.seconds - budget.took) / 2)
+            runs.budget = Budget(budget.left / 2, (budget.seconds - budget.elapsed) / 2)
         report, _ = _blame_lines(result, small, runs)
     except Exception as error:                          # code that can't be instrumented
         report = make_blame(result, diagnosis="the search for the line failed: "
@@ -123,7 +125,7 @@ def _find_line(result, budget):
 
 
 def _blame_lines(result, small, runs):
-    """Return (Blame, Fix or None) of a Verdict; `small` is that of the inputs that `runs` uses."""
+    """Return (Blame, Fix or None) for a Verdict; `small` is the Verdict on the inputs of `runs`."""
     report, fix = blame_raised(result, runs) if result.error is not None else _blame_wrong(
         result, small, runs)
     if fix and not report.verified:
@@ -134,18 +136,18 @@ def _blame_lines(result, small, runs):
 def _blame_part(whole, runs):
     """Return the Blame of the innermost part that is wrong when it is checked alone, or None.
 
-    A fix of the part must not make any gradient of the whole layer wrong that is right now.
+    A part is skipped if its fix makes another gradient of the whole layer wrong.
     """
     for name, (part, inputs) in record_part_calls(runs).items():
         with contextlib.suppress(Exception):            # the part can't be checked alone
-            found = check(Subject(as_layer(part), inputs))
+            found = check_gradients(Subject(as_layer(part), inputs))
             if found.error is not None or not found.wrong:
                 continue
             report, fix = _blame_lines(found, found, Runs(found.check, found.used, runs.budget))
             names = wrong = {row.name for row in whole.wrong}
             if fix and report.verified:
                 with replace_line(fix.line, [fix.node]):
-                    wrong = {row.name for row in check(whole.subject).wrong}
+                    wrong = {row.name for row in check_gradients(whole.subject).wrong}
             if wrong <= names:
                 report.verified = report.verified.replace("gradients", f"gradients of {name}")
                 note = f"{name} is incorrect when it is checked alone, with inputs of its last call"
@@ -157,68 +159,66 @@ def _blame_part(whole, runs):
 def _blame_wrong(result, small, runs):
     """Return (Blame, Fix or None) for a Verdict with a wrong gradient.
 
-    The search looks for one statement whose change corrects all gradients, and then for two
-    statements whose changes correct them together.
+    The search tries to correct all gradients by changing one statement, and then by changing two.
     """
-    runs.learn({row.name for row in small.wrong})
-    found = localize(runs)
-    if fixes := FixSearch(found, make_validation_checks(small.check)).fixes():
-        return _blame_with_fixes(result, found, fixes), fixes[0]
-    if found.partial:
-        return _blame_without_fix(result, found, found.partial[0]), None
-    likely = [c for c in found.feasible if c.status < PASSED] or [
-        c for c in found.feasible if c.status == CORRECT and c.values[c.key].any()]
-    passed = [c for c in found.feasible if c.status == PASSED]
+    runs.set_truth({row.name for row in small.wrong})
+    localization = localize(runs)
+    if fixes := FixSearch(localization, make_validation_checks(small.check)).find_fixes():
+        return _blame_with_fixes(result, localization, fixes), fixes[0]
+    if localization.partial_candidates:
+        return _blame_without_fix(result, localization, localization.partial_candidates[0]), None
+    feasible = localization.feasible_candidates
+    likely = [c for c in feasible if c.status < PASSED] or [
+        c for c in feasible if c.status == CORRECT and c.values[c.changed_key].any()]
+    passed = [c for c in feasible if c.status == PASSED]
     if not likely + passed:
-        return _without_candidate(result, found), None
+        return _blame_without_candidate(result, localization), None
     named = passed[-1] if not likely else min(likely, key=lambda c: (
-        max(c.status, CONSTANT), not c.unique, found.rank(c)))
-    return _blame_without_fix(result, found, named), None
+        max(c.status, CONSTANT), not c.unique, localization.sort_key(c)))
+    return _blame_without_fix(result, localization, named), None
 
 
-def _blame_with_fixes(result, found, fixes):
-    """Return the Blame of the first Fix. Another Fix that corrects all gradients is named, too."""
+def _blame_with_fixes(result, localization, fixes):
+    """Return the Blame with the first Fix, and with the second one as an alternative."""
     best = fixes[0]
     report = make_blame(result, best.line, best, alternatives=tuple(
-        (fix.line.first, fix.text) for fix in fixes[1:2]
+        (fix.line.first_line, fix.text) for fix in fixes[1:2]
         if fix.line.function is best.line.function and fix.line is not best.line))
     if best.candidate.rest:
         report.verified = f"verified: {best.candidate.rest}"
-    return add_values(report, found, best.candidate) if best.candidate.values else report
+    return add_values(report, localization, best.candidate) if best.candidate.values else report
 
 
-def _blame_without_fix(result, found, candidate):
+def _blame_without_fix(result, localization, candidate):
     """Return the Blame of the most likely line, for which no fix was found."""
     name = candidate.gradient_of
     about = name and (f"this line should compute the gradient of {name}, but does not; is one of "
                       f"the uses of {name} in forward left out?")
-    return add_values(make_blame(result, candidate.line, diagnosis=about), found, candidate)
+    return add_values(make_blame(result, candidate.line, diagnosis=about), localization, candidate)
 
 
-def _without_candidate(result, found):
-    """Return the Blame if no change of a single statement could correct even one gradient.
+def _blame_without_candidate(result, localization):
+    """Return the Blame if no change of a single statement corrects a gradient.
 
-    The Blame names the statement that makes a gradient of the wrong shape, if there is one.
+    The Blame names the statement that computes a gradient of the wrong shape, if there is one.
     """
-    misshapen = [c for c in found.candidates if any(
-        np.array_equal(v, found.base[n]) for v in c.values.values() for n in found.wrong
-        if found.base[n].shape != found.runs.truth[n].shape)]
+    computed, truth = localization.base, localization.runs.truth
+    misshapen = [c for c in localization.candidates if any(
+        np.array_equal(value, computed[name]) for value in c.values.values()
+        for name in localization.wrong if computed[name].shape != truth[name].shape)]
     if not misshapen:
         return make_blame(result, diagnosis="more than one line may be wrong: no change of a "
                                             "single line corrects a gradient")
     first = min(misshapen, key=lambda c: (c.status == PASSED, c.order))
     return make_blame(result, first.line,
-                     diagnosis="the gradient that this line makes has the wrong shape")
+                      diagnosis="the gradient that this line computes has the wrong shape")
 
 
 def confirm_fix(result, report, fix, budget):
-    """Check the corrected code on the student's own inputs and on other inputs.
-
-    If all gradients are correct there, set `verified` of the Blame.
-    """
+    """Check the corrected code on the student's and on other inputs; if correct, set `verified`."""
     with replace_line(fix.line, [fix.node]):
-        again = check(result.subject)
-        then = blame_no_fault(again, search, budget) if again.used is None else None
+        again = check_gradients(result.subject)
+        then = blame_no_fault(again, blame_subject, budget) if again.used is None else None
     if then is not None and (then.right or then.kind == "unchecked"):
         report.verified = "verified: with this line, all gradients " + (
             "that could be compared " * bool(result.questions)) + "are correct"

@@ -6,8 +6,8 @@
     DERIVATIVE  add or change a derivative, a root or a square, such as (1 - y ** 2)
     TERM        add one term, use another function, or remove the statement
 
-An edit is a tuple (rank, kind, new). `kind` is the diagnosis that `blame` prints, and `new` is the
-code that replaces a part of the statement.
+An edit is a tuple (rank, kind, new). `kind` is the diagnosis that `blame` prints, such as "wrong
+sign". `new` is the code that replaces the statement or a part of it.
 """
 
 import ast
@@ -39,8 +39,8 @@ SUMS = (".sum(0)", ".sum(1)", ".sum(-1)", ".sum(0, keepdims=True)", ".sum(1, kee
 REDUCTIONS = ("sum", "mean", "max", "min", "cumsum")
 
 
-def statement_edits(node):
-    """Yield edits (rank, kind, new statement) that change more than one expression."""
+def make_statement_edits(node):
+    """Yield edits (rank, kind, new statement) of a whole statement, such as += instead of =."""
     target = node.target if isinstance(node, ast.AugAssign) else node.targets[0] if isinstance(
         node, ast.Assign) and len(node.targets) == 1 else None
     value = getattr(node, "value", None)
@@ -71,51 +71,51 @@ def statement_edits(node):
         yield TERM, "this line should not be here", ast.Pass()
 
 
-def expression_edits(whole, words):
-    """Yield (part, edits) for each part of an expression; `words` is the Vocabulary.
+def make_expression_edits(expression, vocabulary):
+    """Yield (part, edits) for each part of an expression; `vocabulary` is the Vocabulary.
 
     The last entry `new` of an edit is a syntax node, the source of a node, or a pair (sign,
     operand). The pair ("*", "h") multiplies the part by h.
     """
-    for node, parent, is_index in walk_subexpressions(whole):
-        yield node, _edits(node, parent, is_index, node is whole, words)
+    for node, parent, is_index in walk_subexpressions(expression):
+        yield node, _make_part_edits(node, parent, is_index, node is expression, vocabulary)
 
 
 def build_node(part, new):
-    """Return the syntax node that replaces a part; `new` is the last entry of an edit."""
+    """Return the syntax node that replaces a part, for the last entry `new` of an edit."""
     if isinstance(new, tuple):
         return make_binary(part, new[0], parse_expression(new[1]))
     return parse_expression(new) if isinstance(new, str) else new
 
 
-def _edits(node, parent, is_index, is_whole, words):
-    """Yield the edits of one part of an expression."""
+def _make_part_edits(node, parent, is_index, is_whole, vocabulary):
+    """Yield the edits (rank, kind, new) of the part `node` of an expression."""
     text = ast.unparse(node)
     if isinstance(node, (ast.Starred, ast.Slice)) or isinstance(parent, ast.Starred) or text in (
             "np", "xp", "self", "numpy") or isinstance(parent, ast.Attribute) and isinstance(
-            node, (ast.Name, ast.Attribute)) and text not in words.arrays:
+            node, (ast.Name, ast.Attribute)) and text not in vocabulary.arrays:
         return
     if isinstance(parent, ast.Call) and node is parent.func:
-        yield from _function_edits(node)
+        yield from _make_function_edits(node)
     elif isinstance(node, ast.keyword):
-        yield from _keyword_edits(node)
+        yield from _make_keyword_edits(node)
     elif isinstance(node, (ast.Tuple, ast.List)):
         yield from ((TOKEN, "wrong order", type(node)(new, node.ctx))
                     for new in swap_items(node.elts))
     else:
-        yield from _syntax_edits(node, is_index)
+        yield from _make_syntax_edits(node, is_index)
         is_constant = isinstance(node, ast.Constant)
         if is_constant and type(node.value) not in (int, float):
             return
-        if text in words.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
+        if text in vocabulary.integers or is_index and isinstance(node, (ast.Name, ast.BinOp)):
             yield from ((TOKEN, "off by one", f"({text}) {sign} 1") for sign in "+-")
         if is_index:
-            yield from ((TOKEN, "wrong variable", o) for o in words.integers if o != text)
+            yield from ((TOKEN, "wrong variable", o) for o in vocabulary.integers if o != text)
         else:
-            yield from _value_edits(node, text, parent, is_whole, words)
+            yield from _make_value_edits(node, text, parent, is_whole, vocabulary)
 
 
-def _function_edits(node):
+def _make_function_edits(node):
     """Yield edits that call a similar function, such as mean instead of sum."""
     for group in SIMILAR:
         if isinstance(node, ast.Attribute) and node.attr in group:
@@ -123,7 +123,7 @@ def _function_edits(node):
                         for other in group if other != node.attr)
 
 
-def _keyword_edits(node):
+def _make_keyword_edits(node):
     """Yield edits of a keyword argument: another axis, or the other truth value."""
     if node.arg == "axis":
         yield from ((TOKEN, "wrong axis", ast.keyword("axis", parse_expression(a))) for a in AXES)
@@ -131,7 +131,7 @@ def _keyword_edits(node):
         yield TOKEN, "wrong axis", ast.keyword(node.arg, ast.Constant(not node.value.value))
 
 
-def _syntax_edits(node, is_index):
+def _make_syntax_edits(node, is_index):
     """Yield edits that depend only on the syntax of a node, and not on the values."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         v = node.value
@@ -150,7 +150,7 @@ def _syntax_edits(node, is_index):
         yield TOKEN, "wrong order", ast.BinOp(right, op, left)
         if isinstance(op, ast.MatMult):
             yield FACTOR, "missing transpose", (
-                f"{_transposed_source(right)} @ {_transposed_source(left)}")
+                f"{_transpose_source(right)} @ {_transpose_source(left)}")
         if isinstance(left, ast.BinOp):
             inner = ast.BinOp(left.right, op, right)
             yield FACTOR, "misplaced parentheses", ast.BinOp(left.left, left.op, inner)
@@ -161,50 +161,51 @@ def _syntax_edits(node, is_index):
         yield from ((TOKEN, "wrong comparison", ast.Compare(node.left, [op()], node.comparators))
                     for op in COMPARISONS if not isinstance(node.ops[0], op))
     elif isinstance(node, ast.Call):
-        yield from _call_edits(node)
+        yield from _make_call_edits(node)
 
 
-def _transposed_source(node):
+def _transpose_source(node):
     """Return the source of the transpose of an expression. For x.T this is x."""
     if isinstance(node, ast.Attribute) and node.attr == "T":
         return f"({ast.unparse(node.value)})"
     return f"({ast.unparse(node)}).T"
 
 
-def _value_edits(node, text, parent, is_whole, words):
+def _make_value_edits(node, text, parent, is_whole, vocabulary):
     """Yield edits that replace a node by another value, or combine the node with another value."""
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call)):
-        own = words.numbers if text in words.numbers or isinstance(node, ast.Constant) else \
-            words.arrays
+        is_number = text in vocabulary.numbers or isinstance(node, ast.Constant)
+        own = vocabulary.numbers if is_number else vocabulary.arrays
         rank = FACTOR if isinstance(node, ast.Call) else TOKEN
         yield from ((rank if other in own else TERM, "wrong variable", other)
-                    for other in words.operands if other != text)
+                    for other in vocabulary.operands if other != text)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         yield TOKEN, "wrong sign", node.operand
     elif not (text.startswith("-") and isinstance(node, ast.BinOp) and isinstance(
             node.op, (ast.Mult, ast.MatMult, ast.Div))):    # another edit removes this minus
         yield TOKEN, "wrong sign", f"-({text})"
     is_turned = "T" in (getattr(node, "attr", ""), getattr(parent, "attr", ""))
-    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _transposed_source(node)
+    yield TOKEN, "extra transpose" if is_turned else "missing transpose", _transpose_source(node)
     yield FACTOR, "missing transpose", f"({text}).swapaxes(-1, -2)"
     is_factor = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mult, ast.Div))
     if not is_factor:
-        yield from ((FACTOR, "missing factor", (sign, a)) for a in words.operands for sign in "*/")
+        yield from ((FACTOR, "missing factor", (sign, a))
+                    for a in vocabulary.operands for sign in "*/")
         yield from ((FACTOR, "missing factor", f"({text}) {by}") for by in ("* 2", "/ 2"))
         yield from ((DERIVATIVE, "missing factor (a derivative)", (sign, a))
-                    for a in words.derivatives for sign in "*/")
+                    for a in vocabulary.derivatives for sign in "*/")
     if is_whole or not is_factor:
-        yield from ((TERM, "missing term", (sign, a)) for a in words.operands for sign in "+-")
+        yield from ((TERM, "missing term", (sign, a)) for a in vocabulary.operands for sign in "+-")
     yield from ((FACTOR, "missing sum", f"({text}){total}") for total in SUMS)
     is_power = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)
     if is_power or isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-        if getattr(words.arrays.get(text), "dtype", None) is not np.dtype(bool):
+        if getattr(vocabulary.arrays.get(text), "dtype", None) is not np.dtype(bool):
             yield from ((DERIVATIVE, "wrong derivative", form.format(a=text))
                         for form in DERIVATIVES)
-        yield from ((DERIVATIVE, "wrong variable", a) for a in words.derivatives)
+        yield from ((DERIVATIVE, "wrong variable", a) for a in vocabulary.derivatives)
 
 
-def _call_edits(node):
+def _make_call_edits(node):
     """Yield edits of a call: without the call, with swapped arguments, or along another axis."""
     func, word = node.func, getattr(node.func, "attr", "")
     is_library = isinstance(func, ast.Attribute) and ast.unparse(func.value) in (

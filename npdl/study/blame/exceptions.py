@@ -8,11 +8,11 @@ import numpy as np
 from npdl.study.blame.edits import DERIVATIVE, RANKS
 from npdl.study.blame.localize import Candidate, Localization, record_backward
 from npdl.study.blame.repair import FixSearch
-from npdl.study.blame.report import Blame, describe_place, make_blame, relative_path
-from npdl.study.check.adapters import Unfit
+from npdl.study.blame.report import Blame, describe_line, make_blame, shorten_path
+from npdl.study.check.adapters import Uncheckable
 from npdl.study.containment import NPDL, format_exception
-from npdl.study.trace.oracle import Oracle, normalise_name, variable_names
-from npdl.study.trace.statements import find_reads, find_writes, parse_lines
+from npdl.study.trace.oracle import Oracle, guess_variables, normalise_name
+from npdl.study.trace.statements import describe_function, find_reads, find_writes
 from npdl.study.trace.syntax import find_names
 
 ADVICE = ("forward must run to its end before backward can be checked. Does the layer need other "
@@ -21,87 +21,90 @@ ADVICE = ("forward must run to its end before backward can be checked. Does the 
 
 
 def blame_raised(checked, runs):
-    """Return (Blame, Fix or None) of a backward that raises an exception."""
+    """Return (Blame, Fix or None) for a Verdict on a backward that raised an exception."""
     trail = list(_walk_traceback(checked.error, runs.watch))
     if not trail:
         return blame_exception(checked.subject.layer, checked.error, checked.notes), None
-    trail = [step for step in trail if step[0].function.file == runs.watch.home] or trail
-    found = Localization(runs, {}, set(), Oracle(runs), [], record_backward(runs)[1])
-    found.frames |= {(one.places[-1], 0): held for one, held in trail[::-1] if one.places}
-    line = _line_at_fault(checked.error, trail, found)
-    search = FixSearch(found, [checked.check])
-    before = [one for one in line.function.lines if one.first < line.first][::-1]
+    trail = [step for step in trail if step[0].function.file == runs.watch.main_file] or trail
+    frames = record_backward(runs)[1]
+    frames |= {(one.expressions[-1], 0): held for one, held in trail[::-1] if one.expressions}
+    localization = Localization(runs, {}, set(), Oracle(runs), [], frames)
+    line = _find_faulty_line(checked.error, trail, localization)
+    search = FixSearch(localization, [checked.check])
+    before = [one for one in line.function.lines if one.first_line < line.first_line][::-1]
     lines = dict.fromkeys([line, *(one for one, _ in trail), *before])
     for rank in (rank for rank in RANKS if rank != DERIVATIVE):
         for one in lines:
-            fix = search.fix(Candidate(one), rank)
+            fix = search.find_fix(Candidate(one), rank)
             if fix is not None:
                 return make_blame(checked, fix.line, fix), fix
     raised, held = trail[0]
     read = describe_arrays(raised, held)
-    read = f"line {raised.first} {f'reads {read}' if read else 'raised the exception'}"
+    read = f"line {raised.first_line} {f'reads {read}' if read else 'raised the exception'}"
     if line is not raised:
         read = f"this line causes the exception; {read}"
     return make_blame(checked, line, kind="raised", diagnosis=read), None
 
 
 def blame_exception(layer, error, notes=(), in_backward=False):
-    """Return the Blame of an exception that no statement of a watched backward raised.
+    """Return the Blame of an exception that is not a mistake in a statement of backward.
 
-    NotImplementedError means that the code isn't written yet (kind "blank"). In every other case
-    the inputs may be wrong, or npdl may call the layer in a wrong way, so no line is named.
+    For NotImplementedError the kind is "blank": the code isn't written yet. For every other
+    exception the kind is "unchecked", because the inputs may be wrong.
     """
-    line = _innermost_line(error)
+    line = _find_innermost_line(error)
     if isinstance(error, NotImplementedError):
         name = "backward(self, dout, cache)" if in_backward else "forward(self, x)"
         text = format_exception(error).partition(": ")[2] or (
             "write this function" if line else f"{type(layer).__name__} has no {name} yet")
         return Blame(False, notes=list(notes), error=error, kind="blank", diagnosis=text,
-                     **(describe_place(line) if line else {}))
-    at = f" at {relative_path(line.function.file)}:{line.first}, `{line.text}`" if line else ""
-    advice = "" if isinstance(error, Unfit) else f". {ADVICE}"
+                     **(describe_line(line) if line else {}))
+    at = f" at {shorten_path(line.function.file)}:{line.first_line}, `{line.text}`" if line else ""
+    advice = "" if isinstance(error, Uncheckable) else f". {ADVICE}"
     return Blame(False, notes=list(notes), error=error, kind="unchecked",
                  diagnosis=f"{format_exception(error)}{at}{advice}")
 
 
-def _innermost_line(error):
-    """Return the innermost Line of the student's code in a traceback, or None."""
-    found = [(frame.f_code.co_filename, watched.at(number))
+def _find_innermost_line(error):
+    """Return the innermost Statement of the student's code in a traceback, or None."""
+    found = [(frame.f_code.co_filename, watched.find_line(number))
              for frame, number in traceback.walk_tb(error.__traceback__)
-             if (watched := parse_lines(frame.f_code))]
+             if (watched := describe_function(frame.f_code))]
     own = [line for file, line in found if not file.startswith(NPDL)]
     inside = [line for file, line in found if file.startswith(f"{NPDL}layers")]
     return (own or inside or [None])[-1]
 
 
 def _walk_traceback(error, watch):
-    """Yield (Line, local variables) of a traceback's watched statements, the innermost first."""
+    """Yield (Statement, local variables) for the frames of a traceback, the innermost first."""
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         name = frame.f_code.co_filename
         for function in watch.functions:
-            if function.file == name and (line := function.at(number)):
+            if function.file == name and (line := function.find_line(number)):
                 yield line, frame.f_locals
 
 
-def _line_at_fault(error, trail, found):
-    """Return the Line that is responsible for an exception.
+def _find_faulty_line(error, trail, localization):
+    """Return the Statement that causes an exception.
 
-    It is the innermost line of the traceback in a function that forward doesn't run. If shapes
-    don't fit, an earlier line may be responsible: it made a gradient whose shape differs from the
-    shape of its variable in forward.
+    error  the exception
+    trail  pairs (Statement, local variables) of its traceback, the innermost first
+
+    This is the innermost statement in a function that forward doesn't run. If shapes don't fit, it
+    may be an earlier one, whose gradient `dz` has another shape than the variable z of forward.
     """
-    places, oracle, shapes = found.runs.watch.places, found.oracle, {}
-    shared = {places[key[0]].function for key in oracle.values}
+    expressions, oracle, shapes = localization.runs.watch.expressions, localization.oracle, {}
+    shared = {expressions[key[0]].function for key in oracle.values}
     for key, value in oracle.values.items():
-        shapes.setdefault(normalise_name(oracle.given_to(key)), set()).add(value.shape)
+        shapes.setdefault(normalise_name(oracle.assigned_variable(key)), set()).add(value.shape)
     line, held = next(((one, held) for one, held in trail if one.function not in shared), trail[-1])
     names = find_names(line.node)
     if isinstance(error, (AttributeError, NameError, TypeError, KeyError)):
         return line
-    for before in [one for one in line.function.lines if one.first < line.first][::-1]:
+    for before in [one for one in line.function.lines if one.first_line < line.first_line][::-1]:
         bound = names & {*find_writes(before.node)[0]}
         for name in bound:
-            own = {normalise_name(name), *variable_names(name)} & shapes.keys()
+            own = {normalise_name(name), *guess_variables(name)} & shapes.keys()
             if isinstance(held.get(name), np.ndarray) and own and not any(
                     held[name].shape in shapes[n] for n in own):
                 return before
@@ -110,7 +113,7 @@ def _line_at_fault(error, trail, found):
 
 
 def describe_arrays(line, held):
-    """Return the arrays that a Line reads, with their shapes: "dy (3, 5), self.W.data (4, 5)".
+    """Return the arrays that a Statement reads, with their shapes: "dy (3, 5), self.W.data (4, 5)".
 
     `held` are the local variables, {name: value}. The text also names variables that are None.
     """

@@ -1,4 +1,4 @@
-"""Make smaller inputs for the search and other inputs to validate a fix; record inputs of parts."""
+"""Make smaller inputs for the search, other inputs to validate a fix, and inputs of sublayers."""
 
 import contextlib
 import copy
@@ -16,10 +16,10 @@ SHORT = (2, 3, 4)       # an axis is cut to the first of these lengths that stil
 
 
 def minimise_inputs(checked):
-    """Return the Verdict on shorter inputs for which a gradient is still wrong.
+    """Return gradcheck's Verdict on shorter inputs for which a gradient is still wrong.
 
-    Axes of equal length are cut together. If the inputs of the Verdict `checked` are small already,
-    or if no shorter inputs show the mistake, `checked` is returned.
+    checked  the Verdict on the student's inputs; it is returned if no shorter inputs are found
+    Axes of equal length are cut together.
     """
     subject = checked.subject
     for length in sorted({n for _, a in leaves(subject.inputs) for n in np.shape(a)}, reverse=True):
@@ -27,8 +27,9 @@ def minimise_inputs(checked):
             if n >= length or max(np.size(a) for _, a in leaves(subject.inputs)) <= ENOUGH:
                 break
             with contextlib.suppress(Exception):        # the layer doesn't accept such inputs
-                smaller = subject.with_inputs(cut_axes(subject.inputs, length, n), keep=True)
-                found = Check(smaller).verdict()
+                inputs = cut_axes(subject.inputs, length, n)
+                smaller = subject.copy_with_inputs(inputs, keep_params=True)
+                found = Check(smaller).compute_verdict()
                 if found.used is not None and found.error is None:
                     checked, subject = found, smaller
                     break
@@ -49,9 +50,9 @@ def cut_axes(nest, length, n):
 
 
 def make_validation_checks(check):
-    """Return a Check, and Checks with other input values, parameters and axis lengths.
+    """Return a list of Checks with other inputs, parameters and axis lengths, and `check` itself.
 
-    The search for a fix doesn't use these other Checks, so they can validate the fix.
+    The search for a fix doesn't use the other Checks, so they can validate the fix.
     """
     subject, rng = check.subject, np.random.default_rng(5)
 
@@ -64,7 +65,7 @@ def make_validation_checks(check):
     lengths = sorted({n for _, a in leaves(other) for n in np.shape(a)} - {0, 1})
     for inputs in (other, *(cut_axes(other, n, n - 1) for n in lengths)):
         with contextlib.suppress(Exception):            # the layer doesn't accept such inputs
-            one = Check(subject.with_inputs(inputs, 1), entries=0)
+            one = Check(subject.copy_with_inputs(inputs, 1), entries=0)
             found = one.backward(one.paths)             # the code may need one particular length
             if all(np.shape(found.get(name, a)) == a.shape for name, a in one.arrays.items()):
                 kept.append(one)
@@ -72,13 +73,13 @@ def make_validation_checks(check):
 
 
 def record_part_calls(runs):
-    """Run forward and return {name: (part, inputs)}, with the inputs of the last call of each part.
+    """Run a layer's forward; return {name: (part, inputs)}, the inputs of each part's last call.
 
-    The innermost parts come first. A part is an object with a forward and a backward, or two
-    functions f_forward and f_backward.
+    A part is an object with a forward and a backward, or a pair (f_forward, f_backward), that the
+    forward of the layer calls. The innermost parts come first.
     """
     codes, layer, found = {f.code: f for f in runs.watch.functions}, runs.subject.layer, {}
-    own = {type(getattr(layer, "made", layer)), getattr(layer, "run", None)}
+    own = {type(getattr(layer, "original", layer)), getattr(layer, "run", None)}
 
     def called(frame, event, _):
         one = codes.get(frame.f_code)
@@ -88,7 +89,7 @@ def record_part_calls(runs):
         if name in ("forward", "__call__") and hasattr(next(iter(inputs), None), "backward"):
             part, *inputs = inputs
             name = type(part).__name__
-        elif not one.owner and (undo := one.space.get(name.removesuffix("forward") + "backward")):
+        elif not one.owner and (undo := one.globals.get(name.removesuffix("forward") + "backward")):
             part, name = (one.functions[0], undo), undo.__name__.removesuffix("_backward")
         if part is not None and not {type(part), one.functions[0]} & own:
             with contextlib.suppress(Exception):        # some objects can't be copied

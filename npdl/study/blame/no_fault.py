@@ -9,9 +9,9 @@ import functools
 import numpy as np
 
 from npdl.study.blame.report import Blame, make_blame
-from npdl.study.check.adapters import Functions
+from npdl.study.check.adapters import FunctionAdapter
 from npdl.study.check.side_effects import find_side_effects
-from npdl.study.trace.statements import parse_lines
+from npdl.study.trace.statements import describe_function
 from npdl.study.trees import is_equal, is_float, map_leaves
 
 FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by each of these, to reach
@@ -20,24 +20,24 @@ FACTORS = (10.0, -1.0, 0.01, -10.0)     # all float inputs are multiplied by eac
 
 
 def blame_no_fault(checked, search, budget):
-    """Return the Blame of a Verdict without a wrong gradient.
+    """Return the Blame for a Verdict (the result of gradcheck) without a wrong gradient.
 
-    search   blame.search, which checks other inputs; None tries no other inputs
-    budget   limits the work of these checks
+    search   the function blame_subject, which then checks other inputs; None checks no others
+    budget   a Budget, which limits the work of these checks
     """
     rows = checked.rows
     if checked.questions:
         return _blame_question(checked)
-    if checked.check.all_zero or not any(row.right for row in rows):
-        why = "every gradient is 0 for these inputs" if checked.check.all_zero else "; ".join(
+    if checked.check.is_all_zero or not any(row.right for row in rows):
+        why = "every gradient is 0 for these inputs" if checked.check.is_all_zero else "; ".join(
             dict.fromkeys(row.reason for row in rows)) or "no parameter and no float input"
         return make_blame(checked, kind="unchecked",
                          diagnosis=f"nothing was checked: {why}. Give other inputs")
     for words, inputs, draw in make_other_inputs(checked.subject) if search else ():
-        if budget.over:
+        if budget.is_spent:
             break
         try:
-            other = checked.subject.with_inputs(inputs, draw)
+            other = checked.subject.copy_with_inputs(inputs, draw)
             finite = all(np.isfinite(array).all() for array in other.outputs())
             report = search(other, False, budget) if finite else None
         except Exception:                               # the layer doesn't accept such inputs
@@ -48,7 +48,8 @@ def blame_no_fault(checked, search, budget):
     faults = find_side_effects(checked.check) if search else ()
     if faults:
         return make_blame(checked, kind="side effect", diagnosis="; ".join(faults))
-    doubtful = [f"gradient of {row.name} is {row.doubt}" for row in rows if row.right is None]
+    doubtful = [f"gradient of {row.name} is {row.inconclusive_text}"
+                for row in rows if row.right is None]
     if doubtful:
         return make_blame(checked, kind="unchecked", diagnosis=(
             f"the {'; the '.join(doubtful)}. All other entries are correct. Give other inputs"))
@@ -56,8 +57,8 @@ def blame_no_fault(checked, search, budget):
 
 
 def _blame_question(checked):
-    """Return the Blame of a Verdict with open questions."""
-    line = _last_line(checked.subject.layer)
+    """Return the Blame for a Verdict that has questions to the author of the layer."""
+    line = _find_return_line(checked.subject.layer)
     if line and not line.is_return and not any(row.right for row in checked.rows):
         return make_blame(checked, line,
                          diagnosis="backward returns nothing: a return is missing")
@@ -68,17 +69,17 @@ def _blame_question(checked):
 def make_other_inputs(subject):
     """Yield other inputs on which to check a Subject, as tuples (words, inputs, draw).
 
-    words   a sentence that says what is different, such as "... but not for a second row"
+    words   a sentence, such as "all gradients are correct .., but not for other parameters"
     inputs  the arguments of forward
-    draw    is added to the seed of the random parameters; 0 draws the same parameters again
+    draw    a number to add to the seed of the random parameters; 0 gives the same parameters
     """
     given = "all gradients are correct for the given inputs, but not for "
     if subject.params:
         yield f"{given}other parameters", subject.inputs, 1
-    changes = {"a repeated id, or another mask": _with_another_last_entry}
-    if not isinstance(subject.layer, Functions):
-        changes["a second row"] = functools.partial(_doubled, axis=0)
-        changes["a second time step"] = functools.partial(_doubled, axis=1)
+    changes = {"a repeated id, or another mask": _change_last_entry}
+    if not isinstance(subject.layer, FunctionAdapter):
+        changes["a second row"] = functools.partial(_double_axis, axis=0)
+        changes["a second time step"] = functools.partial(_double_axis, axis=1)
     for factor in FACTORS:
         changes[f"the float inputs times {factor:g}"] = lambda a, by=factor: (
             a * by if is_float(a) else a)
@@ -89,7 +90,7 @@ def make_other_inputs(subject):
             yield given + words, inputs, 0
 
 
-def _with_another_last_entry(array):
+def _change_last_entry(array):
     """Return an array of ids whose last id is the first one, or a mask with another last entry."""
     if array.dtype.kind not in "iub" or array.size < 2:
         return array
@@ -98,19 +99,19 @@ def _with_another_last_entry(array):
     return array
 
 
-def _doubled(array, axis):
-    """Return an array with a second entry along an axis of length 1, if it has such an axis."""
+def _double_axis(array, axis):
+    """Return an array whose axis is extended from length 1 to 2; others are returned unchanged."""
     if array.ndim < axis + 2 or array.shape[axis] != 1:
         return array
     return np.concatenate([array, 2 * array], axis)
 
 
-def _last_line(layer):
-    """Return the Line of the last return statement of backward, or of its last statement.
+def _find_return_line(layer):
+    """Return the Statement of the last return statement of backward, or of its last statement.
 
     Returns None if there is no source.
     """
     code = getattr(getattr(layer, "called", layer.backward), "__code__", None)
-    watched = code and parse_lines(code)
+    watched = code and describe_function(code)
     lines = watched.lines if watched else []
     return ([line for line in lines if line.is_return] or lines or [None])[-1]

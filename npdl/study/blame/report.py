@@ -26,16 +26,16 @@ class Blame:
     right         True if all gradients are correct
     rows          one check.verdicts.Row for each gradient
     notes         sentences that are printed at the end
-    kind          a key of HEADS; "raised" if the line raises an exception; else ""
-    diagnosis     a sentence or a few words on the mistake
+    kind          "raised" if the line raises an exception, or a key of HEADS, or ""
+    diagnosis     a description of the mistake, such as "wrong sign"
     file, line, function, source    the incorrect statement; line is 0 if none was found
-    iteration     the names and values of the loop variables of the statement
+    iteration     pairs (name, value) of the loop variables
     name          the variable that the statement assigns, or "return"
     computed      the value that the statement computed
     expected      the value that it should have computed, or None if it is unknown
     fix           a statement that replaces the incorrect one, or ""
     verified      a sentence that says which gradients are correct with the fix, or ""
-    alternatives  pairs (line, fix); correcting any one of these lines would be enough, too
+    alternatives  pairs (line, fix), each of which would correct all gradients instead
     error         the exception that the code raised, or None
     """
 
@@ -58,10 +58,10 @@ class Blame:
     error: object = None
 
     @property
-    def place(self):
+    def location(self):
         """Return the file, the line number, the function and the loop variables as text."""
         turns = ", ".join(f"{n} = {v}" for n, v in self.iteration)
-        place = f"{relative_path(self.file)}:{self.line} in {self.function}"
+        place = f"{shorten_path(self.file)}:{self.line} in {self.function}"
         return place + (f", first at {turns}" if turns else "")
 
     def __repr__(self):
@@ -72,32 +72,29 @@ class Blame:
 
 
 def make_blame(checked, line=None, fix=None, **fields):
-    """Return the Blame of a Verdict. It names a Line and a Fix, if these are given."""
-    fields |= describe_place(line) if line else {}
+    """Return the Blame for gradcheck's Verdict, with the given Statement, Fix and other fields."""
+    fields |= describe_line(line) if line else {}
     fields |= {"fix": fix.text, "diagnosis": fix.kind} if fix else {}
     return Blame(False, checked.rows, checked.notes, error=checked.error, **fields)
 
 
-def describe_place(line):
-    """Return the fields of a Blame that say where a Line is."""
-    return {"file": line.function.file, "function": line.function.qualname, "line": line.first,
+def describe_line(line):
+    """Return the fields file, function, line and source of a Blame for a Statement, as a dict."""
+    return {"file": line.function.file, "function": line.function.qualname, "line": line.first_line,
             "source": line.source}
 
 
-def add_values(report, found, candidate):
-    """Add the values of a Candidate to a Blame, and return the Blame.
-
-    These are the value that the statement computed, the expected value, and the loop variables.
-    """
+def add_values(report, localization, candidate):
+    """Set `name`, `computed`, `expected` and `iteration` of a Blame, and return the Blame."""
     report.notes = [*report.notes, *[REMAINS] * bool(candidate.rest)]
-    line, key = candidate.line, candidate.key
+    line, key = candidate.line, candidate.changed_key
     targets = [*getattr(line.node, "targets", []), getattr(line.node, "target", None)]
     names = [ast.unparse(t) for t in targets if t is not None]
     report.name = "return" if isinstance(line.node, ast.Return) else (
-        names or [found.runs.watch.places[key[0]].text])[0]
+        names or [localization.runs.watch.expressions[key[0]].text])[0]
     report.computed = candidate.values[key]
     report.expected = candidate.expected.get(key) if candidate.unique else None
-    frame = found.frames.get(key, {})
+    frame = localization.frames.get(key, {})
     report.iteration = tuple(
         (n.id, int(frame[n.id])) for loop in line.loops
         for n in ast.walk(getattr(loop, "target", loop))
@@ -114,20 +111,20 @@ def format_blame(report):
                  f"error {worst:.1e})"]
     elif report.kind in HEADS or not report.line:
         head = HEADS.get(report.kind, "incorrect, but no line was found:")
-        lines = [head, *([f"  {report.place}", ""] if report.line else []), textwrap.fill(
+        lines = [head, *([f"  {report.location}", ""] if report.line else []), textwrap.fill(
             report.diagnosis, 92, initial_indent="  ", subsequent_indent="  "),
             *_format_errors(report)]
     else:
         head = "this line raises an exception:" if report.kind == "raised" else \
             "incorrect line:" if report.verified else "most likely incorrect line:"
-        lines = [head, f"  {report.place}", "",
+        lines = [head, f"  {report.location}", "",
                  *("    " + line.strip() for line in report.source.splitlines()), ""]
         lines += [*_format_values(report), *_format_fix(report), *_format_errors(report)]
     return printable("\n".join([*lines, *(f"note: {note}" for note in report.notes)]), "\n")
 
 
 def _format_values(report):
-    """Return the lines on the exception, the values and the diagnosis."""
+    """Return lines of text with the exception, the values and the diagnosis."""
     lines = [f"  raised     {format_exception(report.error)}"] * (report.error is not None)
     if report.name and report.computed is not None:
         lines.append(f"  computed   {report.name} {format_array(report.computed)}")
@@ -136,7 +133,7 @@ def _format_values(report):
 
 
 def _format_expected(report):
-    """Yield lines on the expected array, or on entries that differ if the arrays print alike."""
+    """Yield lines with the expected array, or with entries that differ if both print alike."""
     if format_array(report.expected) != format_array(report.computed):
         yield f"  expected   {report.name} {format_array(report.expected)}"
         return
@@ -149,7 +146,7 @@ def _format_expected(report):
 
 
 def _format_fix(report):
-    """Return the lines on the fix and the alternatives."""
+    """Return lines of text with the fix and the alternatives."""
     gap = " " * 13
     if not report.fix:
         return [] if report.kind == "raised" else [
@@ -165,7 +162,7 @@ def _format_fix(report):
 
 
 def _format_errors(report):
-    """Return the line on the wrong gradients, with the same errors as gradcheck."""
+    """Return [text] with the relative errors of the wrong gradients, or [] if none is wrong."""
     wrong = [row for row in report.rows if row.right is False]
     names = [f"{row.name} (relative error {row.error:.1e})" for row in wrong if not row.kind]
     texts = [f"gradient{'s' * (len(names) > 1)} of {', '.join(names)}"] * bool(names)
@@ -183,8 +180,8 @@ def format_array(value, width=68):
         f"{array.shape}\n" + textwrap.indent(text, "    ")
 
 
-def relative_path(file):
-    """Return the path of a file, relative to the current folder if the file is inside of it."""
+def shorten_path(file):
+    """Return a path relative to the current folder, or unchanged if the file is outside of it."""
     near = os.path.relpath(file)
     return file if near.startswith("..") else near
 

@@ -1,7 +1,7 @@
 """Collect the expressions that an edit of a statement may use, with their values.
 
-These are the variables of the function, the fields of the cache and of self, the small expressions
-of forward and backward that can be evaluated at the statement, and derivatives of all of these.
+These are the variables of the function, the fields of the cache and of self, small expressions that
+are copied from forward and backward, and derivatives of all of these.
 """
 
 import ast
@@ -23,14 +23,14 @@ DERIVATIVES = ("(1 - {a} ** 2)", "{a} * (1 - {a})", "(1 - {a})", "({a} > 0)", *R
 
 @dataclass
 class Vocabulary:
-    """The arrays and the numbers at a statement.
+    """The arrays and the numbers that an edit of one statement may use.
 
-    space    {name: value} of the variables with which an expression is evaluated
+    variables  {name: value}, the variables with which an expression is evaluated
     arrays   {source: array}
     numbers  {source: number}
     """
 
-    space: dict
+    variables: dict
     arrays: dict = field(default_factory=dict)
     numbers: dict = field(default_factory=dict)
 
@@ -40,7 +40,7 @@ class Vocabulary:
         forms = [(a, f) for a, value in self.arrays.items() for f in DERIVATIVES
                  if value.dtype.kind != "b"]
         forms += [(n, f) for n in self.numbers for f in ROOTS]
-        found = {f"({form.format(a=a)})": self.value(form.format(a=a)) for a, form in forms}
+        found = {f"({form.format(a=a)})": self.evaluate(form.format(a=a)) for a, form in forms}
         return {text: value for text, value in found.items()
                 if value is not None and np.isfinite(value).all()}
 
@@ -56,21 +56,22 @@ class Vocabulary:
     def integers(self):
         return [n for n, v in self.numbers.items() if isinstance(v, (int, np.integer))]
 
-    def value(self, text):
+    def evaluate(self, text):
         """Return the value of an expression, or None if it can't be evaluated."""
         with contextlib.suppress(Exception), silence_warnings():
-            return eval(text, self.space)
+            return eval(text, self.variables)
 
 
 def make_vocabulary(line, frame, functions):
-    """Return the Vocabulary at a Line.
+    """Return the Vocabulary at a Statement.
 
     frame      {name: value} of the local variables at the line
     functions  the functions of forward and backward, whose expressions are collected
     """
-    other_loops = _loop_variables(ast.walk(line.function.node)) - _loop_variables(line.loops)
+    all_loops = _find_loop_variables(ast.walk(line.function.node))
+    other_loops = all_loops - _find_loop_variables(line.loops)
     frame = {n: v for n, v in frame.items() if n not in other_loops}
-    found = Vocabulary({**line.function.space, **frame})
+    found = Vocabulary({**line.function.globals, **frame})
     texts = _find_variables(line, frame)
     for node in (n for f in functions for n in ast.walk(f.node)):
         if isinstance(node, ast.Constant) and type(node.value) in (int, float) and not (
@@ -81,19 +82,19 @@ def make_vocabulary(line, frame, functions):
                 and sum(1 for _ in ast.walk(node)) < MAX_NODES and is_pure(node):
             text = ast.unparse(node)
             if text not in texts:
-                texts[text] = found.value(text)
+                texts[text] = found.evaluate(text)
     _add_values(found, texts)
     return found
 
 
-def _loop_variables(nodes):
+def _find_loop_variables(nodes):
     return find_names(*(node.target for node in nodes if isinstance(node, ast.For)))
 
 
 def _find_variables(line, frame):
-    """Return {source: value} of the variables at a Line, and of fields of caches and of self."""
+    """Return {source: value} of the variables at a Statement, and the fields of caches and self."""
     found = {n: v for n, v in frame.items() if n != "self"}
-    found |= {n: v for n, v in line.function.space.items()
+    found |= {n: v for n, v in line.function.globals.items()
               if isinstance(v, (int, float, np.ndarray)) and not n.startswith("__")}
     for name, value in frame.items():
         if isinstance(value, dict):
@@ -106,7 +107,7 @@ def _find_variables(line, frame):
 
 
 def _add_values(found, texts):
-    """Add arrays and numbers to a Vocabulary; of expressions with equal values, only the first."""
+    """Add {source: value} to a Vocabulary; of expressions with equal values, only the first."""
     seen = set()
     for text, value in texts.items():
         if isinstance(value, (bool, np.bool_)) or value is None:

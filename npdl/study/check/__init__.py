@@ -2,7 +2,7 @@
 
     adapters      converts objects and pairs of functions into a Layer
     learned       finds the parameters of an object, and their gradients
-    subjects      runs forward and backward of a layer such that each run gives the same result
+    subjects      runs forward and backward of a copy of a layer, with the same result in each run
     differences   computes finite differences and estimates their uncertainty
     verdicts      compares all gradients and returns a Verdict with a Row for each gradient
     questions     asks the student about arrays whose role is not known

@@ -19,25 +19,24 @@ import numpy as np
 from npdl.core import Layer, Param, walk
 from npdl.errors import InputError
 from npdl.study.check.learned import (
-    after_first_forward,
-    find_candidates,
+    copy_with_lazy_attributes,
     find_constants,
-    gradient_key,
+    find_gradient_key,
+    find_parameter_candidates,
     walk_attributes,
 )
 from npdl.study.trees import as_tuple
 
 
-class Unfit(InputError):
+class Uncheckable(InputError):
     """The gradients of some code can't be checked, although the code may be right."""
 
 
 def as_layer(thing):
-    """Return a Layer that calls an object with forward and backward, or two functions.
+    """Return a Layer that calls `thing`: an object with forward and backward, or two functions.
 
-    The functions are given as a pair (f_forward, f_backward). A Layer is returned as it is.
-
-    Raises InputError for anything else.
+    Functions are given as a pair (f_forward, f_backward). A Layer is returned unchanged. Raises
+    InputError for anything else.
     """
     if isinstance(thing, tuple) and len(thing) == 2 and all(map(callable, thing)):
         return make_function_layer(getattr(thing[0], "__name__", "f"), *thing)()
@@ -53,9 +52,9 @@ def as_layer(thing):
             raise InputError(f"{cls.__name__} contains itself; a layer may hold its parts, but not "
                              "the layer that it belongs to") from None
     if isinstance(thing, Adapter) or isinstance(thing, Layer) and (
-            cls.backward is Layer.backward or len(gradient_arguments(cls.backward)) != 2):
+            cls.backward is Layer.backward or len(get_backward_arguments(cls.backward)) != 2):
         return thing
-    return _make_subclass(InSelf, cls.__name__, cls, get_forward(thing))(thing)
+    return _make_subclass(ObjectAdapter, cls.__name__, cls, get_forward(thing))(thing)
 
 
 def is_layer_class(cls):
@@ -69,66 +68,64 @@ def get_forward(thing):
     return getattr(thing, "forward", None) or getattr(thing, "__call__", None)  # noqa: B004
 
 
-def gradient_arguments(backward):
-    """Return the positional arguments of a backward, which are gradients and a cache.
+def get_backward_arguments(backward):
+    """Return the positional arguments of a backward, a list of inspect.Parameter.
 
-    Arguments whose default is True or False are flags and are left out.
+    Arguments whose default is True or False are options and are left out.
     """
     return [p for p in inspect.signature(backward).parameters.values()
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
             and not isinstance(p.default, bool)]
 
 
-def split(returned, name):
-    """Split the value that a forward returned into (outputs, cache).
-
-    Raises Unfit if there is no cache.
-    """
+def split_cache(returned, name):
+    """Return (outputs, cache) for the value that a forward returned, or raise Uncheckable."""
     if not isinstance(returned, tuple) or len(returned) < 2:
-        raise Unfit(f"{name} must return its output and a cache, which backward "
-                    "takes: return out, cache")
+        raise Uncheckable(f"{name} must return its output and a cache, which backward "
+                          "takes: return out, cache")
     *outputs, cache = returned
     return outputs[0] if len(outputs) == 1 else tuple(outputs), cache
 
 
 class Adapter(Layer):
-    """The base class of the layers that are made of other code.
+    """The base class of Layers that call a student's code.
 
-    bound(cache)   returns (backward, arguments) for one run: the student's backward, and the last
-                   arguments of its call, which are (cache,) or ()
-    is_loss        True if backward may be called without an upstream gradient, which is then 1
+    A subclass defines bind_backward(cache), which returns the student's backward and the arguments
+    that follow the upstream gradients in its call, (cache,) or ().
+
+    is_loss  True if backward may be called without an upstream gradient, which is then 1
     """
 
     is_loss = False
 
     def prepare(self, inputs, options):
-        """Run forward once and find out if backward takes an upstream gradient."""
+        """Run forward once, and set `is_loss`."""
         _, cache = self.forward(*inputs, **options)
-        self.is_loss = self.wanted(cache) < 1 or gradient_arguments(
-            self.bound(cache)[0])[0].default == 1
+        self.is_loss = self.count_upstreams(cache) < 1 or get_backward_arguments(
+            self.bind_backward(cache)[0])[0].default == 1
 
-    def wanted(self, cache):
+    def count_upstreams(self, cache):
         """Return the number of upstream gradients that backward takes."""
-        backward, given = self.bound(cache)
-        return len(gradient_arguments(backward)) - len(given)
+        backward, given = self.bind_backward(cache)
+        return len(get_backward_arguments(backward)) - len(given)
 
     def backward(self, dout, cache):
-        """Call the student's backward with the arguments that it takes, and return its result."""
-        backward, given = self.bound(cache)
-        wanted = self.wanted(cache)
+        """Call the student's backward with as many arguments as it takes; return its result."""
+        backward, given = self.bind_backward(cache)
+        wanted = self.count_upstreams(cache)
         if wanted < 1:
             return backward(*given)
         return backward(*(dout if isinstance(dout, tuple) and wanted > 1 else (dout,)), *given)
 
 
-class Functions(Adapter):
+class FunctionAdapter(Adapter):
     """A Layer that calls two functions. It has no parameters: all arrays are inputs."""
 
-    def bound(self, cache):
+    def bind_backward(self, cache):
         return self.undo, (cache,)
 
     def forward(self, *inputs, **options):
-        return split(self.run(*inputs, **options), self.run.__name__)
+        return split_cache(self.run(*inputs, **options), self.run.__name__)
 
 
 def make_function_layer(name, forward, backward, sample=None):
@@ -138,7 +135,7 @@ def make_function_layer(name, forward, backward, sample=None):
     forward, backward  the functions
     sample             a function that returns the arguments of forward, or None
     """
-    cls = _make_subclass(Functions, name, forward, forward)
+    cls = _make_subclass(FunctionAdapter, name, forward, forward)
     cls.run, cls.undo = staticmethod(forward), staticmethod(backward)
     if sample is not None:
         cls.sample = classmethod(lambda cls: (cls(), *as_tuple(sample())))
@@ -146,10 +143,9 @@ def make_function_layer(name, forward, backward, sample=None):
 
 
 def _make_subclass(base, name, thing, forward):
-    """Return a subclass of the Adapter class `base` for the code `thing`.
+    """Return a subclass of the Adapter class `base` with the docstring and module of `thing`.
 
-    The subclass has the docstring and the module of `thing`. The signature of its forward is that
-    of `forward`.
+    The forward of the subclass has the signature of `forward`.
     """
     def run(self, /, *inputs, **options):
         return base.forward(self, *inputs, **options)
@@ -161,54 +157,55 @@ def _make_subclass(base, name, thing, forward):
                                 "__module__": getattr(thing, "__module__", None) or "__main__"})
 
 
-class InSelf(Adapter):
+class ObjectAdapter(Adapter):
     """A Layer for an object that keeps its cache in self, or its parameters in plain arrays.
 
     Each forward runs on a new copy of the object, so a run can't change the next one. The cache is
-    a pair: this copy, and a tuple with the cache that the object's forward returned, if any.
+    a pair (this copy, (cache that the object's forward returned,) or ()).
     """
 
-    def __init__(self, made):
-        if not hasattr(made, "__dict__"):
-            raise InputError(f"{type(made).__name__} has __slots__ and no __dict__, so its "
+    def __init__(self, original):
+        if not hasattr(original, "__dict__"):
+            raise InputError(f"{type(original).__name__} has __slots__ and no __dict__, so its "
                              "parameters can't be found; remove __slots__")
-        self.made, self.missing = made, set()
-        self._find()
+        self.original, self.missing = original, set()
+        self._set_parameters()
 
-    def _find(self, learned=()):
-        """Find the arrays of the object; Params and arrays at paths in `learned` are parameters."""
-        self.candidates, self.constants = find_candidates(self.made), find_constants(self.made)
+    def _set_parameters(self, learned=()):
+        """Set `parameters`, {path: Param}: all Params, and the arrays at paths in `learned`."""
+        self.candidates = find_parameter_candidates(self.original)
+        self.constants = find_constants(self.original)
         self.parameters = {path: one.value if isinstance(one.value, Param) else Param(one.value)
                            for path, one in self.candidates.items()
                            if isinstance(one.value, Param) or path in learned}
 
-    def bound(self, cache):
+    def bind_backward(self, cache):
         return cache[0].backward, cache[1]
 
     def params(self, frozen=False):
         return iter(self.parameters.items())
 
-    def _twin(self):
+    def _copy_object(self):
         """Return a copy of the object that shares the parameters."""
         memo = {id(value): value for param in self.parameters.values()
                 for value in (param, param.data)} | self.constants
-        return copy.deepcopy(self.made, memo)
+        return copy.deepcopy(self.original, memo)
 
     def forward(self, *inputs, **options):
-        twin = self._twin()
+        twin = self._copy_object()
         returned = get_forward(twin)(*inputs, **options)
         if returned is None:
             returned = getattr(twin, "output", None)
-        last = gradient_arguments(twin.backward)[1:]
+        last = get_backward_arguments(twin.backward)[1:]
         if last and not (last[-1].name.startswith(("d", "g")) or last[-1].name.endswith("_grad")):
-            returned, cache = split(returned, f"{type(self).__name__}.forward")
+            returned, cache = split_cache(returned, f"{type(self).__name__}.forward")
             return returned, (twin, (cache,))
         return returned, (twin, ())
 
     def backward(self, dout, cache):
         held = dict(walk_attributes(cache[0]))
         for one in self.candidates.values():
-            gradient = one.gradient(held)
+            gradient = one.find_gradient(held)
             if isinstance(gradient, np.ndarray) and gradient.flags.writeable:
                 gradient[...] = 0                       # some code writes into it, some adds to it
         returned, held = super().backward(dout, cache), dict(walk_attributes(cache[0]))
@@ -216,7 +213,7 @@ class InSelf(Adapter):
         for path, param in self.parameters.items():
             if self.candidates[path].value is param:    # backward has added to a Param itself
                 continue
-            gradient = self.candidates[path].gradient(held)
+            gradient = self.candidates[path].find_gradient(held)
             if gradient is None:
                 self.missing.add(path)
             elif np.shape(gradient) == param.shape and np.asarray(gradient).dtype.kind in "fiu":
@@ -224,33 +221,33 @@ class InSelf(Adapter):
             else:
                 param.grad = np.asarray(gradient)
         if returned is None:                            # the gradient may be in self.dx
-            names = inspect.signature(get_forward(self.made)).parameters
+            names = inspect.signature(get_forward(self.original)).parameters
             own = {key: value for key, value in vars(cache[0]).items() if key not in names}
-            keys = {gradient_key(name, own) for name in names} - {None}
+            keys = {find_gradient_key(name, own) for name in names} - {None}
             return {key: own[key] for key in keys} or None
         return returned
 
     def prepare(self, inputs, options):
-        """Run forward so that the object makes its parameters, and find them."""
+        """Run forward, which may create parameters; set `parameters` and `is_loss`."""
         with contextlib.suppress(Exception):            # forward may not accept other inputs
-            self.made = after_first_forward(self.made, get_forward, inputs, options)
-        self._find()
+            self.original = copy_with_lazy_attributes(self.original, get_forward, inputs, options)
+        self._set_parameters()
         super().prepare(inputs, options)
 
-    def learn(self, dout, cache):
-        """Run backward; the arrays for which it leaves a gradient are the parameters.
+    def find_parameters(self, dout, cache):
+        """Run backward; the arrays for which the object then has a gradient are the parameters.
 
         If backward raises an exception, every array that forward doesn't set is a parameter.
         """
         try:
             self.backward(dout, cache)
             held = dict(walk_attributes(cache[0]))
-            self._find({path for path, one in self.candidates.items()
-                        if one.gradient(held) is not None})
+            self._set_parameters({path for path, one in self.candidates.items()
+                                  if one.find_gradient(held) is not None})
         except Exception:
-            self._find({*self.parameters, *self.unplaced(cache)})
+            self._set_parameters({*self.parameters, *self.find_other_arrays(cache)})
 
-    def unplaced(self, cache):
+    def find_other_arrays(self, cache):
         """Return {path: array} of arrays that are not parameters and that forward doesn't set."""
         held = dict(walk_attributes(cache[0]))
         return {path: one.value for path, one in self.candidates.items()
@@ -261,7 +258,7 @@ class InSelf(Adapter):
         for path, param in self.parameters.items():
             twin, value = copy_param(param), self.candidates[path].value
             found[id(value)] = twin if value is param else twin.data
-        twin = type(self)(copy.deepcopy(self.made, found))
-        twin._find(self.parameters)
+        twin = type(self)(copy.deepcopy(self.original, found))
+        twin._set_parameters(self.parameters)
         twin.is_loss = self.is_loss
         return twin

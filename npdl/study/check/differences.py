@@ -1,7 +1,7 @@
 """Compute finite differences and estimate their uncertainty.
 
-A `Line` is a function f of a step along one direction, usually along one entry of one array. For a
-step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values give
+A `Direction` is a function f of a step along one direction, usually along one entry of one array.
+For a step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values give
 
     the derivative      (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, with an error of O(h^4)
     the scale           the sum of the magnitudes of the terms of the derivative
@@ -9,10 +9,10 @@ step h the function is evaluated at -2h, -h, h and 2h. With f(0) these values gi
                         O(h^3) for a smooth function and O(1) at a kink
     the noise           the largest possible effect of rounding
 
-If a gradient agrees with the derivative for one step size, it is right. To call it wrong, two step
-sizes must agree with each other. `Line.derivative` tries steps from 1e-7 to 0.3 of the array's
-largest entry. If no two steps agree, the derivative is unknown, and a reason is given. Outputs are
-subtracted before they are weighted and summed, which reduces the effect of rounding.
+A gradient is right if it agrees with the derivative for one step size. It is wrong only if two step
+sizes agree with each other, but not with the gradient. `Direction.compute_derivative` tries steps
+from 1e-7 to 0.3 of the array's largest entry. If no two steps agree, the derivative is unknown.
+Outputs are subtracted before they are weighted and summed, which reduces the effect of rounding.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ LIMIT = 1e-7                    # the allowed relative error for float64 outputs
 STEP = 5e-4                     # the step at level 0, relative to the array's largest entry
 FINER = 8                       # the next level divides the step by this
 LEVELS = (0, 1, -1, 2, -2, 3, -3, 4)
-SURE = 4                        # the error of a derivative is at most this many times its doubt
+SURE = 4                        # the error of a derivative is at most this times its uncertainty
 KINK = 1e-3                     # a bend larger than this, relative to the scale, is examined
 FLOOR = 1e-3                    # a derivative below this fraction of the layer's largest one may be
                                 # as uncertain as a derivative of that size
@@ -37,45 +37,45 @@ class Derivative:
     """A numerical derivative.
 
     value    the derivative
-    doubt    its uncertainty
+    uncertainty    its uncertainty
     allowed  a gradient is right if it differs from the value by at most this much
     reason   why the derivative is unknown, or ""
     """
 
     value: float
-    doubt: float
+    uncertainty: float
     allowed: float
     reason: str = ""
 
-    def excess(self, computed):
-        """Return |computed - value| / allowed; a computed derivative is wrong if this exceeds 1."""
+    def error_ratio(self, computed):
+        """Return |computed - value| / allowed; a ratio above 1 means that `computed` is wrong."""
         if computed == self.value or np.isnan(self.value):
             return 0.0
         found = abs(computed - self.value) / self.allowed
         return float(found) if np.isfinite(found) else np.inf
 
 
-class Line:
+class Direction:
     """The outputs of a layer as a function of a step t along one direction.
 
-    at        at(t) returns the outputs, a list of arrays
+    at        a function; at(t) returns the outputs, a list of arrays
     base      the outputs at t = 0
-    weights   their upstream gradients: the derivative is that of sum(weights * outputs)
-    size      the largest entry of the perturbed array: steps are relative to it
+    weights   their upstream gradients; the sum of weights * outputs is differentiated
+    size      the largest entry of the perturbed array; steps are relative to this number
     """
 
     def __init__(self, at, base, weights, size=1.0):
         self.at, self.base, self.weights = at, base, weights
         self.size = size if np.isfinite(size) and size > 0 else 1.0
-        self.limit, self._found = allowed_error(base), {}
+        self.limit, self._found = choose_tolerance(base), {}
 
     @property
     def is_begun(self):
         """Return True if the function was evaluated at some step."""
         return bool(self._found)
 
-    def points(self, level):
-        """Return (derivative, scale, bend, noise) at one step size, as an array (4, outputs)."""
+    def evaluate_level(self, level):
+        """Return an array (4, outputs) for one step size: derivatives, scales, bends and noises."""
         if level not in self._found:
             h = self.size * STEP / FINER**level
             with np.errstate(all="ignore"):
@@ -85,52 +85,53 @@ class Line:
                     in zip(self.weights, self.base, *around, strict=True)]).T
         return self._found[level]
 
-    def derivative(self, used=slice(None), largest=0.0, is_quick=False):
-        """Return the Derivative from the two neighbouring step sizes that agree best.
+    def compute_derivative(self, used=slice(None), largest=0.0, is_quick=False):
+        """Return the Derivative that the two neighbouring step sizes with the best agreement give.
 
         used      the indices of the outputs whose weighted sum is differentiated
-        largest   the largest derivative of the layer; much smaller ones may be less certain
+        largest   the largest derivative of the layer; for much smaller ones, a larger uncertainty
+                  is accepted
         is_quick  True accepts the first step size if its uncertainty is small
         """
-        known, best = {0: self.points(0)[:, used].sum(1)}, (np.inf, np.nan, 0.0)
+        known, best = {0: self.evaluate_level(0)[:, used].sum(1)}, (np.inf, np.nan, 0.0)
         value, scale, bend, noise = known[0]
         floor = FLOOR * largest
         size = max(scale, floor)
         if is_quick and (not size or bend <= KINK * size and SURE * noise <= self.limit * size):
-            return self._made(value, scale, noise, largest)
+            return self._make_derivative(value, scale, noise, largest)
         for level in LEVELS:
-            known[level] = self.points(level)[:, used].sum(1)
+            known[level] = self.evaluate_level(level)[:, used].sum(1)
             for coarse, fine in ((level, level + 1), (level - 1, level)):
                 if coarse in known and fine in known:
                     value, scale, bend, noise = known[coarse]
-                    doubt = abs(value - known[fine][0]) + bend + noise
-                    best = min(best, (doubt, value, scale), key=lambda found: found[0])
-            doubt, value, scale = best
-            if doubt <= self.limit / 10 * max(scale, floor):
-                return self._made(value, scale, doubt, largest)
-        is_known = doubt <= self.limit * max(scale, floor)
-        return self._made(value, scale, doubt, largest, "" if is_known else self._reason(
-            used, known, doubt))
+                    uncertainty = abs(value - known[fine][0]) + bend + noise
+                    best = min(best, (uncertainty, value, scale), key=lambda found: found[0])
+            uncertainty, value, scale = best
+            if uncertainty <= self.limit / 10 * max(scale, floor):
+                return self._make_derivative(value, scale, uncertainty, largest)
+        is_known = uncertainty <= self.limit * max(scale, floor)
+        reason = "" if is_known else self._explain_failure(used, known, uncertainty)
+        return self._make_derivative(value, scale, uncertainty, largest, reason)
 
-    def _made(self, value, scale, doubt, largest, reason=""):
-        allowed = self.limit * scale + SURE * doubt + ROUNDING * largest
-        return Derivative(value, doubt, allowed, reason)
+    def _make_derivative(self, value, scale, uncertainty, largest, reason=""):
+        allowed = self.limit * scale + SURE * uncertainty + ROUNDING * largest
+        return Derivative(value, uncertainty, allowed, reason)
 
-    def _reason(self, used, known, doubt):
+    def _explain_failure(self, used, known, uncertainty):
         """Return a clause that says why no two step sizes agree."""
         middle = self.base[used] if isinstance(used, slice) else [self.base[i] for i in used]
-        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(doubt):
+        if not all(np.isfinite(a).all() for a in middle) or not np.isfinite(uncertainty):
             return "the outputs are not finite"
         fine = [known[level] for level in LEVELS if level >= 1]
         if all(bend > max(KINK * scale, noise) for _, scale, bend, noise in fine):
             return ("the derivatives from the left and from the right differ by "
                     f"{fine[-1][2]:.2g} (a kink)")
-        return (f"the derivatives of two step sizes differ by {doubt:.1g}: the derivative changes "
-                "abruptly here, or rounding hides it")
+        return (f"the derivatives of two step sizes differ by {uncertainty:.1g}: the derivative "
+                "changes abruptly here, or rounding hides it")
 
 
-def allowed_error(outputs):
-    """Return the relative error that is allowed for the derivatives of these outputs."""
+def choose_tolerance(outputs):
+    """Return the allowed relative error of the derivatives of outputs, a list of arrays."""
     eps = max((np.finfo(np.asarray(a).dtype).eps for a in outputs), default=0.0)
     return LIMIT if eps <= np.finfo(float).eps else float(np.sqrt(eps))
 
@@ -152,11 +153,10 @@ def euclidean_norm(array):
     return largest * np.sqrt(((array / largest) ** 2).sum()) if largest > 0 else largest
 
 
-def perturb_entry(array, index, run):
-    """Return a function at(t), which adds t to array[index] and returns the arrays of `run()`.
+def make_perturbed_run(array, index, run):
+    """Return a function at(t), which adds t to array[index] and returns copies of run()'s arrays.
 
-    `index` may also be a direction, an array of the same shape; then t * index is added. The array
-    is restored after each call.
+    If `index` is an array (a direction), t * index is added. The array is restored after each call.
     """
     def at(t):
         before = array.copy()

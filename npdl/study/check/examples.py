@@ -1,14 +1,13 @@
 """Specify for every layer its constructor arguments, its inputs, and values for its options.
 
-`samples` builds the layers and inputs; step, blame, homework and the tests use them. A row of
-EXAMPLES has three examples: a sample, another one that differs in every size, and one with sizes of
-1. A class without a row uses that of its base class. For example, this is the row of Linear:
+`samples` builds the layers and inputs; step, blame, homework and the tests use them. EXAMPLES has
+three examples for each class: a sample, one that differs in every size, and one with sizes of 1. A
+class that isn't listed uses those of its base class. For example, these are the examples of Linear:
 
     "Linear": (on((2, 3))(3, 4), on((4, 3, 5))(5, 2), on(ONE)(1, 1))
 
 on((2, 3))(3, 4) means Linear(3, 4), whose forward gets a normal array of shape (2, 3). The first
-parentheses have the inputs and the options of forward, and the second ones the arguments of the
-constructor.
+parentheses have the inputs and options of forward, the second ones the constructor's arguments.
 """
 
 import inspect
@@ -34,14 +33,12 @@ from npdl.study.trees import map_leaves
 
 
 def on(*inputs, **options):
-    """Specify an example: on(inputs, options)(constructor arguments) returns a function build.
-
-    build(cls, rng, **others) returns (layer, inputs, options). `others` are more arguments of the
-    constructor.
+    """Specify an example: on(inputs of forward)(arguments of the constructor) returns `build`.
 
     inputs   shapes of normal arrays, lists of shapes (a state), or functions of rng
     options  keyword arguments of forward
-    Arguments of the constructor that are functions are called with rng.
+    An argument of the constructor that is a function is called with rng. The function
+    build(cls, rng, **others) returns (layer, inputs, options); `others` go to the constructor, too.
     """
     def made(*args, **keywords):
         def build(cls, rng, **others):
@@ -66,7 +63,7 @@ def draw_input(rng, given):
 
 
 def ids(high, *shape):
-    """Specify integers below `high`; the first one is 1, an id that some options ignore."""
+    """Specify random ids below `high`; the first one is 1, an id that some options ignore."""
     def draw(rng):
         found = rng.integers(0, high, shape)
         found.flat[0] = min(1, high - 1)
@@ -85,21 +82,21 @@ def off_zero(*shape):
 
 
 def part(cls, *sizes):
-    """Specify a layer that is a part of another one."""
+    """Specify a sublayer, as an argument of the constructor; `sizes` are its own arguments."""
     return lambda rng: cls(*sizes, rng=rng)
 
 
 def parts(cls, count, *sizes):
-    """Specify the `count` layers of a stack."""
+    """Specify a list of `count` sublayers with equal arguments `sizes`."""
     return lambda rng: [cls(*sizes, rng=rng) for _ in range(count)]
 
 
-def both(*sizes):
-    """Specify a stack of bidirectional layers, each of two RNNs."""
+def birnns(*sizes):
+    """Specify a list of bidirectional RNNs, one for each (d_in, d_hidden) in `sizes`."""
     return lambda rng: [Bidirectional(RNN(*size, rng=rng), RNN(*size, rng=rng)) for size in sizes]
 
 
-class Repeated:
+class FixedNoise:
     """A generator that draws the same numbers at every call, so that forward can be repeated."""
 
     def __init__(self, seed):
@@ -144,8 +141,8 @@ EXAMPLES = {
     "BatchNorm": (on((4, 3, 2))(3), on((5, 4))(4), on((4, 1, 1))(1)),
     "GroupNorm": (on((2, 6, 3))(6, 3), on((3, 4, 2))(4, 2), on((1, 2, 1))(2, 1)),
     "InstanceNorm": (on((2, 3, 4))(3), on((3, 2, 5))(2), on((1, 1, 2))(1)),
-    "Dropout": (on((3, 4), rng=Repeated(5))(0.4), on((2, 5, 3), rng=Repeated(6))(0.4),
-                on(ONE, rng=Repeated(7))(0.5)),
+    "Dropout": (on((3, 4), rng=FixedNoise(5))(0.4), on((2, 5, 3), rng=FixedNoise(6))(0.4),
+                on(ONE, rng=FixedNoise(7))(0.5)),
     "RNNCell": CELL,
     "GRUCell": CELL,
     "ResetBeforeGRUCell": CELL,
@@ -165,8 +162,9 @@ EXAMPLES = {
     "Bidirectional": (on((2, 3, 2))(part(RNN, 2, 3), part(RNN, 2, 3)),
                       on((3, 2, 4))(part(RNN, 4, 2), part(RNN, 4, 2)),
                       on((1, 1, 1))(part(RNN, 1, 1), part(RNN, 1, 1))),
-    "BidirectionalStack": (on((2, 3, 2))(both((2, 3), (6, 3))),
-                           on((3, 2, 4))(both((4, 2), (4, 2), (4, 2))), on((1, 1, 1))(both(ONE))),
+    "BidirectionalStack": (on((2, 3, 2))(birnns((2, 3), (6, 3))),
+                           on((3, 2, 4))(birnns((4, 2), (4, 2), (4, 2))),
+                           on((1, 1, 1))(birnns(ONE))),
     "DotAttention": (on((3, 2), (4, 2), (4, 3))(), on((3, 2, 4), (3, 5, 4), (3, 5, 2))(),
                      on((1, 1, 2), (1, 1, 2), (1, 1, 1))()),
     "AdditiveAttention": (on((3, 2), (4, 3), (4, 3))(2, 3, 4),
@@ -259,10 +257,7 @@ EXAMPLES = {
 
 
 def draw_visible(layer, inputs, rng):
-    """Draw a mask (queries, keys) that is True where a query may attend to a key.
-
-    Each query may attend to at least one key.
-    """
+    """Draw a mask (queries, keys), True where a query attends to a key; each query has a key."""
     keys = 1 if len(inputs) == 3 else 0
     seen = rng.random((inputs[0].shape[-2], inputs[keys].shape[-2])) < 0.6
     seen[-1, -1] = False
@@ -278,8 +273,8 @@ def draw_lengths(layer, inputs, rng, which=0):
     return found
 
 
-def valid(which):
-    """Return a function that draws a mask (B, S), True for the valid tokens of an input."""
+def token_mask(which):
+    """Return a function that draws a mask (B, S) of valid tokens for the input number `which`."""
     return lambda layer, inputs, rng: np.arange(inputs[which].shape[1]) < draw_lengths(
         layer, inputs, rng, which)[:, None]
 
@@ -291,7 +286,7 @@ def draw_state(layer, inputs, rng):
 
 
 def draw_edges(layer, inputs, rng):
-    """Draw the neighbours (N, N) of each node; each node is its own neighbour."""
+    """Draw a mask (N, N) that is True for neighbours; each node is its own neighbour."""
     N = inputs[0].shape[-2]
     return (rng.random((N, N)) < 0.6) & ~np.eye(N, k=1, dtype=bool) | np.eye(N, dtype=bool)
 
@@ -315,14 +310,15 @@ VALUES = {"activation": ["relu"], "affine": [False], "alpha": [0.7], "average": 
           "scale": [0.6],
           "scaling": [LinearScaling(2.0), Llama3Scaling(4.0, 1.0, 4.0, 12)],
           "score": ["dot", "additive"], "smoothing": [0.2], "tied": [True, False]}
-TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": Repeated(7)}),
-            "dropout": ({"num_layers": 2}, {"rng": Repeated(7)}),
+TOGETHER = {"double": ({"block": 2}, {}), "attention_dropout": ({}, {"rng": FixedNoise(7)}),
+            "dropout": ({"num_layers": 2}, {"rng": FixedNoise(7)}),
             "eps": ({"qk_norm": True}, {}), "rope_theta": ({"d_head": 4}, {}),
             "scaling": ({"d_head": 4}, {})}
 # {option of forward: a function that draws a value, of (layer, inputs, rng)}
-DRAWN = {"key_mask": valid(0), "lengths": draw_lengths, "mask": draw_visible,
-         "memory_mask": lambda *given: valid(1)(*given)[:, None, None], "neighbours": draw_edges,
+DRAWN = {"key_mask": token_mask(0), "lengths": draw_lengths, "mask": draw_visible,
+         "memory_mask": lambda *given: token_mask(1)(*given)[:, None, None],
+         "neighbours": draw_edges,
          "positions": lambda layer, inputs, rng: rng.integers(0, 4, inputs[0].shape[-2]),
-         "source_mask": valid(0), "state": draw_state, "target_mask": valid(1),
+         "source_mask": token_mask(0), "state": draw_state, "target_mask": token_mask(1),
          "training": lambda *given: False,
          "visible": lambda layer, inputs, rng: rng.random(inputs[0].shape) < 0.7}

@@ -16,7 +16,7 @@ from npdl.study.check.adapters import as_layer
 from npdl.study.check.side_effects import find_side_effects
 from npdl.study.check.subjects import Subject
 from npdl.study.check.verdicts import Check
-from npdl.study.containment import describe_exception, is_npdls
+from npdl.study.containment import describe_exception, is_npdl_class
 
 
 def gradcheck(layer, *inputs, entries=None, seed=0, **options):
@@ -37,9 +37,9 @@ def gradcheck(layer, *inputs, entries=None, seed=0, **options):
         raise InputError("gradcheck needs the backend 'numpy', not 'cupy'; check with NumPy, and "
                          "compare the gradients of the GPU with those of NumPy (docs/gpu.md)")
     subject = Subject(as_layer(layer), inputs, options, seed)
-    found = Check(subject, entries).verdict()
+    found = Check(subject, entries).compute_verdict()
     if found.error is not None:
-        if isinstance(found.error, NpdlError) or is_npdls(type(subject.layer)):
+        if isinstance(found.error, NpdlError) or is_npdl_class(type(subject.layer)):
             raise found.error
         found.faults = [f"backward raised {describe_exception(found.error)}; blame shows the "
                         "values that this line read"]

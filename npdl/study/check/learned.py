@@ -1,4 +1,4 @@
-"""Find the parameters of an object with its cache in self (left) and their gradients (right).
+"""Find the parameters of a student's object (left) and their gradients (right).
 
     self.W                   self.dW, self.dw, self.d_W, self.grad_W or self.W_grad
     self.W                   self.grads["W"] or self.grads["dW"]
@@ -25,19 +25,19 @@ GRADIENTS = ("grads", "gradients", "grad", "gradient")
 
 
 @functools.cache
-def gradient_names(name):
-    """Return the names that the gradient of an array W may have, such as dW."""
+def list_gradient_names(name):
+    """Return the names that the gradient of an array may have, such as "dW" for "W"."""
     return f"d{name}", f"d_{name}", f"grad_{name}", f"{name}_grad"
 
 
-def gradient_key(name, held):
-    """Return the key of the gradient of the array `name` in the dict `held`, or None."""
-    return _first_known_path((*gradient_names(name), name), held)
+def find_gradient_key(name, attributes):
+    """Return the key in the dict `attributes` of the named array's gradient, or None."""
+    return _first_known_path((*list_gradient_names(name), name), attributes)
 
 
 @functools.cache
-def gradient_paths(path):
-    """Return the paths at which an object may keep the gradient of the array at `path`."""
+def list_gradient_paths(path):
+    """Return the paths at which an object may hold the gradient of the array at `path`."""
     *owner, name = path.split(".")
     if name == "data":
         return (".".join([*owner, "grad"]),)
@@ -45,19 +45,19 @@ def gradient_paths(path):
     owner, inside = owner[:at], owner[at + 1:]
     nests = [[*owner, nest, *inside] for nest in GRADIENTS]
     return tuple(".".join([*way, one]) for way in ([*owner, *inside], *nests)
-                 for one in (*gradient_names(name), *[name] * (way in nests)))
+                 for one in (*list_gradient_names(name), *[name] * (way in nests)))
 
 
-def _first_known_path(paths, held):
-    """Return the first path in `paths` that is a number or an array in the dict `held`, or None."""
-    lower = {str(path).lower(): path for path in held}
+def _first_known_path(paths, attributes):
+    """Return the first path whose value in `attributes` is a number or an array, or None."""
+    lower = {str(path).lower(): path for path in attributes}
     keys = [*paths, *(lower.get(path.lower()) for path in paths)]
     return next((key for key in keys if isinstance(
-        held.get(key), (np.ndarray, np.number, float))), None)
+        attributes.get(key), (np.ndarray, np.number, float))), None)
 
 
 @dataclass
-class Candidate:
+class ParameterCandidate:
     """An array or a Param that may be a parameter.
 
     value  the array or the Param
@@ -67,36 +67,36 @@ class Candidate:
     value: object
     paths: list
 
-    def gradient(self, held):
-        """Return the gradient of this array, or None; `held` is the {path: value} of an object."""
-        return next((held[found] for path in self.paths
-                     if (found := _first_known_path(gradient_paths(path), held)) is not None), None)
+    def find_gradient(self, attributes):
+        """Return the gradient of this array from the object's {path: value}, or None."""
+        keys = (_first_known_path(list_gradient_paths(path), attributes) for path in self.paths)
+        return next((attributes[key] for key in keys if key is not None), None)
 
 
-def find_candidates(made):
-    """Return {path: Candidate} for the float arrays and the Params of an object.
+def find_parameter_candidates(owner):
+    """Return {path: ParameterCandidate} for the float arrays and the Params of an object.
 
     An array with several paths occurs once. Constants, gradients and frozen Params are left out.
     """
-    held, found = list(walk_attributes(made)), {}
-    gradients = {one.lower() for path, _ in held for one in gradient_paths(path)}
-    for path, value in held:
+    attributes, found = list(walk_attributes(owner)), {}
+    gradients = {one.lower() for path, _ in attributes for one in list_gradient_paths(path)}
+    for path, value in attributes:
         is_array = isinstance(value, np.ndarray) and value.dtype.kind == "f" \
             and value.flags.writeable
         if isinstance(value, Param) and value.trainable or is_array and not (
                 path.lower() in gradients or {*path.lower().split(".")} & {*GRADIENTS}):
-            found.setdefault(id(value), Candidate(value, [])).paths.append(path)
+            found.setdefault(id(value), ParameterCandidate(value, [])).paths.append(path)
     return {one.paths[0]: one for one in found.values()}
 
 
-def walk_attributes(made, path="", around=()):
+def walk_attributes(owner, path="", around=()):
     """Yield (dotted path, value) for all attributes of an object and of its parts."""
-    for name, value in list(vars(made).items()):
+    for name, value in list(vars(owner).items()):
         for at, item in get_items(value, f"{path}{name}"):
             if isinstance(item, Layer):
                 yield from ((f"{at}.{n}", param) for n, param in item.params())
-            elif is_part(item) and not any(item is other for other in (made, *around)):
-                yield from walk_attributes(item, f"{at}.", (made, *around))
+            elif is_part(item) and not any(item is other for other in (owner, *around)):
+                yield from walk_attributes(item, f"{at}.", (owner, *around))
             else:
                 yield at, item
 
@@ -109,38 +109,38 @@ def is_part(item):
         isinstance(value, np.ndarray) for value in vars(item).values())
 
 
-def find_constants(made):
+def find_constants(owner):
     """Return {id: array} of the read-only arrays. With it as memo, deepcopy doesn't copy them."""
-    return {id(value): value for _, value in walk_attributes(made)
+    return {id(value): value for _, value in walk_attributes(owner)
             if isinstance(value, np.ndarray) and not value.flags.writeable}
 
 
-def after_first_forward(made, forward, inputs, options):
-    """Return a copy of an object with the attributes that its first forward makes.
+def copy_with_lazy_attributes(owner, forward, inputs, options):
+    """Return a copy of an object with the parameters that its first forward creates.
 
-    Forward runs twice, with different numbers. An attribute that is equal after both runs, such as
-    a parameter, is in the copy. An attribute that differs is a cache, and isn't in the copy.
+    Forward runs twice, with different inputs. The copy has the new attributes that are equal after
+    both runs. An attribute that differs is a cache, and the copy doesn't have it.
     """
-    memo = find_constants(made)
-    once = copy.deepcopy(made, dict(memo))
+    memo = find_constants(owner)
+    once = copy.deepcopy(owner, dict(memo))
     forward(once)(*copy_tree(inputs), **options)
     twice = copy.deepcopy(once, dict(memo))
     forward(twice)(*shift_values(inputs), **options)
-    return _set_up(copy.deepcopy(made, dict(memo)), once, twice)
+    return _copy_equal_attributes(copy.deepcopy(owner, dict(memo)), once, twice)
 
 
-def _set_up(before, once, twice):
-    """Copy the attributes that are equal in `once` and `twice` into `before`, and return it.
+def _copy_equal_attributes(before, once, twice):
+    """Copy attributes that are equal in `once` and `twice` into `before`; return `before`.
 
-    The same is done for the parts of the objects.
+    The same is done for the parts of these objects.
     """
-    held, second = vars(before), vars(twice)
+    attributes, second = vars(before), vars(twice)
     for name, value in vars(once).items():
         parts = [[item for _, item in get_items(one, "") if is_part(item)]
-                 for one in (held.get(name), value, second.get(name))]
+                 for one in (attributes.get(name), value, second.get(name))]
         if parts[0] and len(parts[0]) == len(parts[1]) == len(parts[2]):
             for three in zip(*parts, strict=True):
-                _set_up(*three)
-        elif not is_equal(held.get(name), value) and is_equal(value, second.get(name)):
-            held[name] = value
+                _copy_equal_attributes(*three)
+        elif not is_equal(attributes.get(name), value) and is_equal(value, second.get(name)):
+            attributes[name] = value
     return before

@@ -7,9 +7,9 @@ which backward returned no gradient may be a target. Only the author knows, so n
 import numpy as np
 
 from npdl.core import walk
-from npdl.study.check.adapters import Functions, InSelf
-from npdl.study.check.learned import find_candidates
-from npdl.study.containment import is_npdls
+from npdl.study.check.adapters import FunctionAdapter, ObjectAdapter
+from npdl.study.check.learned import find_parameter_candidates
+from npdl.study.containment import is_npdl_class
 from npdl.study.trees import copy_tree, is_equal, restore_values
 
 # Inputs that need no gradient: targets, masks and running statistics.
@@ -18,54 +18,53 @@ MOVED = 1e-3                    # relative perturbation of an array, to see if f
 
 
 def find_questions(subject, missing):
-    """Return (notes, questions) for the arrays without a gradient.
+    """Return ({name: note} for inputs that need no gradient, list of questions to the author).
 
     subject  a Subject whose backward has run
     missing  the names of the arrays for which no gradient was found
-    notes    {name: sentence} for the inputs that need no gradient
-    questions  a list of sentences
     """
     inputs = [name for name in missing if name not in subject.params]
     excused = {name: f"backward returns no gradient for {name}, so {name} is treated as a target "
                "or mask" for name in inputs if is_target(subject, name)}
     found = [f"backward returned no gradient for {name}. If {name} needs a gradient, return it; "
-             "if not, return None in its place" for name in inputs if name not in excused]
+             "if not, return None instead" for name in inputs if name not in excused]
     if subject.ambiguous:
         found.append(f"backward returns {', '.join(subject.ambiguous)} besides the gradients of "
-                     "the inputs, and its role is not known. Set the gradients of parameters as "
-                     "self.dW, or add them to Params: self.W.grad += dW")
-    how = "set its gradient as self.dW" if isinstance(subject.layer, InSelf) else "make it a Param"
+                     "the inputs, and npdl can't tell which gradient this is. Set the gradients of "
+                     "parameters as self.dW, or add them to Params: self.W.grad += dW")
+    how = "set its gradient as self.dW" if isinstance(
+        subject.layer, ObjectAdapter) else "make it a Param"
     return excused, found + [
         f"{path} {array.shape}: forward reads this array, and no gradient of it was found; {how}, "
         f"or declare it a constant: self.{path}.setflags(write=False)"
-        for path, array in arrays_without_gradient(subject, missing).items()
+        for path, array in find_arrays_without_gradient(subject, missing).items()
         if is_read(subject, array)]
 
 
 def is_target(subject, name):
-    """Return True if an input has a target's name, has only 0 and 1, or got None from backward."""
+    """Return True if an input is likely a target or mask, by its name, values or None gradient."""
     plain = name.removeprefix("input ")
     last = plain.rpartition(".")[2].lower().replace("_", "")
     return (plain in subject.returned_none or last in TARGETS or last.startswith("running")
             or set(np.unique(subject.arrays[name])) == {0.0, 1.0})
 
 
-def arrays_without_gradient(subject, missing):
+def find_arrays_without_gradient(subject, missing):
     """Return {path: array} of the float arrays in a student's layer that have no gradient."""
     layer = subject.layer
-    if isinstance(layer, InSelf):
-        return layer.unplaced(subject.run()[1]) | {
+    if isinstance(layer, ObjectAdapter):
+        return layer.find_other_arrays(subject.run()[1]) | {
             name: subject.arrays[name] for name in missing if name in subject.params}
     known = [array for array in subject.arrays.values() if isinstance(array, np.ndarray)]
     return {path: one.value for part in walk(layer)
-            if not is_npdls(type(part)) and not isinstance(part, Functions)
-            for path, one in find_candidates(part).items()
+            if not is_npdl_class(type(part)) and not isinstance(part, FunctionAdapter)
+            for path, one in find_parameter_candidates(part).items()
             if isinstance(one.value, np.ndarray)
             and not any(np.shares_memory(one.value, array) for array in known)}
 
 
 def is_read(subject, array):
-    """Return True if the outputs change when an array of the layer is changed."""
+    """Return True if forward reads an array: the outputs change when the array is changed."""
     with np.errstate(all="ignore"), restore_values((), array):
         before = copy_tree(subject.run()[0])
         array += MOVED * (1 + np.abs(array))

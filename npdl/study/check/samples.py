@@ -1,10 +1,10 @@
 """Make small inputs for every layer, so that `step` and `blame` need only the layer's name.
 
 A sample is a tuple (layer, inputs, options), with which layer.forward(*inputs, **options) runs. A
-user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. A
-class that has the name of a class of npdl, or is derived from one, uses the row of that class in
-examples.EXAMPLES. A row gives four kinds of samples: the first sample, one with other sizes, one
-with sizes of 1, and one for each option.
+user's own class has a classmethod `sample()`, which returns a layer, followed by the inputs. For a
+class of npdl, or one with its name or derived from it, the samples come from the list
+examples.EXAMPLES[name]. They are a first sample, one with other sizes, and one with sizes of 1.
+There is another sample for each option of the layer.
 """
 
 import functools
@@ -18,7 +18,7 @@ import npdl.models
 from npdl.backend import stream
 from npdl.core import Layer
 from npdl.errors import InputError
-from npdl.study.check.adapters import Functions, as_layer
+from npdl.study.check.adapters import FunctionAdapter, as_layer
 from npdl.study.check.examples import DRAWN, EXAMPLES, MUTE, SIZES, TOGETHER, VALUES
 from npdl.study.check.subjects import randomise
 from npdl.study.trees import as_tuple, cast_tree
@@ -27,8 +27,8 @@ ROW = "a sample", "another", "sizes of 1"
 
 
 @functools.cache
-def layer_classes():
-    """Return {name: class} of every layer and model of npdl, without the bases of others."""
+def find_layer_classes():
+    """Return {name: class} of all layers and models of npdl, without abstract base classes."""
     folders = (npdl.layers, npdl.models, npdl.adapt)
     names = ["npdl.losses", *(found.name for folder in folders for found in pkgutil.iter_modules(
         folder.__path__, f"{folder.__name__}."))]
@@ -36,7 +36,7 @@ def layer_classes():
             for cls in vars(importlib.import_module(name)).values()
             if isinstance(cls, type) and issubclass(cls, Layer)}
     return {name: cls for name, cls in sorted(held.items())
-            if _row(cls) or not cls.__subclasses__()}
+            if _find_examples(cls) or not cls.__subclasses__()}
 
 
 def sample(cls, seed=0, **options):
@@ -51,22 +51,22 @@ def sample(cls, seed=0, **options):
             raise InputError(f"{cls.__name__}.sample() must return an instance of {cls.__name__}, "
                              "followed by the inputs of its forward: return layer, x")
         return as_layer(layer), tuple(inputs), {}
-    row = _row(cls)
+    row = _find_examples(cls)
     if row is None:
         sampler = f"function {cls.__name__}_sample() that returns the arguments of forward" if \
-            issubclass(cls, Functions) else "classmethod sample() that returns layer, x"
-        raise InputError("its inputs are not known; give the shape of each, for example --input "
-                         f"x=2,3,4, or write a {sampler}")
+            issubclass(cls, FunctionAdapter) else "classmethod sample() that returns layer, x"
+        raise InputError("the inputs of forward are not known; give the shape of each, for "
+                         f"example --input x=2,3,4, or write a {sampler}")
     layer, inputs, given = row[0](cls, stream(seed, 11), **options)
     return as_layer(layer), inputs, given
 
 
-def all_samples(cls):
-    """Return {name: build} for a class of npdl; each build(rng) returns a sample.
+def make_sample_builders(cls):
+    """Return {name: build} for a class of npdl; each function build(rng) returns a sample.
 
     Raises InputError if `examples` has no values for the class, or for one of its options.
     """
-    row = _row(cls)
+    row = _find_examples(cls)
     if row is None or len(row) != len(ROW):
         raise InputError(f"{cls.__name__} has {len(row or ())} examples in EXAMPLES of "
                          "npdl/study/check/examples.py; give it three: a sample, another one that "
@@ -74,15 +74,16 @@ def all_samples(cls):
     found = {name: functools.partial(build, cls) for name, build in zip(ROW, row, strict=True)}
     return found | {
         name if value is None else f"{name} {value!r}":
-            lambda rng, own=(name, value): sample_with_option(cls, *own, int(rng.integers(1 << 31)))
-        for name, value in option_values(cls)}
+            lambda rng, own=(name, value): make_sample_with_option(
+                cls, *own, int(rng.integers(1 << 31)))
+        for name, value in list_option_values(cls)}
 
 
-def option_values(cls):
-    """Return [(name, value)] of every option of a class of npdl that changes its result.
+def list_option_values(cls):
+    """Return [(name, value)] of all options of a class of npdl that change its result.
 
-    For an option of forward the value is None, because `sample_with_option` draws the value. Raises
-    InputError if `examples` has no value for an option.
+    The value is None for an option of forward, because `make_sample_with_option` draws its value.
+    Raises InputError if `examples` has no value for an option.
     """
     found = []
     for function, known in ((cls.__init__, VALUES), (cls.forward, DRAWN)):
@@ -98,7 +99,7 @@ def option_values(cls):
     return found
 
 
-def sample_with_option(cls, name, value, seed=0):
+def make_sample_with_option(cls, name, value, seed=0):
     """Return a sample with one option set; `value` is None for an option of forward.
 
     A state becomes an input, because it has a gradient.
@@ -124,7 +125,7 @@ def to_float64(layer, inputs, seed=0):
     return layer, cast_tree(tuple(inputs), "float64")
 
 
-def _row(cls):
-    """Return the row of EXAMPLES for the name of a class or of one of its bases, or None."""
+def _find_examples(cls):
+    """Return the tuple in EXAMPLES for the name of a class or of one of its bases, or None."""
     return next((EXAMPLES[base.__name__] for base in cls.__mro__ if base.__name__ in EXAMPLES),
                 None)

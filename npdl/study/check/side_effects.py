@@ -8,8 +8,8 @@ import contextlib
 
 import numpy as np
 
-from npdl.study.check.adapters import InSelf
-from npdl.study.deviation import deviation
+from npdl.study.check.adapters import ObjectAdapter
+from npdl.study.relative_error import relative_error
 from npdl.study.trees import copy_tree, is_equal, restore_values, shift_values
 
 CLOSE = 1e-9                    # allowed error, relative to the gradient's largest entry
@@ -19,15 +19,15 @@ FLOOR = 1e-3                    # if a gradient's largest entry is smaller than 
 
 
 def find_side_effects(check):
-    """Return a list of sentences about the side effects of the backward in a Check."""
+    """Return a list of sentences, one for each side effect of the backward in a Check."""
     subject, dout = check.subject, check.dout
-    written = find_changed_gradients(subject, dout)
+    written = find_modified_arrays(subject, dout)
     faults = [f"backward changes {what} in place; write into a new array" for what in written]
-    if isinstance(subject.layer, InSelf):               # each run uses a new copy of the object
+    if isinstance(subject.layer, ObjectAdapter):        # each run uses a new copy of the object
         return faults
     ways = {}
     if not set(written) - {"the upstream gradient"}:    # a changed cache changes a second run
-        ways["backward runs a second time on one cache, because it changes the cache"] = {
+        ways["backward runs a second time on the same cache, because it changes the cache"] = {
             "times": 2}
     cache = subject.run()[1]
     if cache is not None and not (isinstance(cache, (tuple, list, dict)) and not cache):
@@ -42,7 +42,7 @@ def find_side_effects(check):
             faults.append(f"backward raises {type(error).__name__}: {error} when {how}")
             continue
         wrong = [name for name, array in plain.items() if array is not None and (
-            name not in other or deviation(other[name], array, FLOOR * largest) > CLOSE)]
+            name not in other or relative_error(other[name], array, FLOOR * largest) > CLOSE)]
         if wrong:
             faults.append(f"the gradient of {', '.join(wrong)} is wrong when {how}")
     return faults
@@ -65,7 +65,7 @@ def run_backward(subject, dout, times=1, between=False):
     return found
 
 
-def find_changed_gradients(subject, dout):
+def find_modified_arrays(subject, dout):
     """Return the names of the arrays that backward modifies, such as "input x"."""
     with restore_values(subject.params.values(), subject.inputs), np.errstate(all="ignore"):
         arrays = {name if name.startswith("input ") else f"parameter {name}": array

@@ -1,8 +1,7 @@
 """Prepare a layer and its inputs for a check, by the class Subject.
 
-A Subject runs forward and backward in float64, and each run gives the same result. For this the
-layer is copied, random generators are reset before each run, and parameters and inputs are restored
-after each backward.
+A Subject runs forward and backward of a float64 copy of the layer. Each run gives the same result:
+random generators are reset before it, and parameters and inputs are restored after each backward.
 """
 
 import contextlib
@@ -14,42 +13,42 @@ import numpy as np
 
 from npdl.backend import stream, to_device
 from npdl.core import rebuild, walk
-from npdl.study.check.adapters import Adapter, InSelf, Unfit
-from npdl.study.check.learned import gradient_key
-from npdl.study.containment import is_npdls
+from npdl.study.check.adapters import Adapter, ObjectAdapter, Uncheckable
+from npdl.study.check.learned import find_gradient_key
+from npdl.study.containment import is_npdl_class
 from npdl.study.trees import (
     cast_tree,
     copy_tree,
+    draw_upstream,
     is_equal,
     is_float,
     leaves,
     map_leaves,
-    match_inputs,
-    random_upstream,
+    match_gradients,
     restore_values,
     select_paths,
 )
 
-FITS, RUNS = "fits", "runs"     # backward ran, and its gradients have the right or the wrong shapes
+FITS, RUNS = "fits", "runs"     # backward returned gradients of the right, or of wrong shapes
 
 
 class Subject:
     """A float64 copy of a layer with random parameters, and float64 inputs.
 
     params  {name: Param} of the layer
-    arrays  {name: array} of all parameters and float inputs; the names are such as "W", "input x"
-            and "input state.0". If an array is changed, the next run uses the changed values.
-    keep    True keeps the values of the parameters; False draws them at random
-    dout    random upstream gradients in the structure of the outputs
-    paths   the paths of the outputs in this structure
-    uses    lists of paths; for each list, backward runs with the gradients of these outputs
+    arrays  {name: array} of all parameters and float inputs; names are "W" or "input state.0". If
+            an array is changed, the next run uses the changed values.
+    dout    random upstream gradients, nested as the outputs are
+    paths   the paths of the output arrays; "1.0" is the first array in the second output
+    uses    lists of paths: backward is checked with upstream gradients of these outputs alone
     notes   sentences on the outputs whose gradients are not compared
     ambiguous      descriptions of returned gradients that belong to no input
     returned_none  the names of the inputs for which backward returned None
-    Raises Unfit if forward returns no float array, or if a second run returns other outputs.
+    The parameters are random, unless `keep_params` is True. Raises Uncheckable if forward returns
+    no float array, or if a second run returns other outputs.
     """
 
-    def __init__(self, layer, inputs, options=None, seed=0, keep=False):
+    def __init__(self, layer, inputs, options=None, seed=0, keep_params=False):
         self.layer, self.seed = layer.astype("float64"), seed
         self.ambiguous, self.returned_none = [], set()
         self.count, self.notes = None, []       # count: backward takes so many gradients
@@ -57,24 +56,24 @@ class Subject:
         self.names = [p.name for p in inspect.signature(layer.forward).parameters.values()
                       if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._find_generators()
-        self._first_run()
+        self._run_once()
         self._find_generators()
-        if not keep:
+        if not keep_params:
             randomise(self.layer, stream(seed, 77))
-        outputs = self._outputs()
-        self.dout = random_upstream(outputs, stream(seed, 78))
+        outputs = self._run_twice()
+        self.dout = draw_upstream(outputs, stream(seed, 78))
         if getattr(self.layer, "is_loss", False):
             self.dout = ones_like(outputs)
         self.paths = [path for path, _ in leaves(self.dout)]
         if not self.paths:
-            raise Unfit(f"{self.name}.forward returned no float array; return an "
-                        "array or a tuple of arrays")
+            raise Uncheckable(f"{self.name}.forward returned no float array; return an "
+                              "array or a tuple of arrays")
         self.uses = [self.paths, *([path] for path in self.paths if len(self.paths) > 1)]
         if len(self.paths) > 2:
             self.uses += [list(pair) for pair in itertools.combinations(self.paths, 2)]
         self.params = dict(self.layer.params())
         self.arrays = {name: param.data for name, param in self.params.items()} | {
-            name: array for name, array in self._named(leaves(self.inputs))
+            name: array for name, array in self._name_inputs(leaves(self.inputs))
             if isinstance(array, np.ndarray)}
 
     def _find_generators(self):
@@ -84,20 +83,20 @@ class Subject:
                  if isinstance(value, np.random.Generator)}
         self._random = [(one, one.state) for one in found.values()]
 
-    def _first_run(self):
-        """Run forward once, because some code makes its parameters in the first run.
+    def _run_once(self):
+        """Run forward once, because some code creates its parameters in the first run.
 
         An exception is ignored here, because the next run raises it again.
         """
         held = np.random.get_state()
-        with np.errstate(all="ignore"), restore_values((), self.inputs), self._repeated():
+        with np.errstate(all="ignore"), restore_values((), self.inputs), self._reset_generators():
             try:
                 if isinstance(self.layer, Adapter):
-                    self.layer.prepare(self._given(), self.options)
-                if not is_npdls(type(self.layer)):
+                    self.layer.prepare(self._copy_inputs(), self.options)
+                if not is_npdl_class(type(self.layer)):
                     self._choose_outputs()
                 self.layer = self.layer.astype("float64")
-            except Unfit:
+            except Uncheckable:
                 raise
             except Exception:
                 pass
@@ -105,74 +104,70 @@ class Subject:
                 np.random.set_state(held)
 
     def _choose_outputs(self):
-        """Find out if backward takes the gradients of all outputs, or only of the first ones."""
+        """Set `count`: None if backward takes the gradients of all outputs, else their number."""
         outputs, cache = self.run()
         layer, several = self.layer, len(outputs) if isinstance(outputs, tuple) else 1
-        wanted = layer.wanted(cache) if isinstance(layer, Adapter) else 1
+        wanted = layer.count_upstreams(cache) if isinstance(layer, Adapter) else 1
         if 1 < wanted < several:
             self.count = wanted
         elif wanted <= 1 < several and (
-                getattr(layer, "is_loss", False) or self._takes_first(outputs)):
+                getattr(layer, "is_loss", False) or self._is_first_taken(outputs)):
             self.count = 1
         if self.count is not None:
             first = "the first" + f" {self.count}" * (self.count > 1)
             self.notes = [f"forward returns {several} outputs and backward takes the gradient "
                           f"of {first}, so gradients of the others are not compared"]
-        if isinstance(layer, InSelf):
+        if isinstance(layer, ObjectAdapter):
             outputs, cache = self.run()
             with restore_values(layer.parameters.values(), self.inputs):
-                layer.learn(ones_like(outputs), cache)
+                layer.find_parameters(ones_like(outputs), cache)
 
-    def _takes_first(self, outputs):
+    def _is_first_taken(self, outputs):
         """Return True if backward takes only the gradient of the first output.
 
-        Backward runs twice, with the gradients of all outputs and with that of the first output. If
-        it raises the same exception both times, the gradients aren't the cause, and the result is
-        False. Raises Unfit if backward raises two different exceptions.
+        Backward runs with the gradients of all outputs, and with that of the first output. If it
+        raises the same exception both times, the gradients aren't the cause, so the result is
+        False. Raises Uncheckable if backward raises two different exceptions.
         """
-        together, alone = (self._outcome(given) for given in (outputs, outputs[0]))
+        together, alone = (self._try_backward(given) for given in (outputs, outputs[0]))
         for best in (FITS, RUNS):
             if best in (together, alone):
                 return together != best
         if together == alone:
             return False
-        raise Unfit("forward returns several outputs, and it is not known whether "
-                    f"{self.name}.backward takes all their gradients together (it raises "
-                    f"{together}) or the first one (it raises {alone}). Give it one argument for "
-                    "each gradient")
+        raise Uncheckable("forward returns several outputs. With the gradients of all outputs, "
+                          f"{self.name}.backward raises {together}; with that of the first output "
+                          f"alone, it raises {alone}. Give backward one argument for each gradient")
 
-    def _outcome(self, given):
-        """Run backward with gradients for the outputs `given`; return FITS, RUNS or an error."""
+    def _try_backward(self, given):
+        """Run backward with gradients for the outputs `given`; return FITS, RUNS or the error."""
         _, cache = self.run()
         with restore_values([p for _, p in self.layer.params()], self.inputs):
             try:
-                found = self.returned(self.layer.backward(ones_like(given), cache))
+                found = self.name_gradients(self.layer.backward(ones_like(given), cache))
             except Exception as error:
                 return repr(error)
         return FITS if all(np.shape(found.get(name, array)) == np.shape(array)
-                           for name, array in self._named(leaves(self.inputs))) else RUNS
+                           for name, array in self._name_inputs(leaves(self.inputs))) else RUNS
 
     @property
     def name(self):
         return type(self.layer).__name__
 
-    def with_inputs(self, inputs, draw=0, keep=False):
-        """Return a Subject with other inputs, and with new parameters unless `keep` is True.
+    def copy_with_inputs(self, inputs, draw=0, keep_params=False):
+        """Return a Subject with other inputs; `draw` is added to the seed of the random numbers."""
+        return type(self)(self.layer, inputs, self.options, self.seed + draw, keep_params)
 
-        `draw` is added to the seed of the random numbers.
-        """
-        return type(self)(self.layer, inputs, self.options, self.seed + draw, keep)
-
-    def _given(self):
+    def _copy_inputs(self):
         """Return the inputs with copies of all dicts, because forward may add entries to one."""
         return map_leaves(self.inputs, lambda leaf: leaf)
 
     def run(self):
         """Return (outputs, cache) of forward."""
-        with self._repeated():
-            returned = self.layer.forward(*self._given(), **self.options)
+        with self._reset_generators():
+            returned = self.layer.forward(*self._copy_inputs(), **self.options)
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise Unfit(f"{self.name}.forward must return a pair: its output and a Cache")
+            raise Uncheckable(f"{self.name}.forward must return a pair: its output and a Cache")
         outputs, cache = returned
         if self.count is not None:
             outputs = outputs[0] if self.count == 1 else outputs[: self.count]
@@ -182,71 +177,71 @@ class Subject:
         """Return the float arrays that forward returns, in the order of `paths`."""
         return [array for _, array in leaves(self.run()[0])]
 
-    def upstream(self, used):
-        """Return upstream gradients for the outputs at the paths `used`.
+    def copy_upstream(self, used):
+        """Return upstream gradients, nested as the outputs are, for the outputs at paths in `used`.
 
-        The gradients of the other outputs are None for a layer of npdl, and 0 for another layer.
+        Those of the other outputs are None if the layer is npdl's, and 0 if it is a student's.
         """
-        zeros = not is_npdls(type(self.layer))
+        zeros = not is_npdl_class(type(self.layer))
         return copy_tree(select_paths(self.dout, used, zeros))
 
     def backward(self, dout, cache, is_random=False):
-        """Run backward once and return {name: gradient}, without the gradients that are missing.
+        """Run backward once and return {name: gradient}; names without a gradient are left out.
 
         Before the run, each param.grad is filled with zeros, or with random numbers if `is_random`
-        is True. Backward must add to these values; they are subtracted again.
+        is True. Backward must add to these numbers, which are then subtracted from the gradients.
         """
         before = {name: array * is_random for name, array in self._random_gradients.items()}
         for name, param in self.params.items():
             param.grad = before[name].copy()
-        with restore_values(self.params.values(), self.inputs), self._repeated():
+        with restore_values(self.params.values(), self.inputs), self._reset_generators():
             returned = copy_tree(self.layer.backward(dout, cache))     # a gradient may be an input
         missing = getattr(self.layer, "missing", ())
         of_params = {name: subtract_gradients(param.grad, before[name])
                      for name, param in self.params.items() if name not in missing}
-        return of_params | self.returned(returned)
+        return of_params | self.name_gradients(returned)
 
     @functools.cached_property
     def _random_gradients(self):
         rng = stream(self.seed, 79)
         return {name: rng.standard_normal(param.shape) for name, param in self.params.items()}
 
-    def returned(self, gradients):
-        """Return {name: gradient} for the value that backward returned.
+    def name_gradients(self, gradients):
+        """Return {name: gradient} for an array, a tuple, a list or a dict that backward returned.
 
-        The value may be an array, a tuple, a list or a dict. In a dict, the key of the gradient of
-        an input x is "x" or "dx".
+        In a dict, the key of the gradient of an input x is "x" or "dx".
         """
         if isinstance(gradients, dict):
-            names = [name for name, _ in self._named(leaves(self.inputs))]
-            keys = {name: gradient_key(name.split()[-1].rpartition(".")[2], gradients)
+            names = [name for name, _ in self._name_inputs(leaves(self.inputs))]
+            keys = {name: find_gradient_key(name.split()[-1].rpartition(".")[2], gradients)
                     for name in names}
             self.ambiguous = [repr(key) for key, value in gradients.items()
                               if value is not None and key not in keys.values()]
-            return {name: as_array(gradients[key]) for name, key in keys.items() if key is not None}
+            return {name: to_float_array(gradients[key])
+                    for name, key in keys.items() if key is not None}
         if len(self.inputs) == 1 and isinstance(self.inputs[0], (tuple, list)) and not (
                 isinstance(gradients, tuple) and len(gradients) == 1):
             gradients = (gradients,)
-        gradients = match_inputs(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
+        gradients = match_gradients(gradients, [any(True for _ in leaves(a)) for a in self.inputs])
         rest = gradients[max(len(self.inputs), len(self.names)):]   # except missing states
         self.ambiguous = [f"an array {np.shape(g)}" for g in rest if g is not None]
         self.returned_none = {name for name, g in zip(self.names, gradients, strict=False)
                               if g is None and any(x is not None for x in gradients)}
-        return dict(self._named(leaves(tuple(map(reshape_like, gradients, self.inputs)))))
+        return dict(self._name_inputs(leaves(tuple(map(reshape_like, gradients, self.inputs)))))
 
-    def _named(self, found):
-        """Yield (name, array) for pairs (path, array) of inputs.
+    def _name_inputs(self, pairs):
+        """Yield ("input state.0", array) for (path, array), such as ("1.0", array).
 
-        The first part of a path is the number of an argument, which is replaced by its name.
+        The first number of a path is replaced by the name of this argument of forward.
         """
-        for path, array in found:
+        for path, array in pairs:
             first, dot, rest = path.partition(".")
             number = int(first)
             name = self.names[number] if number < len(self.names) else first
             yield f"input {name}{dot}{rest}", array
 
-    def _outputs(self):
-        """Return the outputs of forward; raise Unfit if a second run gives others."""
+    def _run_twice(self):
+        """Return the outputs of forward; raise Uncheckable if a second run returns others."""
         with np.errstate(all="ignore"):
             held, shared = copy_tree(self.inputs), np.random.get_bit_generator()
             state = np.random.get_state()
@@ -256,18 +251,19 @@ class Subject:
                 self._random.append((shared, np.random.MT19937(self.seed).state))
                 outputs = copy_tree(self.run()[0])
             if not is_equal(held, self.inputs):
-                raise Unfit(f"{self.name}.forward changes its inputs in place, so "
-                            "later code sees other numbers; write into a new array")
+                raise Uncheckable(f"{self.name}.forward changes its inputs in place, so "
+                                  "later code sees other numbers; write into a new array")
             again = self.run()[0]
         if not is_equal(outputs, again):
-            raise Unfit(f"{self.name}.forward returns other outputs when it runs again on the same "
-                        "inputs; let it draw from NumPy's global generator, or from a generator "
-                        "that is an argument of forward or an attribute of the layer")
+            raise Uncheckable(f"{self.name}.forward returns other outputs in a second run on the "
+                              "same inputs; draw random numbers from NumPy's global generator, or "
+                              "from a generator that is an argument of forward or an attribute of "
+                              "the layer")
         return outputs
 
     @contextlib.contextmanager
-    def _repeated(self):
-        """Reset the random generators to their first states; restore them afterwards."""
+    def _reset_generators(self):
+        """Run the block with the random generators in their first states; then restore them."""
         before = [one.state for one, _ in self._random]
         for one, state in self._random:
             one.state = state
@@ -279,26 +275,26 @@ class Subject:
 
 
 def ones_like(outputs):
-    """Return upstream gradients of 1 in the structure of the outputs."""
+    """Return upstream gradients of 1, nested as the outputs are."""
     return map_leaves(outputs, lambda y: np.ones(np.shape(y)) if is_float(y) else None)
 
 
 def subtract_gradients(after, before):
     """Return after - before, or `after` if its shape differs, or None if it is not an array."""
-    found = as_array(after)
+    found = to_float_array(after)
     return found - before if found is not None and found.shape == before.shape else found
 
 
-def as_array(value):
+def to_float_array(value):
     """Return a value as a float array, or None if that is impossible."""
     with contextlib.suppress(TypeError, ValueError):
         return np.asarray(value, float)
 
 
 def reshape_like(gradient, value):
-    """Return the gradient of an input as an array, or in the structure of the input."""
+    """Return the gradient of an input as an array, or nested as the input `value` is."""
     if isinstance(value, np.ndarray) and gradient is not None:
-        return as_array(gradient)
+        return to_float_array(gradient)
     if not isinstance(value, (tuple, list)) or gradient is None:
         return gradient
     is_alike = isinstance(gradient, (tuple, list)) and len(gradient) == len(value)
@@ -308,7 +304,7 @@ def reshape_like(gradient, value):
 def randomise(layer, rng, scale=0.5):
     """Draw every parameter from a normal distribution with the standard deviation `scale`.
 
-    The mean is 0. For vectors it is 1, so that a gain is rarely near 0.
+    The mean is 0 for matrices and 1 for vectors, because a gain near 0 hides errors.
     """
     for _, param in layer.params():
         centre = 1.0 if param.data.ndim == 1 else 0.0

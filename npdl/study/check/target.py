@@ -16,21 +16,21 @@ from pathlib import Path
 from npdl.backend import stream
 from npdl.errors import InputError, NpdlError
 from npdl.study.check.adapters import as_layer, get_forward, is_layer_class, make_function_layer
-from npdl.study.check.samples import layer_classes, sample
-from npdl.study.containment import describe_exception, is_npdls
+from npdl.study.check.samples import find_layer_classes, sample
+from npdl.study.containment import describe_exception, is_npdl_class
 
 
 def find_class(name):
-    """Return the class that a command line names, which has a forward and a backward.
+    """Return the class that a command line names; it has a forward and a backward.
 
-    name    "LSTM", "package.module:Class", "file.py:Class", or "file.py:f" for the functions
-            f_forward and f_backward, of which a class is made
+    name  "LSTM", "package.module:Class", "file.py:Class" or "file.py:f"; in the last case, the
+          class calls the functions f_forward and f_backward
     Raises InputError if there is no such class.
     """
     where, colon, attribute = name.rpartition(":")
     if not colon and not name.endswith(".py"):
         return find_npdl_class(name, " (for your own code, give file.py:Class)")
-    module = _load(where or name)
+    module = _import_module(where or name)
     cls = getattr(module, attribute, None)
     stem = attribute.removesuffix("_backward").removesuffix("_forward")
     pair = [getattr(module, f"{stem}_{way}", None) for way in ("forward", "backward")]
@@ -50,7 +50,7 @@ def find_npdl_class(name, more=""):
 
     Raises InputError if npdl has no such class; `more` is added to the message.
     """
-    classes = {known.lower(): cls for known, cls in layer_classes().items()}
+    classes = {known.lower(): cls for known, cls in find_layer_classes().items()}
     if name.lower() not in classes:
         near = [classes[n].__name__ for n in difflib.get_close_matches(name.lower(), classes, 3, 0)]
         raise InputError(f"{name!r} is not a layer of npdl{more}; did you mean "
@@ -58,7 +58,7 @@ def find_npdl_class(name, more=""):
     return classes[name.lower()]
 
 
-def _load(where):
+def _import_module(where):
     """Import "file.py" or "package.module", and return the module."""
     path = Path(where).resolve() if where.endswith(".py") else None
     if path and not path.is_file():
@@ -66,7 +66,7 @@ def _load(where):
     folder = str(path.parent) if path else ""
     sys.path.insert(0, folder)
     try:
-        return _execute(path) if path else importlib.import_module(where)
+        return _import_file(path) if path else importlib.import_module(where)
     except (Exception, SystemExit) as error:
         raise InputError(f"{where} can't be imported: {describe_exception(error)}; fix it, or give "
                          "path/to/file.py:Class or package.module:Class") from error
@@ -74,7 +74,7 @@ def _load(where):
         sys.path.remove(folder)
 
 
-def _execute(path):
+def _import_file(path):
     """Import a file under a name that no other module has, and return the module."""
     linecache.checkcache(str(path))                     # the file may have been changed
     name = path.stem
@@ -97,44 +97,44 @@ def build_target(name, inputs=(), settings=()):
     Raises InputError if a text can't be read, or if the code of the class raises an exception.
     """
     cls = find_class(name)
-    shapes = dict(_parsed(text, "--input", "x=2,3,4") for text in inputs)
-    arguments = dict(_parsed(text, "--set", "d_model=4") for text in settings)
+    shapes = dict(_parse_setting(text, "--input", "x=2,3,4") for text in inputs)
+    arguments = dict(_parse_setting(text, "--set", "d_model=4") for text in settings)
     rng = stream(0, 11)
-    arrays = {name: _drawn(rng, name, shape) for name, shape in shapes.items()}
-    arguments = {name: _drawn(rng, name, value) if isinstance(value, tuple) else value
+    arrays = {name: _draw_array(rng, name, shape) for name, shape in shapes.items()}
+    arguments = {name: _draw_array(rng, name, value) if isinstance(value, tuple) else value
                  for name, value in arguments.items()}
-    taken = _arguments(cls.__init__)
-    _refuse_unknown(arguments, taken, f"{cls.__name__} takes no argument")
+    taken = _get_arguments(cls.__init__)
+    _reject_unknown(arguments, taken, f"{cls.__name__} takes no argument")
     if not arrays:
-        if settings and not is_npdls(cls):
+        if settings and not is_npdl_class(cls):
             raise InputError(f"--set {settings[0]} needs --input too, for example --input x=2,3,4")
-        return _made(cls, lambda: sample(cls, **arguments))
-    named = _arguments(get_forward(cls))
-    _refuse_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
+        return _convert_exceptions(cls, lambda: sample(cls, **arguments))
+    named = _get_arguments(get_forward(cls))
+    _reject_unknown(arrays, named, f"{cls.__name__}.forward has no argument")
     missing = [name for name, p in taken.items() if p.default is p.empty
                and p.kind is p.POSITIONAL_OR_KEYWORD and name not in arguments]
     if missing:
         raise InputError(f"{cls.__name__} needs {', '.join(missing)}: give --set {missing[0]}=4 "
                          f"for a number, {missing[0]}=4,5 for an array, or write a classmethod "
                          "sample()")
-    layer = _made(cls, lambda: as_layer(cls(**arguments)))
+    layer = _convert_exceptions(cls, lambda: as_layer(cls(**arguments)))
     return layer, tuple(arrays[name] for name in named if name in arrays), {}
 
 
-def _arguments(method):
+def _get_arguments(method):
     """Return {name: Parameter} of the arguments of a method, without its first one, self."""
     return dict(list(inspect.signature(method).parameters.items())[1:])
 
 
-def _refuse_unknown(given, known, text):
-    """Raise InputError for a name in `given` but not in `known`; `text` begins the message."""
-    for name in given:
+def _reject_unknown(names, known, text):
+    """Raise InputError for a name in `names` but not in `known`; `text` begins the message."""
+    for name in names:
         if name not in known:
             raise InputError(f"{text} {name!r}; it takes {', '.join(known)}")
 
 
-def _made(cls, make):
-    """Call make(), which runs the code of a class; turn its exceptions into InputErrors."""
+def _convert_exceptions(cls, make):
+    """Return make(), which runs the code of the class `cls`; raise its exceptions as InputError."""
     try:
         return make()
     except NpdlError as error:
@@ -144,7 +144,7 @@ def _made(cls, make):
                          "or give other --input and --set") from error
 
 
-def _parsed(text, option, example):
+def _parse_setting(text, option, example):
     """Return (name, value) for a text "name=value".
 
     The value is a Python literal, such as 4, (4, 5) or None. Any other value stays a text.
@@ -158,8 +158,8 @@ def _parsed(text, option, example):
     return name, value
 
 
-def _drawn(rng, name, shape):
-    """Return an array of a shape, drawn from the normal distribution; `shape` may be one length."""
+def _draw_array(rng, name, shape):
+    """Return a standard normal array of a shape, which may be an integer; `name` is for errors."""
     shape = shape if isinstance(shape, tuple) else (shape,)
     if not all(isinstance(n, int) and n > 0 for n in shape):
         raise InputError(f"{name}={','.join(map(str, shape))} is not a shape; give positive "

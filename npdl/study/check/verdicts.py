@@ -1,12 +1,12 @@
 """Decide whether a backward pass is right: compare each gradient with finite differences.
 
-A `Check` computes the numerical gradients once and can then judge several backward functions. It
-calls backward with the upstream gradients of all outputs, and then with those of each output alone
-and of each pair of outputs.
+A `Check` computes the numerical gradients once. Then it calls backward with the upstream gradients
+of all outputs, of each output alone, and of each pair of outputs.
 
-An entry is right if its error is at most LIMIT, relative to the magnitudes of the terms that the
-derivative is summed from, plus an allowance for rounding. It is wrong if the error is larger than
-that, and larger than the uncertainty of the numerical derivative. Otherwise it is inconclusive.
+An entry of a gradient is right if its error is at most a fraction LIMIT of the sum of magnitudes
+from which the derivative is computed, plus an allowance for rounding. It is wrong if its error is
+larger than that, and larger than the uncertainty of the numerical derivative. Otherwise it is
+inconclusive.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from npdl.backend import stream
 from npdl.core import walk
 from npdl.exceptions import printable
-from npdl.study.check.differences import LIMIT, Line, allowed_error, perturb_entry
+from npdl.study.check.differences import LIMIT, Direction, choose_tolerance, make_perturbed_run
 from npdl.study.check.questions import find_questions
 from npdl.study.trees import leaves
 
@@ -37,8 +37,8 @@ class Row:
     numerical  the numerical derivative for this entry
     points     the number of entries that were compared
     unknown    the indices of the inconclusive entries
-    reason     why the first one is inconclusive, or what is wrong with the gradient's shape
-    used       the outputs whose upstream gradients were used, or "" if all outputs were used
+    reason     why the first of them is inconclusive, or how the gradient's shape is wrong
+    used       the outputs that had an upstream gradient, such as "0 and 1", or "" for all outputs
     kind       "missing" if there is no gradient, "shape" if its shape is wrong, or ""
     """
 
@@ -60,7 +60,7 @@ class Row:
         return self.kind == "missing" and self.right is None
 
     @property
-    def doubt(self):
+    def inconclusive_text(self):
         """Return a clause that says which entries are inconclusive, and why."""
         first, *others = self.unknown or [()]
         at = f" at {list(map(int, first))}" * bool(first)
@@ -73,9 +73,9 @@ class Row:
         if self.kind:
             return f"{'inf':>9}  {self.reason}" if self.kind == "shape" else self.reason
         if not self.points and self.right is None:
-            return self.doubt
+            return self.inconclusive_text
         used = f", with the gradient of output {self.used} alone"
-        unknown = f"; {self.doubt}"
+        unknown = f"; {self.inconclusive_text}"
         return (f"{self.error:9.1e}  {list(map(int, self.index))}: computed {self.computed:.9g}, "
                 f"numerical {self.numerical:.9g}" + used * bool(self.used and self.right is False)
                 + unknown * bool(self.unknown))
@@ -88,10 +88,10 @@ class Verdict:
     check      the Check
     rows       one Row for each gradient
     notes      sentences for the reader
-    questions  sentences about arrays whose role is not known
+    questions  questions to the author, about arrays that may be parameters or constants
     faults     sentences about errors that no Row shows, such as side effects
-    used       the paths of the outputs whose upstream gradients showed the first error of backward;
-               None if there is no error
+    used       the paths of the outputs that had an upstream gradient when backward was wrong for
+               the first time, or None if backward is right
     error      the exception that backward raised, or None
     """
 
@@ -109,10 +109,7 @@ class Verdict:
 
     @property
     def right(self):
-        """Return True or False, or None if nothing is wrong, but something is not known.
-
-        A gradient may be inconclusive, or a question may be open.
-        """
+        """Return True or False, or None if no gradient is wrong but one is inconclusive."""
         if self.faults or any(row.right is False for row in self.rows):
             return False
         known = self.rows and all(row.right for row in self.rows) and not self.questions
@@ -124,28 +121,28 @@ class Verdict:
         return [row for row in self.rows if row.right is False]
 
     def ok(self):
-        """Return True if everything is right; False if something is wrong or inconclusive."""
+        """Return True if all gradients are right, and False if one is wrong or inconclusive."""
         return self.right is True
 
     def __repr__(self):
-        """Return a table of the gradients, the worst one first, followed by the sentences."""
+        """Return a table of the gradients, the worst one first, followed by all sentences."""
         width = max([len(row.name) for row in self.rows] + [8])
-        lines = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
-        lines += [f"{row.name:<{width}}  {row.text}" for row in sorted(
+        texts = [f"{'gradient':<{width}}  {'error':>9}  worst entry"] * bool(self.rows)
+        texts += [f"{row.name:<{width}}  {row.text}" for row in sorted(
             self.rows, key=lambda row: (row.right is None, -row.error))]
-        lines += [f"wrong: {fault}" for fault in self.faults]
-        lines += [f"question: {question}" for question in self.questions]
-        return printable("\n".join(lines + [f"note: {note}" for note in self.notes]), "\n")
+        texts += [f"wrong: {fault}" for fault in self.faults]
+        texts += [f"question: {question}" for question in self.questions]
+        return printable("\n".join(texts + [f"note: {note}" for note in self.notes]), "\n")
 
 
 class Check:
-    """A Subject with its numerical gradients, with which gradients of backward are compared.
+    """The numerical gradients of a layer, with which the gradients of backward are compared.
 
-    subject  the Subject
-    entries  the largest number of entries of an array that are compared, chosen at random; None
-             compares all entries of arrays with at most MANY entries; 0 compares no single entry,
-             but the derivative along a random direction
-    base     the outputs
+    subject  a Subject (npdl.study.check.subjects), which runs the layer
+    entries  compare at most this many entries of each array, chosen at random; 0 compares the
+             derivative along one random direction; None compares all entries of an array with at
+             most MANY entries
+    base     the arrays of the outputs
     weights  their upstream gradients
     """
 
@@ -155,29 +152,29 @@ class Check:
         self.notes = [*subject.notes]
         rng, self.base = stream(subject.seed, 80), [np.array(a) for a in subject.outputs()]
         self.weights = [d for _, d in leaves(self.dout)]
-        self.limit = allowed_error(self.base)
+        self.limit = choose_tolerance(self.base)
         if self.limit > LIMIT:
-            self.notes.append("forward computes in less than float64, so gradients are compared "
-                              f"to a relative error of {self.limit:.0e} only")
+            self.notes.append("forward has a lower precision than float64, so gradients are "
+                              f"allowed a relative error of {self.limit:.0e}")
         points = {name: choose_entries(a, rng, entries) for name, a in self.arrays.items()}
         for name, row in find_padding_rows(subject):         # their gradients are 0 by definition
             points[name] = [p for p in points[name] if isinstance(p, tuple) and p[0] != row]
-        self.lines = {name: [(point, Line(perturb_entry(a, point, subject.outputs), self.base,
-                                          self.weights, np.abs(a).max(initial=0)))
-                             for point in points[name]] for name, a in self.arrays.items()}
-        self._known = functools.cache(self._numerical)
+        self.directions = {name: [
+            (point, Direction(make_perturbed_run(a, point, subject.outputs), self.base,
+                              self.weights, np.abs(a).max(initial=0)))
+            for point in points[name]] for name, a in self.arrays.items()}
+        self._find_derivatives = functools.cache(self._compute_derivatives)
 
-    def progress(self):
+    def describe_progress(self):
         """Return a sentence that says how many numerical derivatives are computed so far."""
-        begun = [line.is_begun for lines in self.lines.values() for _, line in lines]
+        begun = [one.is_begun for pairs in self.directions.values() for _, one in pairs]
         return f"{sum(begun)} of {len(begun)} numerical derivatives are computed"
 
-    def verdict(self):
-        """Run backward for every list of outputs in `uses` (Subject) and return the Verdict.
+    def compute_verdict(self):
+        """Run backward with upstream gradients of all outputs, then of some; return the Verdict.
 
-        The check ends after the first list for which a gradient is wrong, and the Rows are those of
-        this list. If no gradient is wrong, a gradient gets the Row of the list for which it is
-        least certain.
+        The check ends with the first outputs for which a gradient is wrong. If no gradient is
+        wrong, the Row of a gradient is that of the outputs for which it is least certain.
         """
         found = {}
         for used in self.uses:
@@ -185,19 +182,20 @@ class Check:
                 gradients = self.backward(used)
             except Exception as error:
                 return Verdict(self, notes=list(self.notes), used=used, error=error)
-            rows = {name: self.compare(name, gradients.get(name), used) for name in self.arrays}
+            rows = {name: self.compare_gradient(name, gradients.get(name), used)
+                    for name in self.arrays}
             if any(row.right is False for row in rows.values()):
-                return replace(self._asked([*rows.values()]), used=used)
-            found = {name: max(found.get(name, row), row, key=_uncertainty)
+                return replace(self._make_verdict([*rows.values()]), used=used)
+            found = {name: max(found.get(name, row), row, key=_uncertainty_key)
                      for name, row in rows.items()}
-        return self._asked([*found.values()])
+        return self._make_verdict([*found.values()])
 
-    def _asked(self, rows):
-        """Return the Verdict with the open questions and without the Rows of targets.
+    def _make_verdict(self, rows):
+        """Return the Verdict for Rows, with questions to the author and without Rows of targets.
 
         If all gradients are 0, all Rows become inconclusive.
         """
-        if self.all_zero and not any(row.right is False for row in rows):
+        if self.is_all_zero and not any(row.right is False for row in rows):
             for row in rows:
                 row.right, row.points = None, 0
                 row.reason = "all gradients are 0 at these inputs"
@@ -206,84 +204,87 @@ class Check:
                        [*self.notes, *notes.values()], found)
 
     @property
-    def all_zero(self):
-        """Return True if all gradients are 0 for these inputs, so a comparison shows nothing."""
-        return any(self.lines.values()) and not self._known(tuple(self.paths))[1]
+    def is_all_zero(self):
+        """Return True if all numerical gradients are 0, so a comparison with them shows nothing."""
+        return any(self.directions.values()) and not self._find_derivatives(tuple(self.paths))[1]
 
     def backward(self, used):
-        """Run forward, and backward for the outputs at the paths `used`; return {name: gradient}.
+        """Run forward and backward and return {name: gradient}.
 
-        Before backward runs, each param.grad is filled with random numbers.
+        Only the outputs at the paths `used` have an upstream gradient. Before backward runs, each
+        param.grad is filled with random numbers.
         """
         _, cache = self.subject.run()
-        return self.subject.backward(self.subject.upstream(used), cache, is_random=True)
+        return self.subject.backward(self.subject.copy_upstream(used), cache, is_random=True)
 
-    def compare(self, name, gradient, used):
-        """Return the Row of a gradient, which may be None, for the outputs at the paths `used`."""
+    def compare_gradient(self, name, gradient, used):
+        """Return the Row for a gradient, or None, of the outputs at the paths `used`."""
         wanted, row = self.arrays[name].shape, Row(name)
         row.used = " and ".join(used) * (used != self.paths)
         if gradient is None:
-            needed = any(one.excess(0.0) > 1 and not one.reason
-                         for one in self._known(tuple(used))[2][name])
+            needed = any(one.error_ratio(0.0) > 1 and not one.reason
+                         for one in self._find_derivatives(tuple(used))[2][name])
             row.right, row.kind = None if needed else True, "missing"
-            row.reason = "backward returned no gradient for it"
+            row.reason = "backward returned no gradient"
         elif np.shape(gradient) != wanted:
             row.right, row.error, row.kind = False, np.inf, "shape"
             turned = ": transpose it" * (wanted == np.shape(gradient)[::-1])
             row.reason = f"has shape {np.shape(gradient)}, must be {wanted}{turned}"
         else:
             with np.errstate(all="ignore"):
-                self._fill(row, gradient, *self._known(tuple(used)))
+                self._compare_entries(row, gradient, *self._find_derivatives(tuple(used)))
         return row
 
-    def _fill(self, row, gradient, columns, largest, known):
-        """Compare the entries of a gradient with the numerical derivatives, and fill in the Row."""
+    def _compare_entries(self, row, gradient, columns, largest, known):
+        """Compare a gradient with its numerical derivatives; set the fields of the Row."""
         worst, known = -1.0, known[row.name]
-        for i, (point, line) in enumerate(self.lines[row.name]):
+        for i, (point, direction) in enumerate(self.directions[row.name]):
             computed = float(select_component(gradient, point))
-            if known[i].excess(computed) > 1:           # try more step sizes
-                known[i] = line.derivative(columns, largest)
-            one, excess = known[i], known[i].excess(computed)
+            if known[i].error_ratio(computed) > 1:           # try more step sizes
+                known[i] = direction.compute_derivative(columns, largest)
+            one, excess = known[i], known[i].error_ratio(computed)
             if one.reason and excess <= 1:              # it may be right or wrong
                 row.reason = row.reason or one.reason
-                row.unknown.append(_index(point))
+                row.unknown.append(_entry_index(point))
                 continue
             row.points += 1
             if excess > worst:
                 worst, row.computed, row.numerical = excess, computed, one.value
-                row.index = _index(point)
+                row.index = _entry_index(point)
         row.error = self.limit * max(worst, 0.0)
         row.right = False if worst > 1 else None if row.unknown else True
 
-    def derivative(self, at, used):
-        """Return the Derivative of the outputs at(t) by t, at t = 0."""
-        columns, largest, _ = self._known(tuple(used))
-        return Line(at, self.base, self.weights).derivative(columns, largest, is_quick=True)
+    def compute_derivative(self, at, used):
+        """Return the Derivative at t = 0 of the weighted sum of the outputs at(t)."""
+        columns, largest, _ = self._find_derivatives(tuple(used))
+        direction = Direction(at, self.base, self.weights)
+        return direction.compute_derivative(columns, largest, is_quick=True)
 
-    def numerical(self, name, used):
-        """Return the numerical gradient of an array; the entries that are not known are NaN."""
+    def numerical_gradient(self, name, used):
+        """Return the numerical gradient of the named array; entries that are unknown are NaN."""
         found = np.full(self.arrays[name].shape, np.nan)
-        known = self._known(tuple(used))[2][name]
-        for (point, _), one in zip(self.lines[name], known, strict=True):
+        known = self._find_derivatives(tuple(used))[2][name]
+        for (point, _), one in zip(self.directions[name], known, strict=True):
             if isinstance(point, tuple) and not one.reason:
                 found[point] = one.value
         return found
 
-    def _numerical(self, used):
+    def _compute_derivatives(self, used):
         """Return (columns, largest, {name: [Derivative]}) for the outputs at the paths `used`.
 
-        `columns` are the indices of these outputs, `largest` is the largest scale of a derivative.
+        `columns` are the indices of these outputs. `largest` is the scale (`differences`) of the
+        largest derivative.
         """
         columns = [self.paths.index(path) for path in used]
-        largest = max((line.points(0)[1, columns].sum() for lines in self.lines.values()
-                       for _, line in lines), default=0.0)
+        largest = max((one.evaluate_level(0)[1, columns].sum()
+                       for pairs in self.directions.values() for _, one in pairs), default=0.0)
         return columns, largest, {
-            name: [line.derivative(columns, largest, is_quick=True) for _, line in lines]
-            for name, lines in self.lines.items()}
+            name: [one.compute_derivative(columns, largest, is_quick=True) for _, one in pairs]
+            for name, pairs in self.directions.items()}
 
 
-def _uncertainty(row):
-    """Return the key by which Rows that are not wrong are compared."""
+def _uncertainty_key(row):
+    """Return a tuple by which Rows are sorted; the least certain Row has the largest."""
     return row.is_question, len(row.unknown), row.error
 
 
@@ -295,18 +296,18 @@ def find_padding_rows(subject):
                     if row is not None and param is getattr(part, "W", None))
 
 
-def _index(point):
-    """Return the index of an entry, or () for a direction."""
+def _entry_index(point):
+    """Return an index unchanged, and () for a direction, which is an array."""
     return point if isinstance(point, tuple) else ()
 
 
 def select_component(gradient, point):
-    """Return the entry of a gradient at an index, or its inner product with a direction."""
+    """Return the entry of a gradient at the index `point`, or its product with the direction."""
     return gradient[point] if isinstance(point, tuple) else (gradient * point).sum()
 
 
 def choose_entries(array, rng, entries=None):
-    """Return the indices of the entries to compare, and random directions for a large array."""
+    """Return a list of the indices to compare, followed by random directions for a large array."""
     indices = list(np.ndindex(array.shape))
     if entries is None and len(indices) <= MANY or len(indices) <= (entries or 0):
         return indices

@@ -1,7 +1,7 @@
-"""Run layers on the grader's questions, and award points for the arrays that they compute.
+"""Run layers on test cases, and award points for the gradients that they compute.
 
-npdl's own layer runs in the grader's process. A student's class runs in a separate process (child),
-or in the tests at home.
+A test case is called a question, and the arrays are its answers. npdl's own layer runs in the
+grader's process. A student's class runs in a separate process (child), or in the tests at home.
 """
 
 import codecs
@@ -14,9 +14,9 @@ import numpy as np
 
 from npdl.study.blame.exceptions import describe_arrays
 from npdl.study.containment import format_exception
-from npdl.study.deviation import deviation
-from npdl.study.trace.statements import parse_lines
-from npdl.study.trees import copy_tree, leaves, match_inputs
+from npdl.study.relative_error import relative_error
+from npdl.study.trace.statements import describe_function
+from npdl.study.trees import copy_tree, leaves, match_gradients
 
 LIMIT = 60.0            # time limit for a layer, in seconds
 BLANK = "not written yet"
@@ -30,15 +30,16 @@ IMPORTS = "Import only NumPy, math, itertools and functools"
 KEEP = "Don't modify `dy`, inputs, parameters and the cache"
 
 
-class Refused(Exception):
+class InvalidFile(Exception):
     """A student's file can't be run. The text says why, and the student reads it."""
 
 
 def load_class(questions, text, file, name):
-    """Give the layers of the questions, {case: question}, the class `name` of a student's file.
+    """Run a student's file, and change the class of the questions' layers to its class `name`.
 
-    `text` is the content of the file, as bytes. Raises Refused if the file can't be run, or has no
-    such class.
+    questions  {case: question} (Exercise.make_questions)
+    text       the content of the file, as bytes
+    Raises InvalidFile if the file can't be run, or has no such class.
     """
     if text.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):     # some editors write UTF-16
         text = text.decode("utf-16", "replace").encode()
@@ -48,9 +49,10 @@ def load_class(questions, text, file, name):
     try:
         exec(compile(text, file, "exec", dont_inherit=True), found)
     except (Exception, SystemExit) as error:
-        raise Refused(f"the file can't be run: {describe_student_error(error, file)}") from error
+        text = describe_student_error(error, file)
+        raise InvalidFile(f"the file can't be run: {text}") from error
     if not isinstance(found.get(name), type):
-        raise Refused(f"the file has no class {name}")
+        raise InvalidFile(f"the file has no class {name}")
     for question in questions.values():
         question["layer"].__class__ = found[name]
 
@@ -58,7 +60,7 @@ def load_class(questions, text, file, name):
 def describe_student_error(error, file):
     """Return an exception as one line of text, which quotes the line of the student's file.
 
-    If the exception is a ValueError, the text has the shapes of the arrays that the line reads.
+    For a ValueError, the text also has the shapes of the arrays that this line reads.
     """
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg} (Python {sys.version.split()[0]})"
@@ -67,8 +69,8 @@ def describe_student_error(error, file):
     text = format_exception(error)
     for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
         if frame.f_code.co_filename == file:
-            function = parse_lines(frame.f_code)
-            line = function and function.at(number)
+            function = describe_function(frame.f_code)
+            line = function and function.find_line(number)
             read = describe_arrays(line, frame.f_locals) if line and isinstance(
                 error, ValueError) else ""              # the shapes may not fit
             source = linecache.getline(file, number).strip()
@@ -77,9 +79,10 @@ def describe_student_error(error, file):
     return f"{text}. {IMPORTS}" if isinstance(error, ImportError) else text
 
 
-def answer_all(questions, file=""):
-    """Run the layers of the questions, {case: question}, and return {"case/kind/name": array}.
+def run_layers(questions, file=""):
+    """Run forward and backward for each question; return the answers, {"case/kind/name": array}.
 
+    questions  {case: question} (Exercise.make_questions)
     There are three kinds of arrays:
 
         gradient  the gradients after the first backward
@@ -92,26 +95,26 @@ def answer_all(questions, file=""):
     for case, question in copy.deepcopy(questions).items():
         try:
             with np.errstate(all="ignore"):
-                for path, array in _answers(**question):
+                for path, array in _compute_arrays(**question):
                     found[f"{case}/{path}"] = array
         except (Exception, SystemExit) as error:
             found[f"{case}/error"] = describe_student_error(error, file)
     return found
 
 
-def _answers(layer, inputs, options, dy, names):
+def _compute_arrays(layer, inputs, options, dy, names):
     _, cache = layer.forward(*inputs, **options)
     is_float = [any(True for _ in leaves(value)) for value in inputs]
     for kind in ("gradient", "again"):
         given = copy_tree(dy)
-        returned = match_inputs(layer.backward(given, cache), is_float)
-        yield from _arrays(kind, dict(zip(names, returned, strict=False)))
-        yield from _arrays(kind, {name: param.grad for name, param in layer.params()})
-        yield from _arrays("after", {"dy": given, **dict(zip(names, inputs, strict=False))})
-        yield from _arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
+        returned = match_gradients(layer.backward(given, cache), is_float)
+        yield from _name_arrays(kind, dict(zip(names, returned, strict=False)))
+        yield from _name_arrays(kind, {name: param.grad for name, param in layer.params()})
+        yield from _name_arrays("after", {"dy": given, **dict(zip(names, inputs, strict=False))})
+        yield from _name_arrays("after", {f"{name}.data": p.data for name, p in layer.params()})
 
 
-def _arrays(kind, nests):
+def _name_arrays(kind, nests):
     for name, nest in nests.items():
         for path, array in leaves(nest, name):
             yield f"{kind}/{path}", np.array(array, float)
@@ -120,9 +123,10 @@ def _arrays(kind, nests):
 def award_points(found, wanted):
     """Return {point: reason} for a student's answers; the reason is "" if the point is earned.
 
-    `found` are the student's answers, and `wanted` are those of npdl's own layer. Each gradient of
-    the first case gives one point, and the other cases together give one point. The last point is
-    for conventions (nothing is modified, gradients are added); it needs every gradient right.
+    found   the student's answers (`run_layers`)
+    wanted  the answers of npdl's own layer
+    Each gradient of the first case gives one point. All other cases together give one point. The
+    last point is for the conventions: arguments are not modified, and gradients accumulate.
     """
     points, other, violations = {}, [], []
     for path, array in wanted.items():
@@ -149,7 +153,7 @@ def award_points(found, wanted):
     if error and set(points.values()) == {error}:       # the code raised an exception
         other, violations = [error], [error]
     elif any(points.values()):
-        violations = violations or ["only judged if every gradient is right"]
+        violations = violations or ["not judged, because a gradient is wrong"]
     elif error:                                         # the second backward raised it
         violations = [error]
     return points | {"other sizes and options": "".join(other[:1]),
@@ -157,22 +161,22 @@ def award_points(found, wanted):
 
 
 def describe_difference(given, wanted):
-    """Return a text on the error of an array, or "" if the array is right."""
+    """Return a text on the difference of two arrays, or "" if they agree."""
     if not isinstance(given, np.ndarray):
         return "missing; `backward` must compute it, as an array of floats"
     if given.shape != wanted.shape:
         return f"has shape {given.shape} instead of {wanted.shape}"
     if not np.isfinite(given).all():
         return "has entries that are NaN or infinite"
-    error, (low, high) = deviation(given, wanted, SMALLEST), FLOAT32_ROUNDING
+    error, (low, high) = relative_error(given, wanted, SMALLEST), FLOAT32_ROUNDING
     if error <= TOLERANCE:
         return ""
     hint = " (as large as float32 rounding: is something converted to float32?)"
     return f"wrong, relative error {error:.2g}{hint * (low < error < high)}"
 
 
-def list_reasons(points):
-    """Return lines that say why points are lost, or one line if all points have the same reason."""
+def format_reasons(points):
+    """Return [reason for each lost point], or [reason] if all points have the same one."""
     if len(set(points.values())) == 1:
         return [reason for reason in set(points.values()) if reason]
     return [f"{point}: {reason}" for point, reason in points.items() if reason]

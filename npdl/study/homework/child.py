@@ -13,8 +13,8 @@ import numpy as np
 import npdl
 from npdl.cli.process import set_limits
 from npdl.study.check import differences
-from npdl.study.check.samples import layer_classes
-from npdl.study.homework.answers import Refused, answer_all, load_class
+from npdl.study.check.samples import find_layer_classes
+from npdl.study.homework.answers import InvalidFile, load_class, run_layers
 from npdl.study.homework.home import find_answer_line
 from npdl.study.homework.sandbox import MOST_ANSWERED, restrict_system_calls
 
@@ -30,14 +30,14 @@ def main():
     task = pickle.load(sys.stdin.buffer)
     for name in npdl.__all__:
         getattr(npdl, name)                 # this imports its module
-    layer_classes()                         # this imports the modules of all layers
+    find_layer_classes()                         # this imports the modules of all layers
     for name in MODULES:
         importlib.import_module(name)
     if task["find_line"]:
         _read_sources()
     else:
         _remove_answers(task)
-    answer = find_answer_line if task["find_line"] else answer_all
+    answer = find_answer_line if task["find_line"] else run_layers
     out = open(os.dup(1), "w")
     sys.stdout = sys.stderr = open(os.devnull, "w", errors="replace")
     for number in (1, 2):                   # code may write to the descriptors 1 and 2
@@ -49,7 +49,7 @@ def main():
         questions = pickle.loads(task["questions"])
         load_class(questions, task["submitted"], task["file"], task["name"])
         answers = answer(questions, task["file"])
-    except Refused as error:
+    except InvalidFile as error:
         answers = {"refused": str(error)}
     out.write(json.dumps(answers, default=np.ndarray.tolist))
     out.flush()
@@ -65,24 +65,24 @@ def _read_sources():
 def _remove_answers(task):
     """Remove code of npdl that would give the answers.
 
-    It removes finite differences, and every `backward` except those that the solution of the
-    exercise calls in other layers.
+    This is the code for finite differences, and every `backward` that the solution of the exercise
+    doesn't call.
     """
     called = set()
     sys.setprofile(lambda frame, event, _: called.add(frame.f_code))
-    answer_all(pickle.loads(task["questions"]))
+    run_layers(pickle.loads(task["questions"]))
     sys.setprofile(None)
-    differences.estimate_derivative = _removed
+    differences.estimate_derivative = _raise_removed
     for module in [one for name, one in sys.modules.items() if name.startswith("npdl.")]:
         for owner in [module, *filter(inspect.isclass, vars(module).values())]:
             for name, value in list(vars(owner).items()):
                 if "backward" in name and inspect.isfunction(value) and (
                         value.__qualname__ in task["blanks"] or value.__code__ not in called):
-                    setattr(owner, name, _removed)
+                    setattr(owner, name, _raise_removed)
 
 
-def _removed(*given, **options):
-    raise NotImplementedError("npdl's own answer is not available here: write it yourself")
+def _raise_removed(*given, **options):
+    raise NotImplementedError("npdl's own answer is not available here; write it yourself")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from pathlib import Path
 from npdl.cli.console import parse_path, set_description
 from npdl.errors import InputError
 from npdl.study.homework.grading import Grader, grade_class, write_results
-from npdl.study.homework.handout import LAYERS, hand_out, read_homework, write_autograder
-from npdl.study.homework.sandbox import can_restrict
+from npdl.study.homework.handout import LAYERS, read_homework, write_autograder, write_homework
+from npdl.study.homework.sandbox import can_restrict_system_calls
 
 HAND_OUT = """Write layers whose backward is blank, with tests and a README for students.
 
@@ -37,15 +37,15 @@ def add_arguments(parser):
 def _add_grade(parser):
     set_description(parser, GRADE)
     parser.add_argument("folder", metavar="FOLDER", nargs="?",
-                        help="a folder that has a folder or a zip for each student, or the files "
+                        help="a folder with a folder or a zip for each student, or with the files "
                         "that Canvas names by student")
     parser.add_argument("--homework", required=True, metavar="DIR",
-                        help="the folder that the class was given")
+                        help="the homework folder that the students have")
     parser.add_argument("--out", metavar="DIR", dest="grades",
                         help="a new or empty folder for grades.csv and feedback")
     service = parser.add_mutually_exclusive_group()
     service.add_argument("--gradescope", metavar="FILE.zip", type=parse_path,
-                         help="write the autograder for Gradescope, and grade nobody")
+                         help="write an autograder for Gradescope instead of grading")
     service.add_argument("--results", metavar="FILE.json", type=parse_path,
                          help="grade FOLDER as one submission, and write results for Gradescope")
 
@@ -57,7 +57,7 @@ def run(options):
         return
     if options.out is None:
         raise InputError("--out is missing; give a new or empty folder")
-    exercises = hand_out(options.out, options.layers, options.exam)
+    exercises = write_homework(options.out, options.layers, options.exam)
     print(f"{options.out} has these exercises:")
     for exercise in exercises.values():
         blanks = ", ".join(f"{exercise.name}.{blank}" for blank in exercise.methods)
@@ -73,7 +73,7 @@ def _grade(options):
         return
     if options.folder is None or not (options.results or options.grades):
         raise InputError("give FOLDER, which has the submissions, and --out, a folder for grades")
-    if not (is_sealed := can_restrict()):
+    if not (is_sealed := can_restrict_system_calls()):
         print(NO_SANDBOX, flush=True)
     grader = Grader(exercises, is_sealed)
     if options.results:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from npdl.backend import stream
-from npdl.study.check.samples import all_samples, to_float64
+from npdl.study.check.samples import make_sample_builders, to_float64
 from npdl.study.check.target import find_class
 from npdl.study.homework.answers import FIRST, SECOND
-from npdl.study.trees import copy_tree, leaves, random_upstream
+from npdl.study.trees import copy_tree, draw_upstream, leaves
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,16 @@ class Exercise:
 
     @functools.cached_property
     def methods(self):
-        """Return the names of the methods to write: "backward", then others that contain it."""
+        """Return the names of the methods to write: "backward", and others that contain it."""
         return sorted((n for n in dir(self.cls) if "backward" in n), key=lambda n: n != "backward")
 
     @functools.cached_property
     def functions(self):
-        """Return the functions that these methods call, such as softmax_backward.
+        """Return functions that the student writes, too, such as softmax_backward for Softmax.
 
-        They are blank as well. If the layer contains other layers, its methods may call functions
-        such as softmax_backward, and the result is [].
+        The methods call these functions. For a layer that contains other layers, the list is empty.
         """
-        if any(self.first["layer"].children()):
+        if any(self.first_question["layer"].children()):
             return []
         methods = [getattr(self.cls, name) for name in self.methods]
         called = {name: method.__globals__.get(name) for method in methods
@@ -58,49 +57,49 @@ class Exercise:
 
     @property
     def solution(self):
-        """Return npdl's own source of these methods."""
+        """Return npdl's source of the methods to write."""
         return "\n".join(textwrap.dedent(inspect.getsource(getattr(self.cls, name)))
                          for name in self.methods)
 
     @property
     def blanks(self):
-        """Return npdl's own methods and functions that the student has to write."""
+        """Return npdl's own methods and functions, which the student has to write."""
         return [*(getattr(self.cls, name) for name in self.methods), *self.functions]
 
     @functools.cached_property
-    def first(self):
-        """Return the first question of the tests at home."""
-        return self.ask(0)[FIRST]
+    def first_question(self):
+        """Return the first question of the student's tests (`make_questions`)."""
+        return self.make_questions(0)[FIRST]
 
-    def ask(self, seed):
-        """Return the questions, {case: question}.
+    def make_questions(self, seed):
+        """Return the test cases, {case: question}; npdl.study.check.examples specifies their sizes.
 
-        A question is a dict with a layer, whose parameters and gradients are random, and with the
-        inputs, the options and the upstream gradient. npdl.study.check.examples specifies the cases
-        and the sizes. The seed only changes the random numbers.
+        A question is a dict. "layer" has random parameters and gradients. "inputs" and "options"
+        are the arguments of forward, and "names" are the names of the inputs. "dy" is the upstream
+        gradient. The seed only changes the random numbers.
         """
-        first, second, _, *options = all_samples(self.cls).items()
+        first, second, _, *options = make_sample_builders(self.cls).items()
         cases = [(FIRST, first[1]), (SECOND, second[1]), *options]
-        return {case: _question(*build(stream(seed, 11, i)), seed)
+        return {case: _make_question(*build(stream(seed, 11, i)), seed)
                 for i, (case, build) in enumerate(cases)}
 
-    def text(self):
+    def format_file(self):
         """Return the text of the student's file."""
-        given = [getattr(self.cls, _twin(blank)) for blank in self.methods]
-        twins = [one.__globals__.get(_twin(one.__name__)) for one in self.functions]
+        given = [getattr(self.cls, _find_forward_name(blank)) for blank in self.methods]
+        twins = [one.__globals__.get(_find_forward_name(one.__name__)) for one in self.functions]
         shown = [function for function in twins if function]
         doc = inspect.getdoc(self.cls)
         doc = textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ")
-        body = [f"{doc}\n", *(_given_method(method) for method in given),
-                *(_blank(getattr(self.cls, blank), self) for blank in self.methods)]
+        body = [f"{doc}\n", *(_copy_method(method) for method in given),
+                *(_format_blank(getattr(self.cls, blank), self) for blank in self.methods)]
         return "\n\n\n".join([
             f'"""Homework: write the backward of {self.name}."""\n\n'
-            + _imports(self.cls, given, shown),
+            + _format_imports(self.cls, given, shown),
             f"class {self.name}({self.cls.__module__}.{self.name}):\n" + "\n".join(body).rstrip(),
             *(inspect.getsource(function).rstrip() for function in shown)]) + "\n"
 
 
-def _question(layer, inputs, options, seed):
+def _make_question(layer, inputs, options, seed):
     layer, inputs = to_float64(layer, inputs, seed)
     with np.errstate(all="ignore"):
         outputs, _ = copy.deepcopy(layer).forward(*copy_tree(inputs), **options)
@@ -108,16 +107,16 @@ def _question(layer, inputs, options, seed):
     for _, param in layer.params():     # backward must add to these gradients
         param.grad = rng.standard_normal(param.shape)
     return {"layer": layer, "inputs": inputs, "options": options,
-            "dy": random_upstream(outputs, stream(seed, 78)),
+            "dy": draw_upstream(outputs, stream(seed, 78)),
             "names": list(inspect.signature(type(layer).forward).parameters)[1:]}
 
 
-def _twin(name):
-    """Return the forward's name: "forward" for "backward", "softmax" for "softmax_backward"."""
+def _find_forward_name(name):
+    """Return the forward's name, such as "softmax" for "softmax_backward"."""
     return "forward" if name == "backward" else name.removesuffix("_backward")
 
 
-def _given_method(method):
+def _copy_method(method):
     owner = method.__qualname__.partition(".")[0]       # the class that `super` belongs to
     return inspect.getsource(method).replace("super()", f"super({method.__module__}.{owner}, self)")
 
@@ -127,22 +126,24 @@ def parse_function(function):
     return ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
 
 
-def _blank(function, exercise):
+def _format_blank(function, exercise):
     """Return the source of a function whose body is replaced by hints and NotImplementedError."""
     source, name, doc = inspect.getsource(function), function.__name__, inspect.getdoc(function)
     lines = [f"def {name}({ast.unparse(parse_function(function).args)}):"]
     if doc and "=" not in doc:                          # an equation may be the answer
         lines += textwrap.indent(f'"""{doc}"""', "    ").splitlines()
     if name == "backward":
-        lines += [f"    # {line}" for hint in _hints(exercise) for line in textwrap.wrap(hint, 90)]
+        lines += [f"    # {line}" for hint in _make_hints(exercise)
+                  for line in textwrap.wrap(hint, 90)]
     lines.append(f'    raise NotImplementedError("write {exercise.name}.{name}")')
     return textwrap.indent("\n".join(lines), source[: -len(source.lstrip())]) + "\n"
 
 
-def _hints(exercise):
-    """Return sentences on the values that backward returns and the functions that it may call."""
-    layer, inputs = exercise.first["layer"], exercise.first["inputs"]
-    returned = [f"d{name}" for name, value in zip(exercise.first["names"], inputs, strict=False)
+def _make_hints(exercise):
+    """Return sentences such as "Return dx." or "You may use softmax_backward."."""
+    question = exercise.first_question
+    layer, inputs = question["layer"], question["inputs"]
+    returned = [f"d{name}" for name, value in zip(question["names"], inputs, strict=False)
                 if any(True for _ in leaves(value))]
     own = [f"self.{name}.grad" for name, _ in layer.params() if "." not in name]
     parts = [re.sub(r"\.(\d+)", r"[\1]", f"self.{name}") for name, _ in layer.children()]
@@ -155,22 +156,22 @@ def _hints(exercise):
     argument = list(inspect.signature(exercise.cls.backward).parameters)[1]
     if argument in returned:            # the states before and after a step have the same name
         start, *_, end = parse_function(exercise.cls.forward).body
-        returned[returned.index(argument)] = _gradients(start.targets[0])
-        hints[f"{argument} is the pair"] = [_gradients(end.value.elts[0])]
+        returned[returned.index(argument)] = _format_gradients(start.targets[0])
+        hints[f"{argument} is the pair"] = [_format_gradients(end.value.elts[0])]
     return [f"{hint} {', '.join(items)}." for hint, items in hints.items() if items]
 
 
-def _gradients(names):
+def _format_gradients(names):
     """Return "(dh, dc)" for the syntax tree of (h, c)."""
     return f"({', '.join(f'd{name.id}' for name in names.elts)})"
 
 
-def _imports(cls, given, shown):
-    """Return the import statements of a student's file.
+def _format_imports(cls, given, shown):
+    """Return the import statements of a student's file, as text.
 
     cls    the class of npdl from which the student's class is derived
-    given  the methods in the file
-    shown  the functions in the file, which are not imported
+    given  npdl's methods that the file contains
+    shown  npdl's functions that the file contains, so they are not imported
     """
     names = {}                                          # {module: names that are used}
     for function in given + shown:
@@ -180,10 +181,10 @@ def _imports(cls, given, shown):
     lines = [f"from {module} import {', '.join(sorted(used))}"
              for module, used in sorted(names.items()) if used]
     modules = sorted({cls.__module__, *(method.__module__ for method in given)})
-    return "\n".join([*(f"import {module}" for module in modules), *map(_wrapped, lines)])
+    return "\n".join([*(f"import {module}" for module in modules), *map(_wrap_import, lines)])
 
 
-def _wrapped(line):
+def _wrap_import(line):
     """Return an import statement in lines of at most 100 columns."""
     long = line.replace("import ", "import (") + ")"
     return line if len(line) <= 100 else textwrap.fill(long, 100, subsequent_indent="    ")

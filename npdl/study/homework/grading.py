@@ -17,7 +17,7 @@ from pathlib import Path
 from npdl.errors import InputError
 from npdl.files import write_json
 from npdl.study.containment import format_exception, write_text
-from npdl.study.homework.answers import LIMIT, Refused, answer_all, award_points, list_reasons
+from npdl.study.homework.answers import LIMIT, InvalidFile, award_points, format_reasons, run_layers
 from npdl.study.homework.handout import check_new_folder
 from npdl.study.homework.sandbox import NotGraded, run_student
 from npdl.study.homework.similarity import find_copies, normalise_methods
@@ -33,9 +33,9 @@ class Grade:
     """The grade of one exercise.
 
     points      {point: reason}; the reason is "" if the point is earned
-    not_graded  why the exercise is not graded, or ""
-    line        the line that is most likely wrong, or ""
-    code        the normalised code, which is compared with that of other students
+    not_graded  a sentence that says why the exercise is not graded, or ""
+    line        the line that is most likely wrong, as text, or ""
+    code        the code without names, for a comparison with other students (`similarity`)
     """
 
     points: dict = dataclasses.field(default_factory=dict)
@@ -45,7 +45,7 @@ class Grade:
 
     @property
     def earned(self):
-        """Return the number of points that are earned, or "not graded"."""
+        """Return the number of earned points, or "not graded"."""
         if self.not_graded:
             return "not graded"
         return sum(not reason for reason in self.points.values())
@@ -53,9 +53,9 @@ class Grade:
     def __str__(self):
         return "not graded" if self.not_graded else f"{self.earned} of {len(self.points)}"
 
-    def reasons(self):
-        """Return lines that say why points are lost, or why the exercise is not graded."""
-        return [self.not_graded] if self.not_graded else list_reasons(self.points)
+    def list_reasons(self):
+        """Return a list of sentences: why points are lost, or why the exercise is not graded."""
+        return [self.not_graded] if self.not_graded else format_reasons(self.points)
 
 
 class Grader:
@@ -69,29 +69,29 @@ class Grader:
     def __init__(self, exercises, is_sealed=False, seconds=LIMIT):
         self.exercises = []
         for exercise in exercises.values():
-            asked = exercise.ask(SEED)
-            self.exercises.append((exercise, answer_all(asked), {
+            asked = exercise.make_questions(SEED)
+            self.exercises.append((exercise, run_layers(asked), {
                 "file": f"/{exercise.file}", "name": exercise.name, "find_line": False,
                 "blanks": {function.__qualname__ for function in exercise.blanks},
                 "questions": pickle.dumps(asked), "seconds": seconds, "is_sealed": is_sealed,
                 "parent": os.getpid()}))
 
-    def grade(self, places):
-        """Return {exercise: Grade} for the files of one student, {name: path}."""
-        return {exercise.name: self._grade(exercise, wanted, task, places)
+    def grade(self, submission):
+        """Return {exercise: Grade} for one submission, {file name: path}."""
+        return {exercise.name: self._grade(exercise, wanted, task, submission)
                 for exercise, wanted, task in self.exercises}
 
-    def _grade(self, exercise, wanted, task, places):
+    def _grade(self, exercise, wanted, task, submission):
         grade = Grade()
         try:
-            task = task | {"submitted": read_file(places, exercise.file)}
+            task = task | {"submitted": read_file(submission, exercise.file)}
             found = run_student(task)
             grade.code = normalise_methods(task["submitted"], exercise.methods)
             grade.points = award_points(found, wanted)
             if len(set(grade.points.values())) > 1:     # else the reason has the line
-                with contextlib.suppress(Refused, NotGraded):
+                with contextlib.suppress(InvalidFile, NotGraded):
                     grade.line = str(run_student(task | {"find_line": True}).get("line", ""))
-        except Refused as error:
+        except InvalidFile as error:
             grade.points = dict.fromkeys(award_points({}, wanted), str(error))
         except NotGraded as error:
             grade.not_graded = str(error)
@@ -101,7 +101,7 @@ class Grader:
 
 
 def total_grade(grades):
-    """Return one Grade for all exercises of a submission, {exercise: Grade}."""
+    """Return one Grade with the points of all exercises, for {exercise: Grade}."""
     return Grade({f"{exercise}: {point}": reason for exercise, grade in grades.items()
                   for point, reason in grade.points.items()},
                  "; ".join(f"{exercise}: {grade.not_graded}"
@@ -109,7 +109,7 @@ def total_grade(grades):
 
 
 def format_points(grades):
-    """Return the points of a submission as text, such as "3 of 5", or why it is not graded."""
+    """Return the points for {exercise: Grade} as text: "3 of 5", or why there is no grade."""
     whole = total_grade(grades)
     return f"{whole}: {whole.not_graded}" if whole.not_graded else str(whole)
 
@@ -118,7 +118,7 @@ def format_feedback(name, grades):
     """Return the feedback page of a student."""
     lines = [f"{name}: {format_points(grades)}"]
     for exercise, grade in grades.items():
-        lines += ["", f"{exercise}: {grade}", *(f"  {reason}" for reason in grade.reasons())]
+        lines += ["", f"{exercise}: {grade}", *(f"  {reason}" for reason in grade.list_reasons())]
         lines += [f"  most likely wrong: {grade.line}"] * bool(grade.line)
     return "\n".join(lines) + "\n"
 
@@ -127,14 +127,14 @@ def format_csv(graded, references):
     """Return the text of grades.csv, with a row for each submission.
 
     graded      {submission: {exercise: Grade}}
-    references  {exercise: Grade} with npdl's own code, with which submissions are compared, too
+    references  {exercise: Grade} with npdl's own code, to find submissions that copy it
     """
     copies = find_copies(graded | {"npdl": references})
     rows = [["submission", *references, "points", "of", "same as", "reason"]]
     for name, grades in graded.items():
         whole = total_grade(grades)
-        reasons = [f"{exercise}: {grade.reasons()[0]}" for exercise, grade in grades.items()
-                   if grade.reasons()]
+        reasons = [f"{exercise}: {grade.list_reasons()[0]}" for exercise, grade in grades.items()
+                   if grade.list_reasons()]
         rows.append([name, *(grade.earned for grade in grades.values()), whole.earned,
                      "" if whole.not_graded else len(whole.points), copies[name],
                      "; ".join(reasons)])

@@ -25,7 +25,7 @@ HELPS = """- `python -m npdl blame {file}:{first}` finds the line that is most l
 def read_homework(folder):
     """Return (exercises, is_exam) of a homework folder; `exercises` is {name: Exercise}.
 
-    Raises InputError if the folder is not one that `hand_out` wrote.
+    Raises InputError if the folder is not one that `write_homework` wrote.
     """
     try:
         record = read_json(Path(folder) / RECORD)
@@ -44,7 +44,7 @@ def check_new_folder(out):
     return out
 
 
-def hand_out(out, layers=None, is_exam=False):
+def write_homework(out, layers=None, is_exam=False):
     """Write a homework folder and return its exercises, {name: Exercise}.
 
     out      the path of a new or empty folder
@@ -55,7 +55,7 @@ def hand_out(out, layers=None, is_exam=False):
     out = check_new_folder(out)
     names = [find_npdl_class(layer).__name__ for layer in layers or LAYERS]
     exercises = {one.name: one for one in map(Exercise, dict.fromkeys(names))}
-    texts = {one.file: one.text() for one in exercises.values()} | {
+    texts = {one.file: one.format_file() for one in exercises.values()} | {
         "README.md": _readme(exercises, is_exam),
         "test_homework.py": (TEMPLATES / "test_homework.py").read_text(),
         RECORD: json.dumps({"exam": is_exam, "layers": list(exercises)})}

@@ -20,7 +20,7 @@ import tempfile
 import numpy as np
 
 from npdl.exceptions import printable
-from npdl.study.homework.answers import Refused
+from npdl.study.homework.answers import InvalidFile
 
 MOST_ANSWERED = 4 << 20     # the largest answer in bytes
 LONGEST = 900               # a text in an answer is cut to this number of characters
@@ -43,10 +43,10 @@ class NotGraded(Exception):
 
 
 def run_student(task):
-    """Run a student's file and return its answers, {name: array or text}.
+    """Run a student's file in a child process; return its answers, {name: array or text}.
 
-    `task` is a dict that child.main reads. Raises Refused if the file gives no answer, and
-    NotGraded if the grader fails.
+    `task` is a dict, which `Grader` makes and child.main reads. Raises InvalidFile if the file
+    gives no answer, and NotGraded if the child process fails.
     """
     paths = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     environment = {name: os.environ[name] for name in VARIABLES if name in os.environ} | {
@@ -67,7 +67,7 @@ def run_student(task):
     if failure:                     # the student's own output is discarded
         raise NotGraded(f"the grader's process failed: {failure[-1]}")
     if not found or "refused" in found:
-        raise Refused(found.get("refused", ended))
+        raise InvalidFile(found.get("refused", ended))
     return found
 
 
@@ -85,7 +85,7 @@ class _Program(ctypes.Structure):
 
 
 def restrict_system_calls():
-    """Refuse all system calls except for those in MACHINES, until the process ends.
+    """Forbid all system calls of this process except for those in MACHINES.
 
     Raises OSError if the system has no seccomp filter.
     """
@@ -100,7 +100,7 @@ def restrict_system_calls():
         raise OSError(ctypes.get_errno(), "seccomp is not available")
 
 
-def can_restrict():
-    """Return True if `restrict_system_calls` works on this system, in a process of its own."""
+def can_restrict_system_calls():
+    """Return True if `restrict_system_calls` works on this system; a new process tries it."""
     code = f"import os, {__name__} as sandbox; sandbox.restrict_system_calls(); os._exit(0)"
     return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 0

@@ -6,10 +6,10 @@ SHORTEST = 150          # code with fewer characters is not compared: short code
 
 
 def normalise_methods(source, methods):
-    """Return the normalised code of the methods in a source, or "" if it is short or invalid.
+    """Return the code of the methods in a source without names and comments, for a comparison.
 
-    A student's file must have run in a separate process before, which shows that it doesn't crash
-    Python's parser.
+    Returns "" if the code is short or invalid. The student's file must have run in a child process
+    before, which shows that it doesn't crash Python's parser.
     """
     try:
         code = "\n".join(sorted(
@@ -36,7 +36,7 @@ def _normalise_function(function):
 def find_copies(graded):
     """Return {submission: text} for {submission: {exercise: Grade}}.
 
-    The text lists the other submissions whose code is equal.
+    The text lists other submissions with equal code, such as "ada (Linear); ben (Tanh)".
     """
     return {name: "; ".join(f"{other} ({exercise})" for exercise, grade in own.items() if grade.code
                             for other, theirs in graded.items()

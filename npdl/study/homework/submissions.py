@@ -10,7 +10,7 @@ from pathlib import Path
 
 from npdl.errors import InputError
 from npdl.exceptions import printable
-from npdl.study.homework.answers import Refused
+from npdl.study.homework.answers import InvalidFile
 from npdl.study.homework.sandbox import NotGraded
 
 MOST_BYTES = 100_000                        # the largest size of a student's file
@@ -25,8 +25,8 @@ ENDINGS = re.compile(r"( ?\(\d{1,3}\)|-\d{1,3}|[ -]{1,3}copy)?\.py$")   # of cop
 def list_submissions(folder):
     """Return the submissions in a folder, {student: {file name: path}}.
 
-    A submission is a folder, a zip, or the files that Canvas names by the student. Raises
-    InputError if there is no submission.
+    A submission is a folder, a zip, or all files whose names, made by Canvas, begin with one
+    student. Raises InputError if there is no submission.
     """
     found, folder = {}, Path(folder)
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -42,33 +42,30 @@ def list_submissions(folder):
     return found
 
 
-def read_file(places, wanted):
+def read_file(submission, wanted):
     """Return the content of a file of a submission, as bytes.
 
-    places  {name: path} of the files, zips and folders of a submission
-    wanted  the name of the file; if it is missing, a similar name is accepted ("Linear (1).py")
-    Raises Refused if there is no such file, and NotGraded if the teacher has to decide.
+    submission  {name: path} of the files, zips and folders of a student
+    wanted      the name of the file; if it is missing, a similar name is used: "Linear (1).py"
+    Raises InvalidFile if there is no such file, and NotGraded if the teacher has to decide.
     """
-    files = {path: where for path, *where in itertools.islice(_list_files(places), MOST_FILES)}
+    files = {path: where for path, *where in itertools.islice(_list_files(submission), MOST_FILES)}
     paths = sorted(files)
     found = [path for path in paths if path.rpartition("/")[2] == wanted] or [
-        path for path in paths if _simple(path) == _simple(wanted)]
+        path for path in paths if _normalise_name(path) == _normalise_name(wanted)]
     if not found:
         if notebooks := [path for path in paths if path.endswith(".ipynb")]:
             raise NotGraded(f"a notebook was handed in ({notebooks[0]}); ask for {wanted}")
         shown = ", ".join(paths[:6])[:MOST_SHOWN]
-        raise Refused(f"{wanted} is missing; the submission has {shown or 'no file'}")
-    texts = {path: _read(path, *files[path]) for path in found[:10]}
+        raise InvalidFile(f"{wanted} is missing; the submission has {shown or 'no file'}")
+    texts = {path: _read_limited(path, *files[path]) for path in found[:10]}
     if others := [path for path, text in texts.items() if text != texts[found[0]]]:
         raise NotGraded(f"{found[0]} and {others[0]} are two versions of {wanted}; remove one")
     return texts[found[0]]
 
 
-def _simple(path):
-    """Return the name of a file in a form that can be compared.
-
-    It is layernorm.py for each of "layer_norm.py", "Layer Norm (1).py" and "layer-norm-2.py".
-    """
+def _normalise_name(path):
+    """Return "layernorm.py" for each of "layer_norm.py", "Layer Norm (1).py", "layer-norm-2.py"."""
     name = path.rpartition("/")[2].casefold()
     return re.sub(r"[\W_]", "", ENDINGS.sub("", name)) + ".py" * name.endswith(".py")
 
@@ -77,15 +74,15 @@ def _is_zip(name):
     return name.lower().endswith(".zip")
 
 
-def _list_files(places):
+def _list_files(submission):
     """Yield (path, file, entry) for the files that a student may have written.
 
     For a file in a zip, `file` is the zip and `entry` its entry; otherwise `entry` is None.
     """
-    for name, place in places.items():
+    for name, place in submission.items():
         for file in place.rglob("*") if place.is_dir() else [place]:
             path = file.relative_to(place).as_posix() if place.is_dir() else name
-            if not _is_students(path) or not file.is_file() or file.is_symlink():
+            if not _is_student_file(path) or not file.is_file() or file.is_symlink():
                 continue
             if _is_zip(path):
                 yield from _list_zip(path, file)
@@ -93,12 +90,12 @@ def _list_files(places):
                 yield printable(path), file, None
 
 
-def _is_students(path):
+def _is_student_file(path):
     return all(part not in TOOLS and not part.startswith(".") for part in path.split("/"))
 
 
 def _list_zip(prefix, file):
-    """Yield (path, zip, entry) for the files in a zip; raise Refused if it can't be read."""
+    """Yield (path, zip, entry) for the files in a zip; raise InvalidFile if it can't be read."""
     if file.stat().st_size > MOST_ZIP:
         raise NotGraded(f"{printable(prefix)} has more than {MOST_ZIP} bytes, the limit for a zip; "
                         "remove data from it")
@@ -106,21 +103,21 @@ def _list_zip(prefix, file):
         with zipfile.ZipFile(file) as opened:
             entries = opened.infolist()
     except Exception as error:              # zipfile raises many types of exceptions
-        raise Refused(f"{printable(prefix)} can't be read as a zip ({error})") from error
+        raise InvalidFile(f"{printable(prefix)} can't be read as a zip ({error})") from error
     for entry in entries:
         path = entry.filename.replace("\\", "/")
-        if not entry.is_dir() and _is_students(path):
+        if not entry.is_dir() and _is_student_file(path):
             yield printable(f"{prefix}/{path}"), file, entry
 
 
-def _read(path, file, entry):
-    """Return the content of a file. Raises Refused if it can't be read, or is too large."""
+def _read_limited(path, file, entry):
+    """Return the content of a file as bytes; raise InvalidFile if it is damaged or too large."""
     try:
         with open(file, "rb") as opened:
             source = zipfile.ZipFile(opened).open(entry) if entry else opened
             text = source.read(MOST_BYTES + 1)
     except Exception as error:              # a zip may be encrypted or damaged
-        raise Refused(f"{path} can't be read ({error})") from error
+        raise InvalidFile(f"{path} can't be read ({error})") from error
     if len(text) > MOST_BYTES:
-        raise Refused(f"{path} has more than {MOST_BYTES} bytes, which is the limit for a file")
+        raise InvalidFile(f"{path} has more than {MOST_BYTES} bytes, which is the limit for a file")
     return text

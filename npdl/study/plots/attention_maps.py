@@ -41,8 +41,8 @@ def plot_attention(run, title, text=None):
     if run.config.translates:
         return plot_alignment(run, title, text)
     if run.config.model != "gpt":
-        raise InputError("attention: this run is an LSTM and has no attention; give the folder of "
-                         "a GPT run")
+        raise InputError("attention: the model of this run is an LSTM, which has no attention; "
+                         "give the folder of a GPT run")
     ids, tokens = choose_tokens(run, text)
     longest = min(MOST_TOKENS, run.task.max_len)
     if not 1 <= len(ids) <= longest:
@@ -51,8 +51,8 @@ def plot_attention(run, title, text=None):
     _, cache = run.model.forward(ids[None])
     A = attentions(cache)[0]                            # A (L, H, S, S)
     future = np.triu(np.ones(A.shape[2:], bool), 1)
-    return _maps(np.ma.array(A, mask=np.broadcast_to(future, A.shape)), tokens, tokens, title,
-                 "row: the query token; column: the token it attends to; grey: the masked future")
+    return _draw_maps(np.ma.array(A, mask=np.broadcast_to(future, A.shape)), tokens, tokens, title,
+                      "row: query token; column: token it attends to; grey: masked future tokens")
 
 
 def plot_alignment(run, title, text=None):
@@ -71,12 +71,12 @@ def plot_alignment(run, title, text=None):
         A = seq2seq.attentions(cache)[2][0].mean(1)     # A (L, T, S), the mean over the heads
     else:
         A = lstm_seq2seq.attentions(cache)              # A (1, T, S)
-    return _maps(A[:, None], [words.target[i] for i in found.tokens],
-                 [*map(style.escape, text), "end"], title,
-                 "row: the output token; column: the source character it attends to", 0.26)
+    return _draw_maps(A[:, None], [words.target[i] for i in found.tokens],
+                      [*map(style.escape, text), "end"], title,
+                      "row: the output token; column: the source character it attends to", 0.26)
 
 
-def _maps(A, rows, columns, title, note, inches=0.19):
+def _draw_maps(A, rows, columns, title, note, inches=0.19):
     """Return a Figure of the weights A (L, H, R, S), with the tokens of the rows and columns."""
     L, H, R, S = A.shape
     width, height = max(1.9, inches * S), max(1.9, inches * R)

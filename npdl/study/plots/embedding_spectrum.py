@@ -52,40 +52,40 @@ def plot_embeddings(run, title):
     """
     table = to_host(run.model.embedding.W.data).astype(np.float64)
     if min(table.shape) < 2:
-        raise InputError(f"embeddings: the matrix has the shape {table.shape}; a plot needs 2 or "
-                         "more rows and columns")
+        raise InputError(f"embeddings: the embedding matrix has the shape {table.shape}; this plot "
+                         "needs 2 or more rows and columns")
     if run.config.text is not None:
         made = style.figure(6.4, 6, title)
-        _components(made.subplots(), table, list(run.task.vocabulary.characters))
+        _draw_components(made.subplots(), table, list(run.task.vocabulary.characters))
         return made
     p = run.config.p
     numbers, shares = table[:p], fourier_spectrum(table[:p])
     made = style.figure(10, 3.9, title, f"the {p} rows of the numbers 0 to {p - 1}, centred; "
                         "colour: the number")
     left, middle, axes = made.subplots(1, 3)
-    _components(left, numbers, range(p))
-    _bars(middle, shares)
+    _draw_components(left, numbers, range(p))
+    _draw_spectrum(middle, shares)
     k = int(shares.argmax()) + 1
     scores = project_frequency(numbers, k)
     order = np.arange(p) * pow(k, -1, p) % p if np.gcd(k, p) == 1 else np.arange(p)
     path = scores[np.append(order, order[0])]
     axes.plot(*path.T, color="#bbbbbb", linewidth=0.9, zorder=1)
-    _points(axes, scores, range(p))
+    _draw_points(axes, scores, range(p))
     style.label_axes(axes, f"first axis of frequency {k}", "second axis",
                      f"n at the angle 2π·{k}n/{p}")
     axes.set_aspect("equal", "datalim")
     return made
 
 
-def _components(axes, table, labels):
+def _draw_components(axes, table, labels):
     scores, share = principal_components(table)
-    _points(axes, scores, labels)
+    _draw_points(axes, scores, labels)
     style.label_axes(axes, f"component 1 ({share[0]:.0%} of the variance)",
                      f"component 2 ({share[1]:.0%})", "principal components")
     axes.set_aspect("equal", "datalim")
 
 
-def _points(axes, scores, labels):
+def _draw_points(axes, scores, labels):
     """Draw a dot for each point, with its label on the side that faces away from the centre."""
     colours = colormaps[style.SEQUENTIAL](np.linspace(0, 1, len(scores)))
     axes.scatter(*scores.T, c=colours, s=26, linewidths=0, zorder=3)
@@ -96,7 +96,7 @@ def _points(axes, scores, labels):
     axes.margins(0.12)
 
 
-def _bars(axes, shares):
+def _draw_spectrum(axes, shares):
     k = np.arange(1, len(shares) + 1)
     strong = shares > 2 / len(shares)
     axes.bar(k, shares, color=np.where(strong, style.BLUE, "#b8c7d3"), width=0.75)

@@ -14,10 +14,10 @@ from npdl.train.task import make_model
 SAMPLES = 256
 
 
-def _record(layer, name, found, value_of):
-    """Replace a method of a layer by one that also records the magnitudes of an array.
+def _record_magnitudes(layer, name, found, value_of):
+    """Replace a layer's method by one that also records magnitudes.
 
-    The array is value_of(arguments, result). Its absolute values are appended to found[layer].
+    Each call appends the absolute values of the array value_of(arguments, result) to found[layer].
     """
     method = getattr(layer, name)
 
@@ -32,12 +32,12 @@ def _record(layer, name, found, value_of):
     setattr(layer, name, recording)
 
 
-def measure_flow(model, ids, targets, counted):
-    """Run forward and backward; return a list of (dotted name, activations, gradients) of layers.
+def measure_flow(model, ids, targets, answer_mask):
+    """Run forward and backward; return [(dotted name, activations, gradients)] of the layers.
 
-    Activations are the magnitudes of a layer's outputs, gradients those of the derivatives of the
-    summed loss by these outputs. Dropout, Identity, and all layers that contain others are left
-    out, except for recurrent layers. The layers are in the order in which forward runs them.
+    Activations are the magnitudes |y| of a layer's outputs, as one vector. Gradients are those of
+    dL/dy for the summed loss L. Dropout, Identity, and layers that contain others are left out,
+    except for recurrent layers. The layers are in the order in which forward runs them.
     """
     names, activations, gradients = {}, {}, {}
     for name, layer in named_layers(model):
@@ -48,11 +48,11 @@ def measure_flow(model, ids, targets, counted):
     loss = SequenceLoss("sum")
     try:
         for layer in names:                             # the classes stay as they are
-            _record(layer, "forward", activations, lambda given, returned: returned[0])
-            _record(layer, "backward", gradients, lambda given, returned: given[0])
+            _record_magnitudes(layer, "forward", activations, lambda given, returned: returned[0])
+            _record_magnitudes(layer, "backward", gradients, lambda given, returned: given[0])
         outputs, cache = model.forward(ids)
         logits = outputs[0] if isinstance(outputs, tuple) else outputs
-        _, c_loss = loss.forward(logits, targets, counted)
+        _, c_loss = loss.forward(logits, targets, answer_mask)
         model.backward(loss.backward(1.0, c_loss), cache)
     finally:
         for layer in names:
@@ -89,7 +89,8 @@ def plot_flow(run, title):
         for label, layers in rows.items():
             colour, shift, marker = looks[label]
             for row, entry in enumerate(layers):
-                _draw(axes, entry[1 + which], row + shift, colour, marker, label if not row else "")
+                _draw_range(axes, entry[1 + which], row + shift, colour, marker,
+                            label if not row else "")
         axes.set_xscale("log")
         style.label_axes(axes, f"magnitude of the {what}s (log scale)", "", title, grid="x")
     panels[0].set_yticks(range(len(names)), names, fontfamily="monospace", fontsize=8)
@@ -99,7 +100,7 @@ def plot_flow(run, title):
     return made
 
 
-def _draw(axes, sizes, row, colour, marker, label):
+def _draw_range(axes, sizes, row, colour, marker, label):
     sizes = sizes[sizes > 0]
     if not len(sizes):
         return

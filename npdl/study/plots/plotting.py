@@ -39,10 +39,10 @@ def add_arguments(parser):
                          help="the PNG to write (default: %(default)s)")
         if what != "gradients":
             one.add_argument("runs", nargs="+" if what == "curves" else 1, metavar="RUN",
-                             type=parse_path, help="a run folder")
+                             type=parse_path, help="the folder of a training run")
     made["gradients"].add_argument("--steps", type=parse_positive, default=100, metavar="N",
-                                   help="number of steps back (default: %(default)s)")
-    made["attention"].add_argument("--text", help='the text to attend to, for example "5 + 7 =" '
+                                   help="number of time steps (default: %(default)s)")
+    made["attention"].add_argument("--text", help='the input text, for example "5 + 7 =" '
                                    "(default: a sample of the run)")
     made["curves"].add_argument("--log-steps", action="store_true", help="logarithmic steps")
 
@@ -68,6 +68,6 @@ def _plot_model(options):
     if options.what == "attention":
         return plot_attention(loaded, title, options.text)
     if loaded.config.translates:
-        raise InputError(f"{options.runs[0]} holds a model that translates, for which there is no "
-                         f"plot {options.what}; plot its attention or curves")
+        raise InputError(f"{options.runs[0]} holds a translation model, which has no plot "
+                         f"{options.what}; use the plots attention and curves")
     return (plot_flow if options.what == "flow" else plot_embeddings)(loaded, title)

@@ -13,10 +13,9 @@ BIAS = 3.0              # the bias of an open gate: sigmoid(3) = 0.95
 
 
 def set_long_memory(cell, rng):
-    """Set the parameters of a cell such that its state hardly changes from step to step.
+    """Set the parameters of a cell such that gradients hardly vanish through time.
 
-    The W_h of an RNN becomes orthogonal. The gates of a GRU or an LSTM retain nearly all of the
-    state.
+    The W_h of an RNN becomes orthogonal. The gates of a GRU or LSTM retain nearly all of the state.
     """
     H = cell.d_hidden
     if isinstance(cell, RNNCell):
@@ -28,8 +27,8 @@ def set_long_memory(cell, rng):
         cell.b.data[:H] = -BIAS                     # update gate: h' = (1 - z) * h + z * h_hat
 
 
-def gradient_norms(cell, steps, rng):
-    """Return the norm of dL/dstate_t at t = 0..steps, as a mean over a batch.
+def compute_gradient_norms(cell, steps, rng):
+    """Return the norms of dL/dstate_t at t = 0..steps, an array (steps + 1,); means over a batch.
 
     dL/dh at the last step is random. The inputs are standard normal, and the initial state is 0.
     The state of an LSTM is (h, c).
@@ -40,14 +39,14 @@ def gradient_norms(cell, steps, rng):
         state, cache = cell.forward(x, state)
         caches.append(cache)
     dstate = rng.standard_normal((BATCH, cell.d_hidden))
-    norms = [_norm(dstate)]
+    norms = [_compute_norm(dstate)]
     for cache in reversed(caches):
         _, dstate = cell.backward(dstate, cache)
-        norms.append(_norm(dstate))
+        norms.append(_compute_norm(dstate))
     return np.array(norms[::-1])
 
 
-def _norm(dstate):
+def _compute_norm(dstate):
     parts = dstate if isinstance(dstate, tuple) else (dstate,)
     return np.sqrt(sum((part * part).sum(-1) for part in parts)).mean()
 
@@ -58,11 +57,11 @@ def plot_gradients(steps=100):
         10, 4.2, "How far back does the gradient reach?",
         f"width {WIDTH}, random inputs, gradient 1 at the last step; line: geometric mean of "
         f"{SEEDS} seeds, band: smallest to largest")
-    titles = ("as the layers start", "set to remember: orthogonal W_h, gate biases ±3")
+    titles = ("default initialisation", "long memory: orthogonal W_h, gate biases ±3")
     for is_set, axes, title in zip((False, True), made.subplots(1, 2, sharey=True), titles,
                                    strict=True):
         for dash, (name, (cls, colour)) in zip(style.DASHES, CELLS.items(), strict=False):
-            curves = np.array([_curve(cls, is_set, steps, seed) for seed in range(SEEDS)])
+            curves = np.array([_compute_curve(cls, is_set, steps, seed) for seed in range(SEEDS)])
             back = np.arange(steps + 1)
             axes.fill_between(back, curves.min(0), curves.max(0), color=colour, alpha=0.18,
                               linewidth=0)
@@ -77,10 +76,10 @@ def plot_gradients(steps=100):
     return made
 
 
-def _curve(cls, is_set, steps, seed):
+def _compute_curve(cls, is_set, steps, seed):
     rng = stream(seed, 14)
     cell = cls(WIDTH, WIDTH, rng=rng, dtype="float64")
     if is_set:
         set_long_memory(cell, rng)
-    norms = gradient_norms(cell, steps, rng)[::-1]
+    norms = compute_gradient_norms(cell, steps, rng)[::-1]
     return np.maximum(norms / norms[0], 1e-300)

@@ -2,7 +2,7 @@
 
     step            step(layer, x) runs the layer and returns a Walk
     record          records the arrays that each statement of forward and backward reads and writes
-    marks           compares the values of backward with the true gradients
+    marks           decides which values of backward are right
     fold            decides which statements are shown
     pictures        summarises an array by a few numbers and a small picture
     maths           writes a line of code as a formula, in Unicode and in HTML

@@ -13,7 +13,7 @@ NAMED = ("normal_cdf",)         # functions that have a symbol in formulas
 
 @functools.lru_cache(maxsize=4096)
 def is_only_naming(node):
-    """Return True for a statement that only names a value, such as `x = cache.x`."""
+    """Return True for a statement that only renames or passes on a value: `x = cache.x`."""
     return isinstance(node, (ast.Assign, ast.Return)) and _is_plain(node.value)
 
 
@@ -45,7 +45,7 @@ def is_shown(step):
 
 
 def _is_folded(call):
-    """Return True if a Call is left out, because it or one of its callers is a short helper."""
+    """Return True if a Call, or one of its callers, is a helper of at most two statements."""
     while call is not None:
         name = call.code.co_name
         if call.parent is None or "forward" in name or "backward" in name:

@@ -2,8 +2,8 @@
 
 A value with the name `dz` is right if it is the true gradient of a variable `z` of forward. Each
 use of z and each time step has its own gradient. If a gradient of the layer is wrong, the line that
-`blame` finds is marked as wrong. Every other value that differs from the gradient in its name is
-marked "wrong, here or upstream".
+`blame` finds is marked "WRONG". Every other `dz` that is not the gradient of z is marked "wrong,
+here or upstream".
 """
 
 import ast
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npdl.study.trace.oracle import CLOSE, Oracle, is_similar_shape, normalise_name, variable_names
+from npdl.study.trace.oracle import CLOSE, Oracle, guess_variables, is_similar_shape, normalise_name
 
 WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstream"}
 
@@ -21,10 +21,10 @@ WORDS = {"right": "right", "wrong": "WRONG", "upstream": "wrong, here or upstrea
 class Mark:
     """The comparison of one value with a true gradient.
 
-    kind   a key of WORDS; "upstream" means that the line may have read a wrong value
+    kind   "right", "wrong", or "upstream" if the line may only have read a wrong value
     error  the relative error of the value's inner product with a random direction
     of     the variable of forward whose gradient the value is or should be, as source
-    call   the Call in which this variable was computed
+    call   the Call (npdl.study.step.record) in which this variable was computed
     line   the line number at which this variable was computed
     """
 
@@ -46,25 +46,26 @@ class Mark:
 
 
 class Marks:
-    """Marks the values that backward wrote in a Recording.
+    """Sets the marks of the values that backward wrote in a Recording.
 
-    runs      the Runs of the layer; the comparison ends when their budget is spent
+    runs      Runs, which rerun the layer; the comparison ends when their budget is spent
     is_wrong  True if a gradient of the layer is wrong
     """
 
     def __init__(self, recording, runs, is_wrong):
         self.recording, self.runs = recording, runs
-        self.steps = recording.phase("backward")
+        self.steps = recording.steps_of("backward")
         self.oracle = oracle = Oracle(runs)
         self.keys = defaultdict(list)                   # of forward's values, by their names
         for key in oracle.values:
-            place = oracle.places[key[0]]
-            if place.names or isinstance(place.node, (ast.Name, ast.Attribute, ast.Subscript)):
-                text = oracle.given_to(key) or place.text
+            expression = oracle.expressions[key[0]]
+            if expression.names or isinstance(
+                    expression.node, (ast.Name, ast.Attribute, ast.Subscript)):
+                text = oracle.assigned_variable(key) or expression.text
                 self.keys[normalise_name(text.removesuffix(".data"))].append(key)
         for step in self.steps:
             for write in step.writes:
-                if runs.budget.over:
+                if runs.budget.is_spent:
                     return
                 if step.error is None:
                     self._compare(step, write, is_wrong)
@@ -72,60 +73,61 @@ class Marks:
     def mark_line(self, file, number):
         """Mark the values of a line as wrong, except for those that are known to be right."""
         for step in self.steps:
-            if step.line.function.file == file and step.line.first == number:
+            if step.line.function.file == file and step.line.first_line == number:
                 for write in step.writes:
                     if write.mark is None or write.mark.kind != "right":
                         write.mark = replace(write.mark or Mark("wrong"), kind="wrong")
 
     def _compare(self, step, write, is_wrong):
-        """Set the mark of a Write if the value is a gradient, or should be one by its name.
+        """Set the mark of a Write if its value is a gradient, or should be one by its name.
 
-        The gradient may be the whole array, or only the value that was assigned to a part of the
+        The gradient may be the whole array, or a value that the statement assigned to a part of the
         array or added to it.
         """
-        for arrays in self._arrays(step, write):
-            found = [self._nearest(array, step.call, write.name) for array in arrays]
+        for arrays in self._list_arrays(step, write):
+            found = [self._find_nearest(array, step.call, write.name) for array in arrays]
             known = [(error, key) for error, key in found if key is not None]
             if known and (write.mark is None or write.mark.kind != "right"):
                 error, key = max(known)
                 is_right = len(known) == len(found) and error <= CLOSE
                 if is_right or is_wrong and np.isfinite(error):     # else it may be no gradient
-                    place = self.oracle.places[key[0]]
+                    expression = self.oracle.expressions[key[0]]
                     write.mark = Mark("right" if is_right else "upstream", error,
-                                      self.oracle.given_to(key) or place.text,
+                                      self.oracle.assigned_variable(key) or expression.text,
                                       self.recording.call_of.get(key),
-                                      (place.line or place.function).node.lineno)
+                                      (expression.line or expression.function).node.lineno)
 
-    def _nearest(self, array, call, name):
-        """Return (error, key) for the value of forward whose gradient is nearest to an array.
+    def _find_nearest(self, array, call, name):
+        """Return (relative error, key) for forward's value whose gradient is nearest to an array.
 
-        `name` decides which values are compared. If there are none, the result is (inf, None).
+        For the name "dz", the values of the variable z are compared. The result is (inf, None) if
+        there are none.
         """
         made = self.recording.call_of
         if name == "return":
             keys = [k for k in self.oracle.values if made.get(k) in call.pairs
-                    and self.oracle.places[k[0]].line is None]
+                    and self.oracle.expressions[k[0]].line is None]
         else:
-            keys = [key for stem in variable_names(name) for key in self.keys.get(stem, ())]
+            keys = [key for stem in guess_variables(name) for key in self.keys.get(stem, ())]
         keys = [k for k in keys if is_similar_shape(self.oracle.values[k].shape, array.shape)]
         if not array.any():                             # zero is the gradient of any unused value
-            keys = [k for k in keys if (place := self.oracle.places[k[0]]).names
-                    or isinstance(place.node, ast.Attribute)]
+            keys = [k for k in keys if (expression := self.oracle.expressions[k[0]]).names
+                    or isinstance(expression.node, ast.Attribute)]
         best = np.inf, None
         for key in sorted(keys, key=lambda k: made.get(k) not in call.pairs):
-            if self.runs.budget.over:
+            if self.runs.budget.is_spent:
                 break
-            error = self.oracle.error(key, array)
+            error = self.oracle.relative_error(key, array)
             if error <= CLOSE:
                 return error, key
             if best[1] is None or error < best[0] or np.isnan(error):
                 best = error, key
         return best
 
-    def _arrays(self, step, write):
-        """Return two lists of arrays: those of a Write, and those that its statement computed."""
+    def _list_arrays(self, step, write):
+        """Return up to two lists of arrays: those that a Write holds, and those just computed."""
         keys = [] if isinstance(step.line.node, ast.Expr) else [
             k for k in step.keys if step.line.is_return
-            or write.name in (given := self.oracle.given_to(k), given.split("[")[0])]
+            or write.name in (given := self.oracle.assigned_variable(k), given.split("[")[0])]
         parts = [self.recording.values[k] for k in keys if k in self.recording.values]
         return [found for found in (write.arrays, parts) if found]

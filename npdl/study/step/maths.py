@@ -34,10 +34,10 @@ class NoFormula(Exception):
     """A statement has no formula."""
 
 
-def text(node):
+def format_text(node):
     """Return the formula of a statement as one line of Unicode, or "" if it has none."""
     try:
-        return _statement(_Mathematics().visit(copy.deepcopy(node)))
+        return _format_statement(_Mathematics().visit(copy.deepcopy(node)))
     except NoFormula:
         return ""
 
@@ -48,32 +48,32 @@ def format_html(node):
         tag = "sub" if found[1] == "_" else "sup"
         return f"<{tag}>{found[2]}</{tag}>"
 
-    return SCRIPT.sub(script, html.escape(text(node), quote=False))
+    return SCRIPT.sub(script, html.escape(format_text(node), quote=False))
 
 
-def _statement(node):
+def _format_statement(node):
     if isinstance(node, ast.Assign):
-        *left, right = map(_write, [*node.targets, node.value])
+        *left, right = map(_format_expression, [*node.targets, node.value])
         return " = ".join([*left, right]) if left != [right] else ""
     if isinstance(node, ast.AugAssign) and not isinstance(node.op, (ast.MatMult, ast.Pow)):
-        return _write(node)
+        return _format_expression(node)
     if isinstance(node, ast.Return) and node.value is not None:
-        return f"return {_write(node.value)}"
-    return _write(node.value) if isinstance(node, ast.Expr) else ""
+        return f"return {_format_expression(node.value)}"
+    return _format_expression(node.value) if isinstance(node, ast.Expr) else ""
 
 
-def _write(node):
+def _format_expression(node):
     """Return an expression as text with mathematical signs; (a = b) for a == b."""
     if isinstance(node, ast.Tuple):
-        return ", ".join(map(_write, node.elts))
+        return ", ".join(map(_format_expression, node.elts))
     found = SIGN.sub(lambda sign: SIGNS[sign[0]], ast.unparse(node))
     return f"({found})" if isinstance(node, ast.Compare) else found
 
 
 class _Mathematics(ast.NodeTransformer):
-    """A transformer that removes parts without mathematical meaning from a statement.
+    """A transformer that removes parts without mathematical meaning, such as `cache.`.
 
-    Raises NoFormula for a part that it doesn't know.
+    Raises NoFormula for a statement that can't be written as a formula.
     """
 
     def visit(self, node):
@@ -84,13 +84,13 @@ class _Mathematics(ast.NodeTransformer):
     def visit_Assign(self, node):
         value = node.value
         if isinstance(value, ast.Call) and ast.unparse(value.func) in ("xp.split", "np.split"):
-            node.targets = [_listed(map(self.visit, node.targets[0].elts))]
+            node.targets = [_make_block_matrix(map(self.visit, node.targets[0].elts))]
             node.value = self.visit(value.args[0])
             return node
         return self.generic_visit(node)
 
     def visit_Name(self, node):
-        return ast.Name(_identifier(node.id))
+        return ast.Name(_format_identifier(node.id))
 
     def visit_Constant(self, node):
         if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
@@ -104,9 +104,9 @@ class _Mathematics(ast.NodeTransformer):
         if node.attr == "data":
             return self.visit(node.value)
         if node.attr == "grad":
-            return ast.Name(f"d{_write(self.visit(node.value))}")
+            return ast.Name(f"d{_format_expression(self.visit(node.value))}")
         if owner.removeprefix("self.") in DROPPED:
-            return ast.Name(_identifier(node.attr))
+            return ast.Name(_format_identifier(node.attr))
         if owner in MODULES and node.attr == "pi":
             return ast.Name("π")
         raise NoFormula
@@ -152,55 +152,56 @@ class _Mathematics(ast.NodeTransformer):
             if name in ("swapaxes", "transpose"):
                 return ast.Attribute(self.visit(owner), "T")
             if name == "forward" and isinstance(owner, ast.Attribute):
-                return self._applied(_identifier(owner.attr), arguments)
+                return self._make_call(_format_identifier(owner.attr), arguments)
             if name not in ("dot", *SUMS):
                 raise NoFormula
             arguments.insert(0, owner)                  # x.sum(0) as np.sum(x, 0)
         if not arguments:
             raise NoFormula
         if name == "sum_over" or owner is not None and name in SUMS:
-            return self._sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
+            return self._make_sum(SUMS.get(name, "Σ"), arguments[0], [*arguments[1:], *axes])
         if owner is not None and name in INFIX and len(arguments) == 2:
             return self.visit(ast.BinOp(arguments[0], INFIX[name], arguments[1]))
         if is_numpys and name == "concatenate" and hasattr(arguments[0], "elts"):
-            return _listed(map(self.visit, arguments[0].elts))
+            return _make_block_matrix(map(self.visit, arguments[0].elts))
         if name in FUNCTIONS or isinstance(function, ast.Name) and not (
                 "_" in name or hasattr(builtins, name)):
-            return self._applied(FUNCTIONS.get(name, name), arguments)
+            return self._make_call(FUNCTIONS.get(name, name), arguments)
         raise NoFormula
 
-    def _applied(self, name, arguments):
+    def _make_call(self, name, arguments):
         return ast.Call(ast.Name(name), [self.visit(a) for a in arguments], [])
 
-    def _sum(self, head, value, axis):
-        """Return a sum, mean or maximum. The axis is written unless it is the last one."""
+    def _make_sum(self, head, value, axis):
+        """Return the node of "Σ_0 x": `head` is "Σ", and the last axis is not written."""
         over = ast.unparse(axis[0]) if axis else "-1"
         head, value = head if over == "-1" else f"{head}_{over}", self.visit(value)
         is_wide = isinstance(value, (ast.BinOp, ast.UnaryOp)) and not isinstance(value.op, ast.Pow)
-        return ast.Name(f"{head} ({_write(value)})" if is_wide else f"{head} {_write(value)}")
+        text = _format_expression(value)
+        return ast.Name(f"{head} ({text})" if is_wide else f"{head} {text}")
 
 
-def _identifier(name):
-    """Return a name in mathematical notation, such as x̂ for x_hat and tanh(c) for tanh_c."""
+def _format_identifier(name):
+    """Return a variable's name in mathematical notation: x̂ for x_hat, tanh(c) for tanh_c."""
     if name in GREEK:
         return GREEK[name]
     if name[:1] == "d" and name[1:2].isalpha():
-        return f"d{_identifier(name[1:])}"
+        return f"d{_format_identifier(name[1:])}"
     base, _, index = name.partition("_")
     if not base or not index:
         return name
     if base in FUNCTIONS:                               # tanh_c, log_p
-        return f"{base}({_identifier(index)})"
+        return f"{base}({_format_identifier(index)})"
     if index == "hat" or index.startswith("hat_"):
-        return f"{_identifier(base)}\u0302{index[3:]}"
+        return f"{_format_identifier(base)}\u0302{index[3:]}"
     if len(base) > 1 and len(index) > 1:                # two words, such as target_embedding
         return name
-    return f"{_identifier(base)}_{index}"
+    return f"{_format_identifier(base)}_{index}"
 
 
-def _listed(items):
-    """Return the block matrix [a, b, c] for a list of nodes."""
-    return ast.Name(f"[{', '.join(map(_write, items))}]")
+def _make_block_matrix(items):
+    """Return a node for the block matrix [a, b, c] of a list of nodes."""
+    return ast.Name(f"[{', '.join(map(_format_expression, items))}]")
 
 
 def _is_cache(node):

@@ -13,12 +13,12 @@ FEW = 48                    # the entries of arrays with at most this many entri
 class Summary:
     """The summary of an array. Only finite entries count for norm, low, high and scale.
 
-    norm      the Euclidean norm
-    low, high the smallest and the largest entry
-    nan, inf  the number of NaN and of infinite entries
-    cells     a small picture: a matrix of the means of blocks, NaN for a block without finite entry
-    scale     the largest magnitude
-    values    the entries as a matrix if there are few, else None
+    norm       the Euclidean norm
+    low, high  the smallest and the largest entry
+    nan, inf   the number of NaN and of infinite entries
+    cells      a small picture: the matrix of the means of blocks; NaN if no entry is finite
+    scale      the largest magnitude
+    values     the entries as a matrix if there are at most FEW, else None
     """
 
     shape: tuple
@@ -41,10 +41,10 @@ class Summary:
         low, high = (float(good.min()), float(good.max())) if good.size else (np.nan, np.nan)
         scale = max(abs(low), abs(high)) if good.size else 0.0
         return cls(array.shape, str(array.dtype), float(np.sqrt(good @ good)), low, high,
-                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), _blocks(matrix), scale,
-                   matrix.copy() if array.size <= FEW else None)
+                   int(np.isnan(array).sum()), int(np.isinf(array).sum()), _average_blocks(matrix),
+                   scale, matrix.copy() if array.size <= FEW else None)
 
-    def line(self):
+    def format_line(self):
         """Return one line of text, such as "(3, 5)  norm 4.7, min -1.2, max 2.1"."""
         if 0 in self.shape:
             return f"{self.shape}  empty"
@@ -53,13 +53,13 @@ class Summary:
         return ", ".join([f"{self.shape}  norm {self.norm:.3g}", f"min {self.low + 0.0:.3g}",
                           f"max {self.high + 0.0:.3g}", *counts])
 
-    def brief(self):
+    def format_brief(self):
         """Return the shape and the norm, such as "(3, 5) norm 4.7", or the value of one number."""
         if self.values is not None and self.values.size == 1:
             return f"= {self.values.item():.4g}"
         return f"{self.shape} norm {self.norm:.3g}"
 
-    def packed(self):
+    def encode_picture(self):
         """Return the picture as bytes in base64. A byte is 128 + 127 * value / scale; NaN is 0."""
         cells = np.where(np.isfinite(self.cells), self.cells, 0) / (self.scale or 1)
         found = np.clip(np.rint(128 + 127 * cells), 1, 255)
@@ -67,30 +67,30 @@ class Summary:
         return base64.b64encode(found.tobytes()).decode()
 
 
-def find_arrays(value, path="", depth=8):
-    """Return [(path, array)] of the float arrays in up to `depth` nested tuples and lists."""
-    if isinstance(value, (np.ndarray, np.floating)):
-        return [(path, value)] if value.dtype.kind == "f" else []
-    inner = enumerate(value) if isinstance(value, (tuple, list)) and depth else ()
+def find_arrays(nested, path="", depth=8):
+    """Return [(path, array)] of the float arrays in nested tuples and lists; a path is "[0][1]"."""
+    if isinstance(nested, (np.ndarray, np.floating)):
+        return [(path, nested)] if nested.dtype.kind == "f" else []
+    inner = enumerate(nested) if isinstance(nested, (tuple, list)) and depth else ()
     return [pair for i, item in inner for pair in find_arrays(item, f"{path}[{i}]", depth - 1)]
 
 
-def summarise_arrays(value):
+def summarise_arrays(nested):
     """Return [(path, Summary)] of the float arrays in nested tuples and lists."""
-    return [(path, Summary.from_array(array)) for path, array in find_arrays(value)]
+    return [(path, Summary.from_array(array)) for path, array in find_arrays(nested)]
 
 
-def _blocks(matrix):
-    """Return a matrix of at most SIDE x SIDE cells: the means of the finite entries of blocks."""
+def _average_blocks(matrix):
+    """Return the means of a matrix's blocks, a matrix of at most SIDE x SIDE cells."""
     if 0 in matrix.shape:
         return np.zeros((1, 1))
     finite = np.isfinite(matrix)
-    count, total = _sums(finite.astype(float)), _sums(np.where(finite, matrix, 0.0))
+    count, total = _sum_blocks(finite.astype(float)), _sum_blocks(np.where(finite, matrix, 0.0))
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _sums(matrix):
-    """Return a matrix of at most SIDE x SIDE cells: the sums of blocks."""
+def _sum_blocks(matrix):
+    """Return the sums of a matrix's blocks, a matrix of at most SIDE x SIDE cells."""
     for axis in (0, 1):
         length = matrix.shape[axis]
         starts = np.linspace(0, length, min(length, SIDE) + 1).astype(int)[:-1]

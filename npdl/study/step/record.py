@@ -1,8 +1,7 @@
 """Record one forward and one backward, with the arrays that each statement reads and writes.
 
-A Recorder is a Watch (npdl.study.trace.watch) whose hook is also called after every statement. Each
-Step holds summaries of the arrays that the statement read and wrote, and the keys of the values
-that it computed.
+A Watch (npdl.study.trace.watch) changes functions so that each value passes through a hook. The
+Recorder is a Watch whose hook is also called after every statement, and then makes a Step.
 """
 
 import ast
@@ -16,8 +15,8 @@ import numpy as np
 
 from npdl.study.step.pictures import find_arrays, summarise_arrays
 from npdl.study.trace.source import HOOK
-from npdl.study.trace.statements import Watched, find_reads, find_writes
-from npdl.study.trace.watch import Rewrite, Watch, load_target
+from npdl.study.trace.statements import WatchedFunction, find_reads, find_writes
+from npdl.study.trace.watch import Rewrite, Watch, read_target
 from npdl.study.trees import as_tuple
 
 COPIED = 1 << 14            # arrays with more entries are not copied, so they are not compared
@@ -29,18 +28,18 @@ class Call:
     """One call of a function.
 
     phase       "forward" or "backward"
-    function    the Watched
+    function    the WatchedFunction
     code        the code object that runs
     names       the local variables before the next statement, {name: value}
     parent      the Call of the caller, or None
-    line        the Line of the caller, or None if it is not recorded
-    iterations  the loop variables around this Line
+    line        the Statement of the caller, or None if it is not recorded
+    iterations  the loop variables around this Statement, as in Step
     arguments   {name: value}
     returned    the returned value
     pairs       for a call of backward, the calls of forward that belong to it
-    ran         counts how often each Line has run
-    reads       {Line: the `reads` of its next Step}
-    keys        {Line: the `keys` of its next Step}
+    ran         {Statement: how often it has run}
+    reads       {Statement: `reads` of its next Step}, collected while the statement runs
+    keys        {Statement: `keys` of its next Step}, collected in the same way
     """
 
     phase: str
@@ -74,8 +73,8 @@ class Write:
 
     name     a local variable ("dx"), an attribute ("self.W.grad"), or "return"
     arrays   copies of the arrays in the value; empty if they are large
-    how      "bound" or "in place"
-    shown    [(path, Summary)] of these arrays
+    how      "bound" for `dx = ..`, "in place" for `dx[0] = ..`
+    shown    [(path, Summary)] of the arrays
     mark     the Mark (npdl.study.step.marks), or None
     """
 
@@ -91,12 +90,12 @@ class Step:
     """A statement that ran or raised an exception.
 
     call        the Call in which it ran
-    line        the Line
-    iterations  the loop variables: for each loop around the statement, pairs (name, value)
+    line        the Statement
+    iterations  the loop variables: a tuple of pairs (name, value) for each loop around it
     writes      the Writes
-    reads       {source: [(path, Summary)]} of the arrays that the statement read
-    keys        the keys of the values that it computed
-    is_new      False if all arrays that it wrote were already the values of other variables
+    reads       {variable: [(path, Summary)]} of the arrays that the statement read
+    keys        the keys (number of an Expression, occurrence) of the values that it computed
+    is_new      False if other variables held all arrays that it wrote, as for `x = cache.x`
     error       the exception that it raised, or None
     """
 
@@ -122,45 +121,46 @@ class Recording:
         self.call_of = {}           # {key of a value in forward: its Call}
         self.values = {}            # {key of a value in backward: a copy}
 
-    def phase(self, name):
-        return [step for step in self.steps if step.call.phase == name]
+    def steps_of(self, phase):
+        return [step for step in self.steps if step.call.phase == phase]
 
 
 class StatementRewrite(Rewrite):
     """A Rewrite that also calls the hook when a function begins, and after each statement.
 
-    Then the hook gets a negative number: watch.marked[~number] is the Watched or the Line.
+    Then the hook gets a negative number. watch.marked[~number] is the WatchedFunction that begins,
+    or the Statement that has run.
     """
 
     def visit_FunctionDef(self, node):
         node = super().visit_FunctionDef(node)
-        node.body.insert(0, ast.Expr(self._mark(self.function)))
+        node.body.insert(0, ast.Expr(self._make_report_call(self.function)))
         return node
 
-    def around(self, node):
-        """Yield a statement between the calls of the hook that belong to it.
+    def surround_statement(self, node):
+        """Yield a statement, followed by a call of the hook.
 
-        Before `z += e`, z is passed to the hook, because the statement reads it.
+        Before `z += e`, z is passed to the hook, because the statement reads z.
         """
         if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
-            yield ast.copy_location(ast.Expr(self.hooked(load_target(node.target))), node)
-        yield from super().around(node)
+            yield ast.copy_location(ast.Expr(self.make_hook_call(read_target(node.target))), node)
+        yield from super().surround_statement(node)
         if isinstance(node, ast.Return):
-            node.value = ast.copy_location(self._mark(self.line, node.value), node)
+            node.value = ast.copy_location(self._make_report_call(self.line, node.value), node)
         elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr)):
-            yield ast.copy_location(ast.Expr(self._mark(self.line)), node)
+            yield ast.copy_location(ast.Expr(self._make_report_call(self.line)), node)
 
-    def _mark(self, thing, value=None):
-        """Return a call of the hook that reports a function that begins, or a Line that has run."""
+    def _make_report_call(self, thing, value=None):
+        """Return a call of the hook for a function that begins, or for a Statement that has run."""
         self.watch.marked.append(thing)
-        place = ast.Constant(~(len(self.watch.marked) - 1))
-        return ast.Call(ast.Name(HOOK, ast.Load()), [place, value or ast.Constant(None)], [])
+        number = ast.Constant(~(len(self.watch.marked) - 1))
+        return ast.Call(ast.Name(HOOK, ast.Load()), [number, value or ast.Constant(None)], [])
 
 
 class Recorder(Watch):
     """A Watch that records the statements of the functions that `work()` runs.
 
-    marked  the Watched and the Lines that the hook reports
+    marked  the WatchedFunction and the Statements that the hook reports
     """
 
     rewriter = StatementRewrite
@@ -169,29 +169,26 @@ class Recorder(Watch):
         self.recording, self.marked, self.is_recording = Recording(), [], False
         self.frames = {}            # {frame: Call} of the calls of the phase
         super().__init__(work, True)
-        self.read = [place.line and place.text in find_reads(place.line.node)
-                     and place.text for place in self.places]
+        self.read = [one.line and one.text in find_reads(one.line.node) and one.text
+                     for one in self.expressions]
 
     def run(self, forward, backward):
-        """Run forward() and backward(returned), where forward returned `returned`.
-
-        Returns the Recording.
-        """
+        """Run backward(forward()) and return the Recording."""
         try:
-            self._begin("forward")
+            self._begin_phase("forward")
             returned = forward()
-            self._begin("backward")
+            self._begin_phase("backward")
             backward(returned)
         except Exception as error:
             self.recording.error = error
-            self._raised(error)
+            self._add_exception_steps(error)
         finally:
             self.recording.values = self.seen
             self.stop()
             self.frames.clear()
         return self.recording
 
-    def _begin(self, phase):
+    def _begin_phase(self, phase):
         self.stop()
         self.phase, self.count, self.frames = phase, 0, {}
         self.start((), record=True)
@@ -201,79 +198,80 @@ class Recorder(Watch):
         super().stop()
         self.is_recording = False
 
-    def __call__(self, place, value, into=False):
+    def __call__(self, number, value, into=False):
         if not self.is_recording:
-            return value if place < 0 else super().__call__(place, value, into)
+            return value if number < 0 else super().__call__(number, value, into)
         frame = sys._getframe(1)
-        if place < 0:
-            thing = self.marked[~place]
-            if isinstance(thing, Watched):
-                self._entered(thing, frame)
+        if number < 0:
+            thing = self.marked[~number]
+            if isinstance(thing, WatchedFunction):
+                self._add_call(thing, frame)
             else:
-                self._ran(thing, value, self._recorded(frame))
+                self._add_step(thing, value, self._find_recorded_frame(frame))
             return value
-        first = self.counts[place]
-        value = self._nest(place, value)
-        keys = [(place, occurrence) for occurrence in range(first, self.counts[place])]
-        self._used(place, keys, value, self.frames.get(self._recorded(frame)))
+        first = self.counts[number]
+        value = self._hook_nested(number, value)
+        keys = [(number, occurrence) for occurrence in range(first, self.counts[number])]
+        self._note_value(number, keys, value, self.frames.get(self._find_recorded_frame(frame)))
         return value
 
-    def _recorded(self, frame):
-        """Return a Python frame, or that of its nearest recorded caller, or None."""
+    def _find_recorded_frame(self, frame):
+        """Return the frame of the innermost recorded Call, beginning with this frame, or None."""
         while frame is not None and frame not in self.frames:
             frame = frame.f_back
         return frame
 
-    def _entered(self, function, frame):
+    def _add_call(self, function, frame):
         """Add the Call of a function that begins."""
         call = Call(self.phase, function, frame.f_code, dict(frame.f_locals))
-        caller = self._recorded(frame.f_back)
+        caller = self._find_recorded_frame(frame.f_back)
         if caller is not None:
             call.parent = self.frames[caller]
-            call.line = call.parent.function.at(caller.f_lineno)
-            call.iterations = self._iterations(call.parent, call.line, caller.f_locals)
+            call.line = call.parent.function.find_line(caller.f_lineno)
+            call.iterations = self._find_iterations(call.parent, call.line, caller.f_locals)
         if self.phase == "backward":
             call.pairs = find_forward_calls(call, self.recording.calls)
         self.recording.calls.append(call)
         self.frames[frame] = call
 
-    def _used(self, place, keys, value, call):
-        """Note a value that a statement reads or computes, for the next Step of the statement."""
+    def _note_value(self, number, keys, value, call):
+        """Add a value that a statement reads or computes to `reads` and `keys` of the Call."""
         if call is None:
             return
-        line, source = self.places[place].line, self.read[place]
+        line, source = self.expressions[number].line, self.read[number]
         if self.phase == "forward":
             self.recording.call_of.update(dict.fromkeys(keys, call))
-        elif self.places[place].root:
+        elif self.expressions[number].root:
             call.keys.setdefault(line, []).extend(keys)
         if source and source not in call.reads.setdefault(line, {}):
             shown = summarise_arrays(value)
             if shown:
                 call.reads[line][source] = shown
 
-    def _ran(self, line, value, frame):
-        """Add the Step of a Line that has run; `value` is the value of a return statement."""
+    def _add_step(self, line, value, frame):
+        """Add the Step of a Statement that has run; `value` is the returned value, or None."""
         if frame is None:
             return
         call, names = self.frames[frame], dict(frame.f_locals)
-        step = self._step(call, line, names)
+        step = self._start_step(call, line, names)
         binds, changes = find_writes(line.node)
         call.returned = value                           # the last value is that of a return
-        written = {"return": value} if line.is_return else {n: look_up(n, names) for n in binds}
+        written = {"return": value} if line.is_return else {
+            name: look_up_variable(name, names) for name in binds}
         held = {id(array) for _, array in find_arrays([*call.names.values()])}
         step.is_new = bool(changes) or any(
             id(array) not in held for _, array in find_arrays([*written.values()]))
         for name, made in written.items():
-            self._write(step, name, made)
+            self._add_write(step, name, made)
         call.names = {} if line.is_return else names    # the arrays of a call that ended may go
         direct = [c if "." in c or "'" in c else c.split("[")[0] for c in changes if "(" not in c]
         for name in dict.fromkeys(direct):
             if name not in binds:
-                self._write(step, name, look_up(name, names), "in place")
+                self._add_write(step, name, look_up_variable(name, names), "in place")
 
-    def _step(self, call, line, names):
+    def _start_step(self, call, line, names):
         """Add a Step without its Writes, and return it."""
-        step = Step(call, line, self._iterations(call, line, names),
+        step = Step(call, line, self._find_iterations(call, line, names),
                     reads=call.reads.pop(line, {}), keys=call.keys.pop(line, []))
         self.recording.steps.append(step)
         call.ran[line] += 1
@@ -283,10 +281,10 @@ class Recorder(Watch):
             self.is_recording = False
         return step
 
-    def _iterations(self, call, line, names):
-        """Return the loop variables around a Line; those of outer calls come first.
+    def _find_iterations(self, call, line, names):
+        """Return the loop variables around a Statement (`Step.iterations`), outer calls first.
 
-        For a loop without an integer variable, the number of earlier runs of the line is returned.
+        If a loop has no integer variable, the number of earlier runs of the statement is used.
         """
         iterations = []
         for loop in line.loops if line is not None else ():
@@ -295,42 +293,43 @@ class Recorder(Watch):
             iterations.append(shown or (((*bound, "iteration")[0], call.ran[line]),))
         return call.iterations + tuple(iterations)
 
-    def _write(self, step, name, value, how="bound"):
+    def _add_write(self, step, name, value, how="bound"):
         found = [array for _, array in find_arrays(value)]
         if found:
             small = all(array.size <= COPIED for array in found)
             copies = [np.array(array) for array in found] if small else []
             step.writes.append(Write(name, copies, how, summarise_arrays(value)))
 
-    def _raised(self, error):
+    def _add_exception_steps(self, error):
         """Add a Step for each call that ended with an exception, the innermost call first."""
         for frame, number in list(traceback.walk_tb(error.__traceback__))[::-1]:
             call = self.frames.get(frame)
-            line = call and call.function.at(number)
+            line = call and call.function.find_line(number)
             if line is not None:
-                self._step(call, line, dict(frame.f_locals)).error = error
+                self._start_step(call, line, dict(frame.f_locals)).error = error
 
 
-def look_up(source, names):
+def look_up_variable(source, names):
     """Return the value of a variable such as `dz`, `self.W.grad` or `grads["W"]`, or None."""
     with contextlib.suppress(Exception):
         return None if "(" in source else eval(source, {}, names)       # a call would run again
 
 
-def strip_direction(name):
+def remove_forward_backward(name):
     """Return the name of a function without "forward" or "backward"."""
     parts = [p for p in name.split("_") if p not in ("", "call", "forward", "backward", "grad")]
     return "_".join(parts)
 
 
 def find_forward_calls(call, calls):
-    """Return the calls of forward that belong to a call of backward, the last one first.
+    """Return the Calls of forward that belong to a Call of backward, the last one first.
 
-    Such a call of forward returned an argument of the call of backward, for example a cache. If no
-    call did so, the object keeps its cache in self, and its calls of forward are returned.
+    These are the calls that returned an argument of backward, for example the cache. If there are
+    none, the object keeps its cache in self, and all calls of its forward are returned.
     """
+    name = remove_forward_backward(call.code.co_name)
     own = [other for other in reversed(calls) if other.phase == "forward"
-           and strip_direction(other.code.co_name) == strip_direction(call.code.co_name)]
+           and remove_forward_backward(other.code.co_name) == name]
     owner = call.arguments.get("self")
     plain = (bool, int, float, str, type(None))         # equal values may be one object
     handed = {id(value) for value in call.arguments.values() if not isinstance(value, plain)

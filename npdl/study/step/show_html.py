@@ -9,7 +9,7 @@ from pathlib import Path
 
 from npdl.study.containment import format_exception
 from npdl.study.step import maths
-from npdl.study.trace.statements import code_and_comments
+from npdl.study.trace.statements import split_comments
 
 PARTS = Path(__file__).parent / "page"
 
@@ -18,7 +18,7 @@ def format_page(walk, phases=("forward", "backward")):
     """Return the page of a Walk as HTML text."""
     read = {name: (PARTS / name).read_text(encoding="utf-8")
             for name in ("page.html", "page.css", "draw.js", "page.js")}
-    data = json.dumps(_data(walk, phases), separators=(",", ":"))
+    data = json.dumps(_collect_data(walk, phases), separators=(",", ":"))
     return string.Template(read["page.html"]).substitute(
         title=html.escape(walk.title), style=read["page.css"], draw=read["draw.js"],
         script=read["page.js"], data=data.replace("<", "\\u003c"),    # data must not begin a tag
@@ -32,112 +32,114 @@ def format_frame(walk):
             f'srcdoc="{html.escape(format_page(walk))}"></iframe>')
 
 
-def _data(walk, phases):
+def _collect_data(walk, phases):
     """Return the data of the page, in types that JSON can represent."""
     writer = _Data()
-    steps = [writer.step(step) for step in walk.steps(phases)]
+    steps = [writer.add_step(step) for step in walk.steps(phases)]
     error = walk.recording.error
     return {
         "title": walk.title, "steps": steps, "calls": writer.calls,
         "functions": writer.functions, "arrays": writer.arrays, "notes": walk.notes,
-        "finals": [{"name": row.name, "right": row.right, "error": _number(row.error),
-                    "reason": row.doubt} for row in walk.finals],
+        "finals": [{"name": row.name, "right": row.right, "error": _round_number(row.error),
+                    "reason": row.inconclusive_text} for row in walk.finals],
         "error": format_exception(error) if error is not None else "",
     }
 
 
 class _Data:
-    """Collects the functions, calls and arrays of the steps, each only once."""
+    """Collects the functions, calls and arrays of the steps in lists without duplicates."""
 
     def __init__(self):
         self.numbers, self.functions, self.calls, self.arrays = {}, [], [], []
 
-    def number(self, found, key, entry):
-        """Return the index of a key's entry in the list `found`; `entry()` makes a new entry."""
+    def add_entry(self, found, key, entry):
+        """Return the index of a key's entry in the list `found`; append entry() if it is new."""
         if key not in self.numbers:
             made = entry()                              # this may add other entries first
             self.numbers[key] = len(found)
             found.append(made)
         return self.numbers[key]
 
-    def step(self, step):
+    def add_step(self, step):
         found = {
-            "call": self.call(step.call), "from": step.line.first, "to": step.line.last,
+            "call": self.add_call(step.call),
+            "from": step.line.first_line, "to": step.line.last_line,
             "turn": [f"{name} = {value}" for loop in step.iterations for name, value in loop],
-            "reads": [{"name": name + path, "array": self.array(summary)}
+            "reads": [{"name": name + path, "array": self.add_array(summary)}
                       for name, shown in step.reads.items() for path, summary in shown],
-            "writes": [w for write in step.writes for w in self.writes(write)],
+            "writes": [w for write in step.writes for w in self.format_writes(write)],
         }
         if step.error is not None:
             found["error"] = format_exception(step.error)
         return found
 
-    def writes(self, write):
+    def format_writes(self, write):
         for path, summary in write.shown:
-            found = {"name": write.name + path, "how": write.how, "array": self.array(summary)}
+            found = {"name": write.name + path, "how": write.how, "array": self.add_array(summary)}
             if write.mark is not None:
-                found["check"] = self.check(write.mark)
+                found["check"] = self.format_mark(write.mark)
             yield found
 
-    def array(self, summary):
-        """Return the number of an array in the page's list."""
+    def add_array(self, summary):
+        """Add an array's Summary to the page, and return its index in the list of arrays."""
         rows, columns = summary.cells.shape
         found = {
-            "shape": list(summary.shape), "dtype": summary.dtype, "norm": _number(summary.norm),
-            "low": _number(summary.low), "high": _number(summary.high), "nan": summary.nan,
-            "inf": summary.inf, "rows": rows, "columns": columns,
-            "scale": _number(summary.scale), "picture": summary.packed(),
+            "shape": list(summary.shape), "dtype": summary.dtype,
+            "norm": _round_number(summary.norm), "low": _round_number(summary.low),
+            "high": _round_number(summary.high), "nan": summary.nan, "inf": summary.inf,
+            "rows": rows, "columns": columns, "scale": _round_number(summary.scale),
+            "picture": summary.encode_picture(),
         }
         if summary.values is not None:
-            found["values"] = [[_short(v) for v in row] for row in summary.values.tolist()]
-        return self.number(self.arrays, repr(found), lambda: found)
+            found["values"] = [[_format_number(v) for v in row] for row in summary.values.tolist()]
+        return self.add_entry(self.arrays, repr(found), lambda: found)
 
-    def check(self, mark):
+    def format_mark(self, mark):
         found = {"kind": mark.kind, "text": mark.text}
         if mark.call is not None:
-            found |= {"call": self.call(mark.call), "line": mark.line, "of": mark.of}
+            found |= {"call": self.add_call(mark.call), "line": mark.line, "of": mark.of}
         return found
 
-    def call(self, call):
-        """Return the number of a call in the page's list."""
-        return self.number(self.calls, call, lambda: {
-            "parent": None if call.parent is None else self.call(call.parent),
-            "pair": self.call(call.pairs[0]) if call.pairs else None,
-            "function": self.function(call), "phase": call.phase,
+    def add_call(self, call):
+        """Add a Call to the page, and return its index in the list of calls."""
+        return self.add_entry(self.calls, call, lambda: {
+            "parent": None if call.parent is None else self.add_call(call.parent),
+            "pair": self.add_call(call.pairs[0]) if call.pairs else None,
+            "function": self.add_function(call), "phase": call.phase,
         })
 
-    def function(self, call):
-        """Return the number of a function in the page's list."""
-        return self.number(self.functions, call.function, lambda: {
-            "name": call.name, "file": _place(call.function.file),
-            "lines": list(_lines(call.function)),
+    def add_function(self, call):
+        """Add the function of a Call to the page, and return its index in the list of functions."""
+        return self.add_entry(self.functions, call.function, lambda: {
+            "name": call.name, "file": _shorten_path(call.function.file),
+            "lines": list(_format_lines(call.function)),
         })
 
 
-def _lines(function):
+def _format_lines(function):
     """Yield a list [number, code, comment, HTML formula, Unicode formula] for each line."""
-    source, node = code_and_comments(function.code.co_filename), function.node
+    source, node = split_comments(function.code.co_filename), function.node
     docstring_end = node.body[0].end_lineno if ast.get_docstring(node) else 0
-    simple = {line.first: line.node for line in function.lines if line.is_simple}
+    simple = {line.first_line: line.node for line in function.lines if line.is_simple}
     for n in range(node.lineno, node.end_lineno + 1):
         if not node.body[0].lineno <= n <= docstring_end:
             code, comment = source[n - 1]
             formulas = [write(simple[n]) if n in simple else "" for write in (
-                maths.format_html, maths.text)]
+                maths.format_html, maths.format_text)]
             yield [n, html.escape(code[node.col_offset :], quote=False), comment, *formulas]
 
 
-def _place(filename):
-    """Return the path of a file inside of npdl, or the name of another file."""
+def _shorten_path(filename):
+    """Return a path such as "npdl/losses.py" for a file of npdl, or the name of another file."""
     parts = filename.replace("\\", "/").split("/")
     at = max((i for i, part in enumerate(parts) if part == "npdl"), default=len(parts) - 1)
     return "/".join(parts[at:])
 
 
-def _number(value):
-    """Return a float rounded to six digits, or None if it isn't finite, as JSON needs it."""
+def _round_number(value):
+    """Return a float rounded to six digits, or None if it isn't finite: JSON has no NaN."""
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def _short(value):
+def _format_number(value):
     return f"{value + 0.0:.3g}" if math.isfinite(value) else "NaN" if math.isnan(value) else "inf"

@@ -12,7 +12,7 @@ COLOURS = {"right": GREEN, "upstream": YELLOW, "wrong": RED}
 
 
 class Paint:
-    """Replaces characters that can't be printed, and colours text if the output is a terminal."""
+    """A function paint(text, code) that colours text if the output `file` is a terminal."""
 
     def __init__(self, file):
         self.on = (hasattr(file, "isatty") and file.isatty() and not os.environ.get("NO_COLOR")
@@ -26,22 +26,23 @@ class Paint:
 def print_walk(walk, phases=("forward", "backward"), file=None):
     """Print every step of a Walk."""
     file = file or sys.stdout
-    for line in _lines(walk, phases, Paint(file)):
+    for line in _format_walk(walk, phases, Paint(file)):
         print(line, file=file)
 
 
-def _lines(walk, phases, paint):
+def _format_walk(walk, phases, paint):
     phase = call = None
     for step in walk.steps(phases):
-        pad = "  " * _depth(step.call)
+        pad = "  " * _count_callers(step.call)
         if step.call.phase != phase:
             phase = step.call.phase
             yield paint(f"\n=== {walk.title}: {phase} ===", BOLD)
         if step.call is not call:
             call = step.call
-            by = f"  called by line {call.line.first} of {call.parent.name}" if call.line else ""
+            by = f"  called by line {call.line.first_line} of {call.parent.name}" if call.line \
+                else ""
             yield paint(f"\n{pad}{call.name}", BOLD) + paint(by, DIM)
-        yield from (pad + line for line in _step(step, paint))
+        yield from (pad + line for line in _format_step(step, paint))
     if walk.recording.error is not None:
         yield paint(f"\nthe layer raised {format_exception(walk.recording.error)}", RED)
     yield from (paint(f"note: {note}") for note in walk.notes)
@@ -49,30 +50,30 @@ def _lines(walk, phases, paint):
         yield paint("\n=== gradients against their numerical values ===", BOLD)
     width = max((len(row.name) for row in walk.finals), default=0)
     for row in walk.finals:
-        word = paint(row.doubt, YELLOW) if row.right is None else \
+        word = paint(row.inconclusive_text, YELLOW) if row.right is None else \
             paint("right", GREEN) if row.right else paint("WRONG", RED)
         error = "" if row.right is None else f" ({row.reason or f'relative error {row.error:.1e}'})"
         yield paint(f"  {row.name:<{width}}  ") + word + error
 
 
-def _depth(call):
-    return 0 if call.parent is None else 1 + _depth(call.parent)
+def _count_callers(call):
+    return 0 if call.parent is None else 1 + _count_callers(call.parent)
 
 
-def _step(step, paint):
-    """Yield the lines on a Step: the code, the formula, and the arrays that it read and wrote."""
+def _format_step(step, paint):
+    """Yield lines of text: a Step's code, its formula, and the arrays that it read and wrote."""
     line, pad = step.line, 7 * " "
     loops = "".join(f"  [{', '.join(f'{n} = {v}' for n, v in loop)}]" for loop in step.iterations)
-    code = " ".join(code.strip() for code, _ in line.parts)
-    yield f"{line.first:>5}  {paint(code)}{paint(loops, DIM)}"
-    formula = maths.text(line.node)
-    if _plain(formula) == _plain(code):
+    code = " ".join(code.strip() for code, _ in line.code_and_comments)
+    yield f"{line.first_line:>5}  {paint(code)}{paint(loops, DIM)}"
+    formula = maths.format_text(line.node)
+    if _remove_notation(formula) == _remove_notation(code):
         formula = ""                                    # the formula only repeats the code
     if formula or line.comment:
         comment = f"# {line.comment}" if line.comment else ""
         comment = f"    {comment}" if formula and comment else comment
         yield pad + paint(formula) + paint(comment, DIM)
-    read = [f"{name}{path} {summary.brief()}" for name, shown in step.reads.items()
+    read = [f"{name}{path} {summary.format_brief()}" for name, shown in step.reads.items()
             for path, summary in shown]
     if read:
         yield paint(f"{pad}reads {', '.join(read)}", DIM)
@@ -80,11 +81,12 @@ def _step(step, paint):
         for path, summary in write.shown:
             how = "" if write.how == "bound" else f" ({write.how})"
             mark = write.mark and "  " + paint(write.mark.text, COLOURS[write.mark.kind])
-            yield paint(f"{pad}writes {write.name}{path} {summary.line()}{how}") + (mark or "")
+            text = paint(f"{pad}writes {write.name}{path} {summary.format_line()}{how}")
+            yield text + (mark or "")
     if step.error is not None:
         yield pad + paint(f"raised {format_exception(step.error)}", RED)
 
 
-def _plain(text):
-    """Return a line without the differences in notation between code and formulas."""
+def _remove_notation(text):
+    """Return a line without spaces and "self.", to compare code with a formula."""
     return text.replace(" ", "").replace("−", "-").replace("self.", "")

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from npdl.study.blame.blame import check as check_gradients
-from npdl.study.blame.blame import search
-from npdl.study.check.adapters import Unfit, as_layer
+from npdl.study.blame.blame import blame_subject, check_gradients
+from npdl.study.check.adapters import Uncheckable, as_layer
 from npdl.study.check.subjects import Subject
 from npdl.study.containment import write_text
 from npdl.study.step.fold import is_shown
@@ -21,7 +20,7 @@ from npdl.study.step.marks import Marks
 from npdl.study.step.record import Recorder
 from npdl.study.step.show_html import format_frame, format_page
 from npdl.study.step.show_terminal import print_walk
-from npdl.study.trace.runs import Budget, Runs, forward_backward, silence_warnings
+from npdl.study.trace.runs import Budget, Runs, run_forward_backward, silence_warnings
 from npdl.study.trees import copy_tree, restore_values
 
 WORK = 9_000_000            # values that the comparison of single lines may compute; a larger
@@ -61,13 +60,13 @@ class Walk:
                 ".to_html(path) writes a page")
 
     def steps(self, phases=("forward", "backward")):
-        """Return the steps that are shown (npdl.study.step.fold).
+        """Return the steps that are shown, as npdl.study.step.fold decides.
 
-        If `fold` leaves out all steps of a phase, the steps that wrote an array are shown.
+        If it leaves out all steps of a phase, all steps that wrote an array are shown.
         """
         found = []
         for phase in phases:
-            steps = self.recording.phase(phase)
+            steps = self.recording.steps_of(phase)
             found += list(filter(is_shown, steps)) or [s for s in steps if s.writes]
         return found
 
@@ -88,45 +87,45 @@ def step(layer, *inputs, seed=0, **options):
     try:
         subject = Subject(layer, inputs, options, seed=seed)
     except Exception as error:                          # show the statements up to the error
-        return _unchecked(title, layer, inputs, options, error)
+        return _walk_forward(title, layer, inputs, options, error)
     with silence_warnings():
         result = check_gradients(subject)
     is_wrong, used = result.used is not None, result.used or subject.paths
-    dout = subject.upstream(used)
-    recorder = Recorder(lambda: forward_backward(subject, dout))
+    dout = subject.copy_upstream(used)
+    recorder = Recorder(lambda: run_forward_backward(subject, dout))
     for _, param in subject.layer.params():
         param.grad = np.zeros_like(param.data)
     with silence_warnings(), restore_values(subject.params.values(), subject.inputs):
         recording = recorder.run(subject.run, lambda returned: subject.layer.backward(
             copy_tree(dout), returned[1]))
     walk = Walk(title, recording, notes=list(result.notes))
-    walk.notes += [f"only the first {len(recording.phase(phase))} statements of {phase} are "
+    walk.notes += [f"only the first {len(recording.steps_of(phase))} statements of {phase} are "
                    "recorded; all gradients are compared" for phase in recording.cut]
-    if recorder.unseen:
-        walk.notes.append(f"no source was found for {', '.join(recorder.unseen)}, so their "
+    if recorder.without_source:
+        walk.notes.append(f"no source was found for {', '.join(recorder.without_source)}, so their "
                           "statements are not shown")
     if result.rows and recording.error is None:
         walk.finals = result.rows
-        _mark(walk, Runs(result.check, used, Budget(WORK), recorder), is_wrong)
+        _mark_steps(walk, Runs(result.check, used, Budget(WORK), recorder), is_wrong)
     return walk
 
 
-def _unchecked(title, layer, inputs, options, error):
-    """Return the Walk through the forward of a layer whose backward can't be checked."""
+def _walk_forward(title, layer, inputs, options, error):
+    """Return the Walk through forward alone, if preparing a check raised the exception `error`."""
     def forward():
         return layer.forward(*inputs, **options)
 
     with silence_warnings():
         recording = Recorder(forward).run(forward, lambda returned: None)
-    if isinstance(error, Unfit):
+    if isinstance(error, Uncheckable):
         return Walk(title, recording, notes=[str(error)])
     recording.error = error
     return Walk(title, recording)
 
 
-def _mark(walk, runs, is_wrong):
-    """Compare the values of a Walk, and mark the incorrect line if `blame` finds one."""
-    report = search(runs.subject, other_inputs=False) if is_wrong else None
+def _mark_steps(walk, runs, is_wrong):
+    """Mark the values of backward as right or wrong, and the incorrect line that `blame` finds."""
+    report = blame_subject(runs.subject, other_inputs=False) if is_wrong else None
     with silence_warnings():
         marks = Marks(walk.recording, runs, is_wrong)
         if report is not None:
@@ -134,6 +133,6 @@ def _mark(walk, runs, is_wrong):
     if report is not None:
         place = f"line {report.line} in {report.function}: " if report.line else ""
         walk.notes.append(f"{place}{report.diagnosis or 'this line is incorrect'}")
-    if runs.budget.over:
-        walk.notes.append(f"the budget of {WORK} computed values is spent, so some lines are not "
-                          "compared; all gradients are compared")
+    if runs.budget.is_spent:
+        walk.notes.append(f"some lines are not compared, because the limit of {WORK} computed "
+                          "values is reached; all gradients are compared")

@@ -1,9 +1,8 @@
-"""Tell if a value is the true gradient of a variable that forward computes.
+"""Decide if a value is the true gradient of a variable that forward computes.
 
-The true gradient of a variable is not computed itself, but only its inner product with a random
-direction. This inner product is the derivative of the loss when the variable is perturbed along the
-direction. The variable is perturbed where it is computed, or where it is used, so each use and each
-time step has a gradient of its own.
+Only the inner product of the true gradient with a random direction is computed. It is the
+derivative of the loss when the variable is perturbed along this direction. The variable is
+perturbed where it is computed or used, so each use and each time step has its own gradient.
 """
 
 import contextlib
@@ -22,24 +21,21 @@ KEY, GRADS = re.compile(r".*\['(\w+)'\]"), re.compile(r"\bgrads?\['\w+'\]")
 
 
 @functools.lru_cache(maxsize=256)
-def random_direction(shape):
-    """Return the direction for a shape, a random array that is the same in every call."""
+def draw_direction(shape):
+    """Return a random array of a shape; every call with this shape returns the same array."""
     return stream(0, 5, *shape).standard_normal(shape)
 
 
 def normalise_name(name):
-    """Return a variable's name in a form that can be compared.
-
-    It is "xhat" for each of self.x_hat, cache['x_hat'] and x_hat[t].
-    """
+    """Return "xhat" for each of self.x_hat, cache['x_hat'] and x_hat[t], to compare names."""
     key = KEY.match(name)
     return (key[1] if key else name.split("[")[0].split(".")[-1]).replace("_", "")
 
 
-def variable_names(name):
-    """Return the names of the variables whose gradient may have the given name.
+def guess_variables(name):
+    """Return the names of the variables whose gradient may have this name.
 
-    For each of dx, d_x, gx, grad_x, x_grad and x.grad, the name x is among them.
+    The list for each of dx, d_x, gx, grad_x, x_grad and x.grad contains "x".
     """
     if name.endswith(".grad") or GRADS.search(name):
         return [normalise_name(name.removesuffix(".grad"))]
@@ -50,68 +46,67 @@ def variable_names(name):
 
 
 class Oracle:
-    """Knows the true gradients of the values that the forward of Runs computes.
+    """Compares arrays with the true gradients of the values that the forward of Runs computes.
 
-    values   {key: array} of these values; a key is (the number of a Place, occurrence)
-    places   the list of Places, in which the number is an index
+    values       {key: array} of these values; the key of an expression's value in its second run is
+                 (number of the expression, 1)
+    expressions  the list of Expressions; their numbers are the indices
     """
 
     def __init__(self, runs):
-        self.runs, self.places = runs, runs.watch.places
-        runs.outputs(only=set(range(len(self.places))), record=True)
+        self.runs, self.expressions = runs, runs.watch.expressions
+        runs.compute_outputs(only=set(range(len(self.expressions))), record=True)
         self.values = runs.watch.seen
-        self.products, self.sizes = {}, defaultdict(list)
+        self.inner_products, self.sizes = {}, defaultdict(list)
         for key, value in self.values.items():
             self.sizes[value.size].append(key)
 
-    def product(self, key):
-        """Return the inner product of a value's true gradient and `random_direction`, or NaN."""
-        if key not in self.products:
-            u = random_direction(self.values[key].shape)
-            self.products[key] = np.nan
+    def inner_product(self, key):
+        """Return the inner product of a value's true gradient and its random direction, or NaN."""
+        if key not in self.inner_products:
+            u = draw_direction(self.values[key].shape)
+            self.inner_products[key] = np.nan
             with contextlib.suppress(Exception):        # some code raises if a value is changed
-                found = self.runs.check.derivative(lambda t: self.runs.outputs(
+                found = self.runs.check.compute_derivative(lambda t: self.runs.compute_outputs(
                     only={key[0]}, add={key: t * u}), self.runs.used)
-                self.products[key] = np.nan if found.reason else found.value
-        return self.products[key]
+                self.inner_products[key] = np.nan if found.reason else found.value
+        return self.inner_products[key]
 
-    def is_forwards(self, value):
+    def is_forward_value(self, value):
         """Return True if forward has computed a value that is equal to `value`."""
         return any(np.allclose(self.values[k].ravel(), np.ravel(value), 1e-9, 1e-12)
                    for k in self.sizes.get(value.size, ()))
 
-    def given_to(self, key):
-        """Return the variable to which forward assigns a value, or "".
-
-        For `a, b = f(x)`, the first value is assigned to a, and the second one to b.
-        """
-        names = self.places[key[0]].names
+    def assigned_variable(self, key):
+        """Return the name of the variable to which forward assigns the value of a key, or ""."""
+        names = self.expressions[key[0]].names
         return names[key[1] % len(names)] if names else ""
 
-    def error(self, key, value):
-        """Return the relative error of `value` as the gradient of the value `key` of forward.
+    def relative_error(self, key, value):
+        """Return the relative error of `value` as the gradient of forward's value `key`.
 
         The error is inf if the shapes differ, and NaN if the true gradient is unknown.
         """
         shape = self.values[key].shape
         if not is_similar_shape(shape, value.shape):
             return np.inf
-        terms = random_direction(shape) * np.reshape(value, shape)
+        terms = draw_direction(shape) * np.reshape(value, shape)
         size = np.sqrt((terms * terms).sum()) + LEAST
-        return float(abs(terms.sum() - self.product(key)) / size)
+        return float(abs(terms.sum() - self.inner_product(key)) / size)
 
-    def is_named(self, name, value):
-        """Return True if `value` is the gradient of a variable of forward with this name."""
-        return any(self.error(key, value) <= CLOSE for key in self.sizes.get(value.size, ())
-                   if normalise_name(self.given_to(key)) == name)
+    def is_gradient_of(self, value, name):
+        """Return True if `value` is the true gradient of a variable of forward with this name."""
+        keys = [key for key in self.sizes.get(value.size, ())
+                if normalise_name(self.assigned_variable(key)) == name]
+        return any(self.relative_error(key, value) <= CLOSE for key in keys)
 
-    def name(self, value):
-        """Return the expression of forward whose gradient is `value` or its transpose, or ""."""
+    def find_expression(self, value):
+        """Return the expression of forward with the gradient `value` or `value.T`, or ""."""
         for key in self.sizes.get(value.size, ()):
-            if self.runs.budget.over:
+            if self.runs.budget.is_spent:
                 break
-            if self.error(key, value) <= CLOSE or self.error(key, value.T) <= CLOSE:
-                return self.given_to(key) or self.places[key[0]].text
+            if any(self.relative_error(key, array) <= CLOSE for array in (value, value.T)):
+                return self.assigned_variable(key) or self.expressions[key[0]].text
         return ""
 
 

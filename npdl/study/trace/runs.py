@@ -1,7 +1,4 @@
-"""Run a layer's forward and backward for one upstream gradient, and record or replace values.
-
-Runs also compare the gradients with the numerical gradients of a Check.
-"""
+"""Run a layer's forward and backward for one upstream gradient, and record or replace values."""
 
 import contextlib
 import time
@@ -10,8 +7,8 @@ import warnings
 import numpy as np
 
 from npdl.core import NoBias, walk
-from npdl.study.containment import is_npdls
-from npdl.study.deviation import deviation
+from npdl.study.containment import is_npdl_class
+from npdl.study.relative_error import relative_error
 from npdl.study.trace.watch import Watch
 from npdl.study.trees import copy_tree, map_leaves
 
@@ -35,9 +32,10 @@ def silence_warnings():
 
 
 class Budget:
-    """A limit for the work of a search: computed values, and seconds of processor time.
+    """A limit for the work of a search.
 
-    The number of values doesn't depend on the machine or its load, so it is the usual limit.
+    left     the number of values that may still be computed; it is the same on all machines
+    seconds  a limit of processor time, counted from the creation of the Budget
     """
 
     def __init__(self, left, seconds=np.inf):
@@ -48,19 +46,19 @@ class Budget:
         self.left -= values
 
     @property
-    def over(self):
+    def is_spent(self):
         """Return True if the budget is spent."""
-        return self.left <= 0 or self.took > self.seconds
+        return self.left <= 0 or self.elapsed > self.seconds
 
     @property
-    def took(self):
-        """Return the processor time in seconds since the budget was made."""
+    def elapsed(self):
+        """Return the processor time in seconds since the Budget was created."""
         return time.process_time() - self.begun
 
 
 @contextlib.contextmanager
 def restore_attributes(layer):
-    """Restore the attributes of a layer and its parts at the end of the block."""
+    """Restore the attributes of a layer and of its sublayers at the end of the block."""
     held = [(vars(one), dict(vars(one))) for part in walk(layer) for one in (
         part, *(value for value in vars(part).values() if isinstance(value, NoBias)))]
     try:
@@ -72,11 +70,11 @@ def restore_attributes(layer):
 
 
 class Runs:
-    """Runs a Subject with one upstream gradient. Each run spends a part of the budget.
+    """Runs a layer with one upstream gradient; each run spends a part of the budget.
 
-    check   the Check of the Subject
-    used    the outputs whose upstream gradients are used, as a list of paths
-    truth   {name: true gradient}, set by `learn`; unknown entries are NaN
+    check   a Check (npdl.study.check.verdicts) of the layer, with its numerical gradients
+    used    paths of outputs, such as ["0"]; the upstream gradients of all others are 0
+    truth   {name: true gradient}, set by `set_truth`; unknown entries are NaN
     watch   the Watch of the functions of the layer
     """
 
@@ -84,14 +82,14 @@ class Runs:
 
     def __init__(self, check, used, budget, watch=None):
         self.check, self.subject, self.arrays = check, check.subject, check.arrays
-        self.used, self.dout, self.truth = used, check.subject.upstream(used), {}
+        self.used, self.dout, self.truth = used, check.subject.copy_upstream(used), {}
         self.budget, self.costs = budget, {}
-        self.watch = watch or Watch(lambda: forward_backward(self.subject, self.dout),
-                                    is_npdls(type(self.subject.layer)))
+        self.watch = watch or Watch(lambda: run_forward_backward(self.subject, self.dout),
+                                    is_npdl_class(type(self.subject.layer)))
 
     @contextlib.contextmanager
-    def _watched(self, what, options):
-        """Watch the block and spend its cost, the number of values that the first such run made."""
+    def _watch_block(self, what, options):
+        """Watch the block; spend its cost, the number of values that the first such run needed."""
         before = self.watch.work
         try:
             if options or what not in self.costs:
@@ -102,55 +100,53 @@ class Runs:
             self.watch.stop()
             self.budget.spend(self.costs.setdefault(what, self.watch.work - before))
 
-    def outputs(self, **watched):
-        """Run forward and return the arrays of its outputs.
-
-        `watched` are the options of Watch.start.
-        """
-        with self._watched("forward", watched):
+    def compute_outputs(self, **watched):
+        """Run forward with the options of Watch.start; return the list of its output arrays."""
+        with self._watch_block("forward", watched):
             return [np.array(array) for array in self.subject.outputs()]
 
-    def gradients(self, factor=1.0, **watched):
+    def compute_gradients(self, factor=1.0, **watched):
         """Run forward and backward and return {name: gradient}.
 
         factor   multiplies the upstream gradient
         watched  the options of Watch.start for the backward
         """
-        with self._watched("forward", {}):
+        with self._watch_block("forward", {}):
             _, cache = self.subject.run()
         dout = map_leaves(self.dout, lambda d: None if d is None else d * factor)
-        with self._watched("backward", watched):
+        with self._watch_block("backward", watched):
             found = self.subject.backward(dout, cache, is_random=True)
         return {name: np.zeros(array.shape) if found.get(name) is None else np.asarray(
             found[name], float) for name, array in self.arrays.items()}
 
-    def learn(self, wrong):
-        """Take the numerical gradients as true for names in `wrong`, and others as computed."""
-        self.truth = self.gradients() | {
-            name: self.check.numerical(name, self.used) for name in wrong}
+    def set_truth(self, wrong):
+        """Set `truth`: numerical gradients for the names in `wrong`, computed ones for others."""
+        self.truth = self.compute_gradients() | {
+            name: self.check.numerical_gradient(name, self.used) for name in wrong}
 
-    def wrong(self, found):
-        """Return the names of the wrong gradients in `found`, {name: gradient}."""
-        return {name for name, true in self.truth.items() if not _is_right(found[name], true)}
+    def find_wrong(self, gradients):
+        """Return the set of the names whose gradient in {name: gradient} differs from the truth."""
+        return {name for name, true in self.truth.items() if not _is_right(gradients[name], true)}
 
-    def is_correctable(self, found, free):
-        """Return True if the columns of `free` can correct the gradients in `found`.
+    def is_correctable(self, gradients, free):
+        """Return True if some sum of scaled columns of `free` corrects all gradients.
 
-        Each column is a change of all gradients. Changes may be scaled and added.
+        gradients  {name: gradient}
+        free       a matrix; each column is a change of all entries of all gradients
         """
-        is_shaped = all(found[name].shape == true.shape for name, true in self.truth.items())
-        return is_shaped and solve_linear(free, self.short(found))[2]
+        is_shaped = all(gradients[name].shape == true.shape for name, true in self.truth.items())
+        return is_shaped and solve_linear(free, self.compute_residual(gradients))[2]
 
-    def rows(self, names):
-        """Return a mask, True for the entries of `short(found)` that belong to these gradients."""
+    def mask_rows(self, names):
+        """Return a mask of the residual's entries, True for those of the named gradients."""
         return np.concatenate([np.full(true.size, name in names)
                                for name, true in self.truth.items()])
 
-    def short(self, found):
-        """Return the true minus the found gradients as one vector; unknown entries are 0."""
+    def compute_residual(self, gradients):
+        """Return the true minus the given gradients as one vector; unknown entries are 0."""
         parts = []
         for name, true in self.truth.items():
-            have = found[name]
+            have = gradients[name]
             if have.shape != true.shape:
                 have = have.reshape(true.shape) if have.size == true.size else \
                     np.broadcast_to(have, true.shape)
@@ -159,10 +155,7 @@ class Runs:
 
 
 def solve_linear(J, residual):
-    """Solve J @ delta = residual and return (delta, is_unique, fits).
-
-    `fits` is True if J @ delta is the residual, up to a relative error of SOLVED.
-    """
+    """Solve J @ delta = residual by least squares and return (delta, is_unique, is_solved)."""
     delta, _, rank, _ = np.linalg.lstsq(J, residual, rcond=ZERO)
     most = SOLVED * max(np.abs(residual).max(initial=0), LEAST)
     return delta, rank == J.shape[1], bool((np.abs(J @ delta - residual) <= most).all())
@@ -173,9 +166,9 @@ def _is_right(value, true):
     if value.shape != true.shape:
         return False
     known = ~np.isnan(true)
-    return deviation(value[known], true[known], LEAST) <= CLOSE
+    return relative_error(value[known], true[known], LEAST) <= CLOSE
 
 
-def forward_backward(subject, dout):
+def run_forward_backward(subject, dout):
     """Run the forward and the backward of a Subject."""
     subject.layer.backward(copy_tree(dout), subject.run()[1])

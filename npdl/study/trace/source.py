@@ -1,8 +1,8 @@
 """Find the syntax tree of a function that runs, and compile a changed tree.
 
-A function is found by its file, its first line and its name. So the search works for a class inside
-of a function, for a name that is assigned twice, and for the cell of a notebook. Sources are read
-with linecache.
+A function is found by its file, its first line and its name. So the search also works for a class
+inside of a function, and for a name that is assigned twice. linecache reads the sources, so it
+works for the cell of a notebook, too.
 """
 
 import ast
@@ -16,10 +16,7 @@ HOOK = "__npdl__"
 
 
 def find_definition(code):
-    """Return (node, class name) for a code object, or None if there is no source.
-
-    The node is the definition of the function; the name is "" if no class is around it.
-    """
+    """Return (syntax node, class name or "") for a code object, or None if there is no source."""
     try:
         found = find_definitions("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:
@@ -29,7 +26,7 @@ def find_definition(code):
 
 @functools.lru_cache(maxsize=64)
 def find_definitions(text):
-    """Return {(first line, name): (node, class name)} of all functions in the text of a file."""
+    """Return {(first line, name): (node, class name or "")} of all functions in a file's text."""
     found, todo = {}, [(ast.parse(text), "")]
     for node, owner in todo:
         for child in ast.iter_child_nodes(node):
@@ -44,12 +41,12 @@ def find_definitions(text):
     return found
 
 
-def recompile(code, node, owner):
-    """Compile a changed definition and return a code object that can replace `code`.
+def compile_definition(code, node, owner):
+    """Compile a changed definition; return a code object that can replace `code`, or None.
 
-    `owner` is the name of the class around the function, or "". All nodes of the definition need
-    line numbers. Returns None if the new code can't replace the old one, for example because it has
-    other free variables.
+    node   the changed definition, whose nodes all have line numbers
+    owner  the name of the class around the function, or ""
+    The result is None if, for example, the new code has other free variables.
     """
     node = copy.copy(node)
     node.decorator_list, node.args = [], copy.copy(node.args)
@@ -93,15 +90,15 @@ def patch_code(function, code):
 
 @contextlib.contextmanager
 def replace_line(line, body):
-    """Replace a Line by statements during the `with` block; yield False if they are invalid."""
-    function, (block, at) = line.function, _position(line.function.node, line.node)
+    """Replace a Statement by a list of nodes in the `with` block; yield True if they compile."""
+    function, (block, at) = line.function, _find_position(line.function.node, line.node)
     for node in body:
         for part in ast.walk(node):
             if not hasattr(part, "lineno") and isinstance(part, (ast.stmt, ast.expr, ast.keyword)):
                 ast.copy_location(part, line.node)
     block[at : at + 1] = body
     try:
-        code = recompile(function.code, function.node, function.owner)
+        code = compile_definition(function.code, function.node, function.owner)
         with contextlib.ExitStack() as stack:
             for f in function.functions if code is not None else ():
                 stack.enter_context(patch_code(f, code))
@@ -110,7 +107,7 @@ def replace_line(line, body):
         block[at : at + len(body)] = [line.node]
 
 
-def _position(tree, statement):
+def _find_position(tree, statement):
     """Return (list, index) of the list of statements in a tree that contains a statement."""
     blocks = (block for node in ast.walk(tree) for _, block in ast.iter_fields(node))
     return next((block, block.index(statement)) for block in blocks

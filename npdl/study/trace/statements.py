@@ -15,35 +15,35 @@ BINDING = (ast.ListComp, ast.GeneratorExp, ast.Lambda, ast.DictComp, ast.SetComp
 
 
 @dataclass(eq=False)
-class Line:
+class Statement:
     """A statement of a function.
 
-    function  the Watched that contains it
-    node      its syntax node
-    loops     the nodes of the loops around it
-    places    the numbers of the Places that it assigns, returns or passes to a call
+    function     the WatchedFunction that contains it
+    node         its syntax node
+    loops        the syntax nodes of the loops around it
+    expressions  the numbers of the Expressions that it assigns, returns or passes to a call
     """
 
     function: object
     node: ast.stmt
     loops: tuple = ()
-    places: list = field(default_factory=list)
+    expressions: list = field(default_factory=list)
 
     @property
-    def first(self):
-        """Return the number of its first line in the file."""
+    def first_line(self):
+        """Return the line number at which the statement begins."""
         return self.node.lineno
 
     @property
     def text(self):
-        """Return the source in one line; for a loop or a branch, only the header."""
+        """Return the source in one line; for a loop or a branch, only its header."""
         return ast.unparse(self.node).split("\n")[0]
 
     @property
-    def last(self):
-        """Return the number of its last line; for a loop or a branch, of the header."""
+    def last_line(self):
+        """Return the line number at which the statement ends; for a loop, the end of its header."""
         body = getattr(self.node, "body", None)
-        return max(self.first, body[0].lineno - 1) if body else self.node.end_lineno
+        return max(self.first_line, body[0].lineno - 1) if body else self.node.end_lineno
 
     @property
     def is_return(self):
@@ -55,31 +55,32 @@ class Line:
         return not isinstance(self.node, COMPOUND)
 
     @property
-    def parts(self):
-        """Return a pair (code, comment) for each line of the statement."""
-        return code_and_comments(self.function.code.co_filename)[self.first - 1 : self.last]
+    def code_and_comments(self):
+        """Return a list of (code, comment), one pair for each line of the statement."""
+        return split_comments(self.function.code.co_filename)[self.first_line - 1 : self.last_line]
 
     @property
     def comment(self):
-        """Return the comments that follow code on the lines of the statement."""
-        return " ".join(comment for code, comment in self.parts if code and comment)
+        """Return the comments at the ends of the statement's lines, joined to one text."""
+        return " ".join(comment for code, comment in self.code_and_comments if code and comment)
 
     @property
     def source(self):
-        """Return the lines of the statement as they are written."""
-        lines = linecache.getlines(self.function.code.co_filename)[self.first - 1 : self.last]
+        """Return the source of the statement, unchanged."""
+        lines = linecache.getlines(self.function.code.co_filename)
+        lines = lines[self.first_line - 1 : self.last_line]
         return "\n".join(line.rstrip() for line in lines).strip()
 
 
 @dataclass(eq=False)
-class Watched:
-    """A function that ran.
+class WatchedFunction:
+    """A function that ran, whose values a Watch (npdl.study.trace.watch) can record.
 
     code       its code object
     node       the syntax node of its definition
     owner      the name of the class around it, or ""
-    functions  the function objects that run the code
-    rewritten  the code object with hooks (npdl.study.trace.watch)
+    functions  the function objects that share the code object
+    rewritten  the code object that passes each value to the Watch
     """
 
     code: object
@@ -90,8 +91,8 @@ class Watched:
 
     @functools.cached_property
     def lines(self):
-        """Return the Lines of the function in the order of the source, without the docstring."""
-        return list(_lines(self, self.node))
+        """Return the Statements of the function in their order, without the docstring."""
+        return list(_walk_statements(self, self.node))
 
     @property
     def file(self):
@@ -106,24 +107,24 @@ class Watched:
         return [a.arg for a in (*self.node.args.posonlyargs, *self.node.args.args)]
 
     @property
-    def space(self):
+    def globals(self):
         return self.functions[0].__globals__
 
-    def at(self, number):
-        """Return the innermost Line at a line number of the file, or None."""
-        found = [line for line in self.lines if line.first <= number <= line.node.end_lineno]
-        return max(found, key=lambda line: line.first, default=None)
+    def find_line(self, number):
+        """Return the innermost Statement of the function at a line number of its file, or None."""
+        found = [line for line in self.lines if line.first_line <= number <= line.node.end_lineno]
+        return max(found, key=lambda line: line.first_line, default=None)
 
 
 @dataclass(eq=False)
-class Place:
+class Expression:
     """An expression of a function.
 
     node      its syntax node
-    line      the Line that contains it; None for an argument of the function
-    function  the Watched that contains it
-    root      True if the Line assigns, returns or passes on the value of the expression
-    names     the variables to which the value is assigned
+    line      the Statement that contains it; None for an argument of the function
+    function  the WatchedFunction that contains it
+    root      True if the Statement assigns or returns the whole expression, or passes it to a call
+    names     the variables to which the value is assigned, as source
     """
 
     node: ast.expr
@@ -137,30 +138,30 @@ class Place:
         return ast.unparse(self.node)
 
 
-def parse_lines(code):
-    """Return a Watched for a code object, without functions, or None if there is no source."""
+def describe_function(code):
+    """Return a WatchedFunction with an empty list `functions`, or None if there is no source."""
     found = find_definition(code)
-    return found and Watched(code, *found, [])
+    return found and WatchedFunction(code, *found, [])
 
 
-def _lines(function, node, loops=()):
+def _walk_statements(function, node, loops=()):
     for child in ast.iter_child_nodes(node):
         is_text = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
         if isinstance(child, (ast.ClassDef, ast.AsyncFunctionDef)) or is_text:
             continue
         is_loop = isinstance(child, (ast.For, ast.While))
         if isinstance(child, ast.stmt) and not isinstance(child, ast.FunctionDef):
-            yield Line(function, child, loops)
-        yield from _lines(function, child, (*loops, child) if is_loop else loops)
+            yield Statement(function, child, loops)
+        yield from _walk_statements(function, child, (*loops, child) if is_loop else loops)
 
 
-def code_and_comments(filename):
-    """Return a pair (code, comment) for each line of a file."""
-    return _code_and_comments("".join(linecache.getlines(filename)))
+def split_comments(filename):
+    """Return a list of (code, comment), one pair for each line of a file."""
+    return _split_comments("".join(linecache.getlines(filename)))
 
 
 @functools.lru_cache(maxsize=64)
-def _code_and_comments(text):
+def _split_comments(text):
     found = [(line.rstrip(), "") for line in text.split("\n")]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -171,18 +172,15 @@ def _code_and_comments(text):
 
 @functools.lru_cache(maxsize=4096)
 def find_reads(node):
-    """Return the sources of the variables that a statement reads, such as "x" or "hs[t + 1]".
-
-    Each source is as long as possible: "self.W.data", not "self.W".
-    """
-    found = _paths(getattr(node, "value", None))
+    """Return the variables that a statement reads, such as ["x", "hs[t + 1]", "self.W.data"]."""
+    found = _find_paths(getattr(node, "value", None))
     if isinstance(node, ast.AugAssign) and not isinstance(node.target, ast.Attribute):
         found.insert(0, node.target)
     return list(dict.fromkeys(map(ast.unparse, found)))
 
 
-def _paths(node):
-    """Return the names, attributes and entries that a node reads, each as long as possible."""
+def _find_paths(node):
+    """Return the nodes of the variables that a node reads: self.W.data, but not its part self.W."""
     if _is_path(node):
         return [node]
     if node is None or isinstance(node, BINDING):
@@ -193,7 +191,7 @@ def _paths(node):
             return []
         parts = [getattr(node.func, "value", None), *node.args,
                  *(k.value for k in node.keywords if k.arg != "out")]
-    return [path for part in parts for path in _paths(part)]
+    return [path for part in parts for path in _find_paths(part)]
 
 
 def _is_path(node):
@@ -203,7 +201,7 @@ def _is_path(node):
 
 @functools.lru_cache(maxsize=4096)
 def find_writes(node):
-    """Return (binds, changes), the variables that a statement assigns or changes, as sources.
+    """Return (binds, changes), lists of the variables that a statement assigns or changes.
 
     binds    "dx" for `dx = ..`, "self.dW" for `self.dW = ..`, "grads['W']" for `grads["W"] = ..`
     changes  "self.W.grad" for `self.W.grad += ..`, "dz" for `dz[i] = ..` and for `out=dz`

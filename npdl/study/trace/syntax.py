@@ -17,7 +17,7 @@ def parse_expression(text):
 
 
 def make_binary(left, sign, right):
-    """Return the syntax tree of `left sign right`; `sign` is a key of SIGNS, such as "+"."""
+    """Return the syntax tree of a binary operation; `sign` is a key of SIGNS, such as "+"."""
     return ast.BinOp(left, SIGNS[sign](), right)
 
 
@@ -27,7 +27,7 @@ def find_names(*nodes):
 
 
 def clone_tree(tree, target=None, new=None):
-    """Copy a syntax tree or a list of nodes, with `new` in the place of its node `target`."""
+    """Copy a syntax tree or a list of nodes, and replace its node `target` by `new`."""
     if isinstance(tree, list):
         return [clone_tree(part, target, new) for part in tree]
     if not isinstance(tree, ast.AST):
@@ -39,7 +39,10 @@ def clone_tree(tree, target=None, new=None):
 
 
 def is_pass_through(node, parts):
-    """Return True if a statement only returns, unpacks or stores the values `parts`."""
+    """Return True for a statement such as `return dx` or `x, h = cache.x, cache.h`.
+
+    `parts` are the syntax nodes of the values that it returns, unpacks or stores.
+    """
     simple = isinstance(node, ast.Return) or isinstance(node, ast.Assign) and not isinstance(
         node.targets[0], ast.Name)
     return simple and all(isinstance(p, (ast.Name, ast.Constant, ast.Attribute)) for p in parts)
@@ -64,7 +67,7 @@ def find_expressions(node):
     """Yield a pair (expression, is_value) for each expression of a statement.
 
     `is_value` is True if the statement assigns or returns the expression, or passes it as the last
-    argument of a call, and False for others, such as an index or a condition.
+    argument of a call. It is False for others, such as an index or a condition.
     """
     value = getattr(node, "value", None)
     if isinstance(node, (ast.For, ast.While, ast.If)):
@@ -84,7 +87,10 @@ def find_expressions(node):
 
 
 def walk_subexpressions(node, parent=None, is_index=False):
-    """Yield (part, parent, is_index) for all parts; is_index is True inside an index or a size."""
+    """Yield (part, parent, is_index) for all subexpressions.
+
+    `is_index` is True for a part of an index, as in x[i + 1], or of a size, as in np.zeros(n).
+    """
     yield node, parent, is_index
     is_sized = isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(
         node.func, "id", "")) in SIZED
@@ -98,7 +104,7 @@ def walk_subexpressions(node, parent=None, is_index=False):
 
 
 def swap_items(nodes):
-    """Yield copies of a list in which two of the first six items have changed places."""
+    """Yield copies of a list in which two of the first six items have changed expressions."""
     for i, j in itertools.combinations(range(min(len(nodes), 6)), 2):
         items = list(nodes)
         items[i], items[j] = items[j], items[i]

@@ -1,8 +1,8 @@
 """Rewrite a layer's functions so that every value that they compute passes through one hook.
 
-Each expression e of a student's functions becomes hook(n, e), where n is the number of its Place.
-So a run can record values, add an array to a value, or replace it. An expression in a loop computes
-several values, so a value is identified by a key (place, occurrence).
+Each expression e of a student's functions becomes hook(n, e), where n is the expression's number.
+The hook is a Watch. It records the value of e, adds an array to it, or replaces it. An expression
+in a loop computes several values, so a value is identified by a key (number, occurrence).
 """
 
 import ast
@@ -18,9 +18,9 @@ from types import FunctionType, ModuleType
 import numpy as np
 
 from npdl.core import rebuild
-from npdl.study.containment import NPDL, is_library
-from npdl.study.trace.source import HOOK, recompile
-from npdl.study.trace.statements import Place, parse_lines
+from npdl.study.containment import NPDL, is_library_file
+from npdl.study.trace.source import HOOK, compile_definition
+from npdl.study.trace.statements import Expression, describe_function
 from npdl.study.trees import is_float
 
 WRAPPED = (ast.BinOp, ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.IfExp, ast.UnaryOp)
@@ -28,8 +28,8 @@ NPDLS = ("layers", "models", "adapt", "losses", "functions")      # the watched 
 MOST_RECORDED = 1 << 22         # entries that one run records; a larger number needs more memory
 
 
-def load_target(target):
-    """Return the target of an assignment as an expression that reads it."""
+def read_target(target):
+    """Return a copy of an assignment's target as an expression that reads the variable."""
     target = copy.deepcopy(target)
     target.ctx = ast.Load()
     return target
@@ -43,11 +43,11 @@ class Rewrite(ast.NodeTransformer):
         self.node = copy.deepcopy(function.node)
         self.originals = dict(zip(ast.walk(self.node), ast.walk(function.node), strict=True))
         self.lines = {line.node: line for line in function.lines}
-        self.modules = {name for name, value in function.space.items()
+        self.modules = {name for name, value in function.globals.items()
                         if isinstance(value, (ModuleType, type, FunctionType))} | {"self", "cls"}
 
-    def whole(self):
-        """Return the rewritten definition of the function, whose arguments pass the hook, too."""
+    def rewrite_definition(self):
+        """Return the rewritten definition; the arguments are passed to the hook, too."""
         return ast.fix_missing_locations(ast.copy_location(
             self.visit_FunctionDef(self.node), self.function.node))
 
@@ -55,7 +55,7 @@ class Rewrite(ast.NodeTransformer):
         found = [self.visit(n) for n in node.body]
         node.body = [n for one in found for n in (one if isinstance(one, list) else [one])]
         if node is self.node:
-            node.body[:0] = [ast.Assign([ast.Name(name, ast.Store())], self.hooked(
+            node.body[:0] = [ast.Assign([ast.Name(name, ast.Store())], self.make_hook_call(
                 ast.Name(name, ast.Load()), names=(name,)))
                 for name in self.function.arguments if name not in ("self", "cls")]
         return node
@@ -66,71 +66,71 @@ class Rewrite(ast.NodeTransformer):
             if line is None:                            # a docstring, a class
                 return node
             self.line = line
-            found = [*self.around(self._statement(node))]
+            found = [*self.surround_statement(self._rewrite_statement(node))]
             self.line = outer
             return found
         if isinstance(node, WRAPPED) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             if isinstance(node, ast.Name) and node.id in self.modules or isinstance(
                     node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
                 return node
-            return self.hooked(self._inside(node))
+            return self.make_hook_call(self._hook_parts(node))
         return super().visit(node)
 
-    def around(self, node):
-        """Yield a statement. After `z *= e`, yield another one, which passes z to the hook.
-
-        In `z += e`, the hook gets e instead.
-        """
+    def surround_statement(self, node):
+        """Yield a statement, and after `z *= e` also `z = hook(n, z)`."""
         yield node
         if isinstance(node, ast.AugAssign) and not isinstance(
                 node.op, ast.Add) and not isinstance(node.target, ast.Attribute):
-            call = self.hooked(load_target(node.target), True, (ast.unparse(node.target),))
+            names = (ast.unparse(node.target),)
+            call = self.make_hook_call(read_target(node.target), True, names)
             call.args.append(ast.Constant(True))
             yield ast.copy_location(ast.Assign([copy.deepcopy(node.target)], call), node)
 
-    def _statement(self, node):
+    def _rewrite_statement(self, node):
         if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)) and node.value:
             target, *_ = getattr(node, "targets", [getattr(node, "target", None)])
             if isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add):
                 target = None                           # z -= e: not the gradient of z
-            node.value = self._root(node.value, target)
+            node.value = self._hook_result(node.value, target)
             return node
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
-            if self._is_own(call):
-                self._inside(call)
+            if self._is_watched_call(call):
+                self._hook_parts(call)
                 return node
             if isinstance(call.func, ast.Attribute) and call.args:
-                call.args[-1] = self._root(call.args[-1])
+                call.args[-1] = self._hook_result(call.args[-1])
                 return node
         return self.generic_visit(node)
 
-    def _root(self, node, target=None):
-        """Put the hook around a value that a Line assigns or returns, or around its items."""
+    def _hook_result(self, node, target=None):
+        """Put the hook around an assigned or returned value; for a tuple, around each item."""
         if isinstance(node, ast.Starred):
             return self.generic_visit(node)
         if isinstance(node, (ast.Tuple, ast.List)):
             targets = getattr(target, "elts", [None] * len(node.elts))
             if len(targets) == len(node.elts):
-                node.elts = [self._root(*pair) for pair in zip(node.elts, targets, strict=True)]
+                pairs = zip(node.elts, targets, strict=True)
+                node.elts = [self._hook_result(*pair) for pair in pairs]
                 return node
             return self.generic_visit(node)
         if isinstance(node, ast.Dict) and None not in node.keys:
-            node.values = [self._root(value, target and ast.Subscript(target, key, ast.Load()))
-                           for key, value in zip(node.keys, node.values, strict=True)]
+            node.values = [
+                self._hook_result(value, target and ast.Subscript(target, key, ast.Load()))
+                for key, value in zip(node.keys, node.values, strict=True)]
             return node
         names = tuple(ast.unparse(t) for t in getattr(target, "elts", [target] * bool(target)))
-        return self.hooked(self._inside(node), True, names)
+        return self.make_hook_call(self._hook_parts(node), True, names)
 
-    def _is_own(self, call):
-        return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.own
+    def _is_watched_call(self, call):
+        return getattr(call.func, "id", getattr(call.func, "attr", "")) in self.watch.watched_names
 
-    def _inside(self, node):
-        """Put the hook around the parts of a node, except for a called function and an index."""
+    def _hook_parts(self, node):
+        """Put the hook around the parts of a node, except for called functions and indices."""
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):
                 node.func.value = self.visit(node.func.value)
-            wrap = self._root if self._is_own(node) else self.visit
+            wrap = self._hook_result if self._is_watched_call(node) else self.visit
             node.args = [wrap(a) for a in node.args]
             node.keywords = [ast.keyword(k.arg, wrap(k.value)) for k in node.keywords]
         elif isinstance(node, (ast.Subscript, ast.Attribute)):
@@ -139,61 +139,61 @@ class Rewrite(ast.NodeTransformer):
             return self.generic_visit(node)
         return node
 
-    def hooked(self, node, root=False, names=()):
-        """Make a Place for an expression; return a call of the hook with the expression."""
-        place, original = len(self.watch.places), self.originals.get(node, node)
-        self.watch.places.append(Place(original, self.line, self.function, root, names))
+    def make_hook_call(self, node, root=False, names=()):
+        """Return the syntax tree of hook(n, node), where n is the number of a new Expression."""
+        number, original = len(self.watch.expressions), self.originals.get(node, node)
+        self.watch.expressions.append(Expression(original, self.line, self.function, root, names))
         if root and self.line is not None:
-            self.line.places.append(place)
+            self.line.expressions.append(number)
         return ast.copy_location(ast.Call(ast.Name(HOOK, ast.Load()),
-                                          [ast.Constant(place), node], []), original)
+                                          [ast.Constant(number), node], []), original)
 
 
 class Watch:
-    """Watches the functions that `work()` runs, from a call of `start` to a call of `stop`.
+    """Watches the functions that `work()` calls, from a call of `start` to a call of `stop`.
 
-    functions   a list of Watched; functions of npdl are included only if `npdls` is True
-    places      the list of Places; the number in a key is an index of this list
-    unseen      the names of the functions whose source wasn't found
-    work        the number of values computed so far; a large array counts once for 256 entries
+    functions       the WatchedFunctions; those of npdl are included only if `npdls` is True
+    expressions     the list of Expressions; the number in a key is an index of this list
+    without_source  the names of the functions whose source wasn't found
+    work            the number of values computed so far; a large array counts once for 256 entries
     """
 
     rewriter = Rewrite              # the class that puts the hook into a function
 
     def __init__(self, work, npdls):
-        self.functions, self.places, self.unseen, self.work = [], [], [], 0
+        self.functions, self.expressions, self.without_source, self.work = [], [], [], 0
         self.is_hooked = False
-        codes = [code for code in _run_codes(work) if _is_own(code, npdls)]
+        codes = [code for code in _find_called_codes(work) if _is_watched_code(code, npdls)]
         codes = [code for code in codes if not any(code in around.co_consts for around in codes)]
         holders = {}
         for f in gc.get_referrers(*codes) if codes else ():
             if isinstance(f, FunctionType):
                 holders.setdefault(f.__code__, []).append(f)
-        self.own = {code.co_name for code in codes}
+        self.watched_names = {code.co_name for code in codes}
         for code in codes:
-            watched = parse_lines(code)
+            watched = describe_function(code)
             if watched is not None and code in holders:
                 watched.functions = holders[code]
-                node = self.rewriter(self, watched).whole()
-                watched.rewritten = recompile(code, node, watched.owner)
+                node = self.rewriter(self, watched).rewrite_definition()
+                watched.rewritten = compile_definition(code, node, watched.owner)
                 if watched.rewritten is not None:
                     self.functions.append(watched)
                     continue
-            self.unseen.append(code.co_qualname)
+            self.without_source.append(code.co_qualname)
         self.stop()
 
     @property
-    def home(self):
+    def main_file(self):
         """Return the file of the function that was called first."""
         return self.functions[0].file if self.functions else ""
 
     def start(self, only, record=False, add=None, put=None, frames=False):
-        """Begin to watch the places whose numbers are in `only`.
+        """Begin to watch the expressions whose numbers are in `only`.
 
-        record  record the values as `seen`, {key: array}
-        add     {key: array} to add to the values
-        put     {key: array} that replace the values
-        frames  record the local variables as `locals`, {key: {name: value}}
+        record  True records the values in the attribute `seen`, {key: array}
+        add     {key: array}, arrays that are added to the values
+        put     {key: array}, arrays that replace the values
+        frames  True also records the local variables in `locals`, {key: {name: value}}
         """
         self.only, self.add, self.put, self.counts = only, add or {}, put or {}, Counter()
         self.seen, self.recorded = ({} if record else None), 0
@@ -215,32 +215,32 @@ class Watch:
             delattr(builtins, HOOK)
             self.is_hooked = False
 
-    def __call__(self, place, value, into=False):
-        """Record a value, and return it or the value that replaces it.
+    def __call__(self, number, value, into=False):
+        """Record a value, and return it or the value that replaces it: this is the hook.
 
-        This is the hook. If `into` is True, the new value is written into the array `value`.
+        If `into` is True, the new value is written into the array `value`.
         """
         self.work += 1 + value.size // 256 if isinstance(value, np.ndarray) else 1
-        if place not in self.only:
+        if number not in self.only:
             return value
-        new = self._nest(place, value)
+        new = self._hook_nested(number, value)
         if into and new is not value and isinstance(value, np.ndarray):
             value[...] = new
             return value
         return new
 
-    def _nest(self, place, value, depth=3):
+    def _hook_nested(self, number, value, depth=3):
         if is_float(value):
-            return self._one(place, value)
+            return self._hook_value(number, value)
         if isinstance(value, (tuple, list)) and depth:
-            items = [self._nest(place, v, depth - 1) for v in value]
+            items = [self._hook_nested(number, v, depth - 1) for v in value]
             if any(a is not b for a, b in zip(items, value, strict=True)):
                 return rebuild(value, items)
         return value
 
-    def _one(self, place, value):
-        key = (place, self.counts[place])
-        self.counts[place] += 1
+    def _hook_value(self, number, value):
+        key = (number, self.counts[number])
+        self.counts[number] += 1
         if key in self.put:
             new = self.put[key]
             return new.copy() if isinstance(value, np.ndarray) else new[()]
@@ -251,16 +251,16 @@ class Watch:
                 frame = sys._getframe(2)
                 while frame.f_code.co_filename == __file__ or frame.f_code.co_name[0] == "<":
                     frame = frame.f_back
-                self.locals[key] = {n: _copied(v) for n, v in frame.f_locals.items()
+                self.locals[key] = {n: _copy_container(v) for n, v in frame.f_locals.items()
                                     if not key[1] or isinstance(v, int)}
         return value + self.add[key] if key in self.add else value
 
 
-def _copied(value):
+def _copy_container(value):
     return copy.copy(value) if isinstance(value, (np.ndarray, list, dict)) else value
 
 
-def _run_codes(work):
+def _find_called_codes(work):
     """Return the code objects of the functions that `work` calls."""
     found = {}
 
@@ -275,7 +275,7 @@ def _run_codes(work):
 
 @contextlib.contextmanager
 def run_profiled(called):
-    """Run the block with the profiling function `called`, which sees each call and return."""
+    """Run the block with the profiling function called(frame, event, _) (sys.setprofile)."""
     before = sys.getprofile()
     sys.setprofile(called)
     try:
@@ -285,11 +285,11 @@ def run_profiled(called):
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_own(code, npdls):
-    """Return True for a student's function; if `npdls` is True, also for one of npdl's layers."""
+def _is_watched_code(code, npdls):
+    """Return True for a student's function, and for one of npdl's layers if `npdls` is True."""
     if code.co_name[0] == "<":                          # a lambda, a comprehension
         return False
     name = code.co_filename
     if name.startswith(NPDL):
         return npdls and name[len(NPDL):].startswith(NPDLS)
-    return not is_library(name)
+    return not is_library_file(name)

@@ -15,7 +15,7 @@ from npdl.decoding import full_beam_search, greedy
 from npdl.decoding.continuation import continuation
 from npdl.decoding.repetition import PenalisedRepetition
 from npdl.layers.rotary import LinearScaling, Llama3Scaling
-from npdl.study.deviation import deviation
+from npdl.study.relative_error import relative_error
 from npdl.train.pretrained import load
 from tests.layers.torch_layers import scaled
 
@@ -102,7 +102,7 @@ def close(found, wanted, dtype, what):
     """Within 1e-10 (1e-5 in float32) of the largest number, or of 1."""
     wanted = wanted.detach().numpy()
     assert found.dtype == wanted.dtype == dtype
-    assert deviation(found, wanted, 1.0) <= {"float64": 1e-10, "float32": 1e-5}[dtype], what
+    assert relative_error(found, wanted, 1.0) <= {"float64": 1e-10, "float32": 1e-5}[dtype], what
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

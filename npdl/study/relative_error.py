@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 
-def deviation(found, expected, least=0.0):
+def relative_error(found, expected, least=0.0):
     """Return the largest difference of two arrays, relative to the largest entry of `expected`.
 
     If `least` is larger than that entry, the error is relative to `least`. The error is infinite if
     the shapes differ, or if an entry that is NaN or infinite in one array differs in the other.
     """
     found, expected = (a.astype(float) if a.dtype.kind in "biu" else a
-                     for a in (np.asarray(found), np.asarray(expected)))
+                       for a in (np.asarray(found), np.asarray(expected)))
     if found.shape != expected.shape:
         return math.inf
     with np.errstate(all="ignore"):
